@@ -2,7 +2,7 @@
 .DELETE_ON_ERROR:
 # Check, tests and docs share one machine and Spark takes all of it: never side by side, even under `make -j`.
 .NOTPARALLEL:
-.PHONY: help setup servers run clicks orders test test-unit test-crash test-long test-sparks fuzz check docs bench bench-quick bench-more format clean checked benchmark-peers
+.PHONY: help setup servers run clicks orders board test test-unit test-crash test-long test-sparks fuzz check docs bench bench-quick bench-more format clean checked benchmark-peers
 
 VENV := .venv
 PYTHON_RUN := $(VENV)/bin/python
@@ -42,6 +42,9 @@ clicks: checked $(READY) ## Kafka to sessions to PostgreSQL, both started for it
 
 orders: checked $(READY) ## RabbitMQ to sessions to PostgreSQL with a kill in the middle (one minute; needs both installed)
 	@$(PYTHON_RUN) examples/orders.py
+
+board: checked $(READY) ## Two queries joined by a journal into a map that a terminal reads, while a member and a driver are killed
+	@$(PYTHON_RUN) examples/board.py
 
 test: checked $(READY) $(CLASSES) ## What a change needs (10 minutes with set-up): everything but crash matrices and long tests
 	@# Spark generates no code for their thousands of small queries; it does in `make test-crash` and `make docs`.

@@ -1,4 +1,4 @@
-"""Starting, following and killing the drivers of the flights job (`flights_driver.py`)."""
+"""Starting, following and killing the drivers of the flights job (`flights_driver.py`), and those of the board."""
 
 from __future__ import annotations
 
@@ -70,12 +70,12 @@ class Driver:
     counts: dict[str, int] = field(default_factory=dict)
 
     @staticmethod
-    def start(query: str, places: Places) -> Driver:
-        """Start a driver of the query `sparkjet` or `spark`; it continues where the one before it stopped."""
+    def start(query: str, places: Places, module: str = "examples.flights_driver") -> Driver:
+        """Start a driver of a query; it continues where the one before it stopped."""
         path = os.pathsep.join([str(CHECKOUT), *filter(None, [os.environ.get("PYTHONPATH")])])
         # SPARK_LOCAL_IP: where the machine's own name does not resolve, Spark could not bind.
         environment = {**os.environ, "PYTHONPATH": path, "TZ": "UTC", "SPARK_LOCAL_IP": "127.0.0.1"}
-        command = [sys.executable, "-m", "examples.flights_driver", query, str(places.root)]
+        command = [sys.executable, "-m", module, query, str(places.root)]
         with places.log(query).open("a", encoding="utf-8") as log:
             process = subprocess.Popen(  # noqa: S603 - our own module
                 command, cwd=places.root, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log,
@@ -114,14 +114,21 @@ class Driver:
                     os.kill(pid, signal.SIGKILL)
 
 
-def run(query: str, places: Places, report: Report, doomed: Callable[[str, int, int], bool]) -> tuple[Driver, int]:
+def run(
+    query: str,
+    places: Places,
+    report: Report,
+    doomed: Callable[[str, int, int], bool],
+    module: str = "examples.flights_driver",
+) -> tuple[Driver, int]:
     """Run a query to its end, with a new driver after each one killed.
 
     Args:
-        query: `sparkjet` or `spark`.
+        query: `sparkjet` or `spark`, or what else the drivers know.
         places: Where; the feed must be there.
         report: Called at every phase.
         doomed: Decides by phase, epoch and the number of drivers killed so far whether to kill this one there.
+        module: The driver, which reports as `flights_driver.py` does.
 
     Returns:
         The last driver, and how many were killed before it.
@@ -131,7 +138,7 @@ def run(query: str, places: Places, report: Report, doomed: Callable[[str, int, 
     """
     kills = epoch = 0
     while True:
-        driver = Driver.start(query, places)
+        driver = Driver.start(query, places, module)
         report("started", epoch)
         try:
             for phase, epoch in driver.reports():

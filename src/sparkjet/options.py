@@ -154,10 +154,24 @@ GRID_MAP_OPTIONS: Mapping[str, str] = {
 }
 """Options of ``format("grid-map")``."""
 
+GRID_JOURNAL_OPTIONS: Mapping[str, str] = {
+    "path": "The journal: grid://host:port,…/name of some members; grid:///name for a grid on this machine.",
+    "keys": "Columns, separated by commas: rows with the same values are in one partition (tasks take turns).",
+    "numPartitions": "Partitions of a new journal (16).",
+    "retentionBytes": "What rows may take that no reader needs, such as 2g (256m); the oldest go first.",
+    "retentionAge": "How long they stay by the clock of their epoch: 12h, 7d, 30 days (for ever).",
+    "maxBytes": "What rows may take that registered readers need (twice retentionBytes).",
+    "onFull": "wait (default) for registered readers then, or trim what they need.",
+    "fullTimeout": "onFull=wait: how long an epoch waits before it is refused (10 minutes).",
+    "progressInterval": "Time between two epochs without rows that tell readers of the watermark (1 second).",
+}
+"""Options of ``format("grid-journal")``."""
+
 SINK_OPTIONS: Mapping[str, Mapping[str, str]] = {
     "artemis": ARTEMIS_OPTIONS,
     "delta": DELTA_OPTIONS,
     "files": FILE_OPTIONS,
+    "grid-journal": GRID_JOURNAL_OPTIONS,
     "grid-map": GRID_MAP_OPTIONS,
     "kafka": KAFKA_OPTIONS,
     "postgres": POSTGRES_OPTIONS,

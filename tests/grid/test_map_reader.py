@@ -13,15 +13,14 @@ import pytest
 
 from sparkjet.errors import AnalysisError
 from sparkjet.grid import map_reader, map_writing
-from sparkjet.grid.entries import Key
 from sparkjet.grid.errors import LostRowsError, MalformedError, ReleasedError, UnreachableError
 from sparkjet.grid.files import write_files
 from sparkjet.grid.map_keys import hash_of, text_of
 from sparkjet.grid.map_layers import EXPIRES, GONE, HASH, layer_schema, merged
-from sparkjet.grid.map_leases import LEASE, LeaseBook
 from sparkjet.grid.map_reader import EPOCH, WATERMARK, Map
 from sparkjet.grid.map_store import MapStore
 from sparkjet.grid.messages import Held
+from sparkjet.grid.reader_leases import LEASE, LeaseBook
 from sparkjet.grid.requests import Lookup
 from tests.faults.waiting import until
 from tests.grid.grids import Grid, grid_of
@@ -334,17 +333,16 @@ def test_a_process_that_was_paused_while_it_looked_takes_no_lease_for_given_up()
     now = [0.0]
     book = LeaseBook(lambda: now[0])
 
-    def listed(*names: str, pause: float) -> Callable[[], list[Held]]:
-        def entries() -> list[Held]:
-            now[0] += pause
-            return [Held(0, f"leases/7/r/{name}", 0, 0, "") for name in names]
+    lease = Held(0, "leases/7/r/1", 0, 0, "")
 
-        return entries
+    def listed(pause: float) -> list[Held]:
+        now[0] += pause
+        return [lease]
 
-    assert book.looked(listed("1", pause=300)) == ({7}, [])
-    assert book.looked(listed("1", pause=300)) == ({7}, [])
+    assert book.looked(lambda: listed(pause=300)) == ([lease], [])
+    assert book.looked(lambda: listed(pause=300)) == ([lease], [])
     now[0] += LEASE + 1
-    assert book.looked(listed("1", pause=0)) == (set(), [Key(0, "leases/7/r/1")])
+    assert book.looked(lambda: listed(pause=0)) == ([], [lease.key])
 
 
 def test_a_lease_is_not_renewed_for_a_read_that_has_failed(
@@ -428,7 +426,7 @@ def test_what_is_lost_is_named_with_partitions_and_epochs(tmp_path_factory: pyte
         key = next(layer.key for layer in writer.store.newest().held())  # type: ignore[union-attr]
         for member in grid.members:
             member.entries.remove([key])
-        said = rf'map "m" has lost partitions {key.partition}, with rows of epochs up to 17'
+        said = rf'map "m" has lost partitions {key.partition} of the grid, with rows of epochs up to 17'
         reader = Map("", "m", client=grid.client(patience=3.0))
         with pytest.raises(LostRowsError, match=said):
             reader.scan().read_all()
@@ -448,7 +446,7 @@ def test_a_map_of_which_the_manifest_is_lost_says_how_it_is_built_again(
     for member in grid.members:
         member.entries.remove([manifest.key])
     said = (
-        f"has lost partitions {manifest.partition}, with what says where .* version 1 are.*start the query that writes"
+        f"has lost partitions {manifest.partition} of the grid, with what says where .* version 1 are.*start the query"
     )
     with pytest.raises(LostRowsError, match=said):
         reader.get("a")
@@ -470,7 +468,7 @@ print(sorted({name.split(".")[1] for name in sys.modules if name.startswith("spa
 
 
 def test_the_address_of_a_grid_is_not_that_of_a_map() -> None:
-    with pytest.raises(AnalysisError, match="The map is the next argument"):
+    with pytest.raises(AnalysisError, match="What it holds is the next argument"):
         Map("grid://127.0.0.1:5710/orders", "orders")
     with pytest.raises(AnalysisError, match='"a/b" is no name of a map'):
         Map("grid://127.0.0.1:5710", "a/b")

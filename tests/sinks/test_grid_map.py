@@ -19,7 +19,7 @@ from sparkjet.grid.map_keys import hash_of, text_of
 from sparkjet.grid.map_layers import HASH
 from sparkjet.grid.map_reader import Map
 from sparkjet.grid.map_store import MapStore
-from sparkjet.grid.map_version import MapPlace
+from sparkjet.grid.places import MapPlace
 from sparkjet.sinks.grid_columns import key_text
 from sparkjet.sinks.grid_map import GridMapSink
 from sparkjet.sinks.grid_map_settings import GridMapSettings
@@ -356,7 +356,7 @@ def test_layers_that_were_lost_are_named_before_the_decision_and_at_the_start(
     untouched = next(held for held in version.held() if held.partition != version.partition("2:k1"))
     for member in grid.members:
         member.entries.remove([untouched.key])
-    said = f"has lost partitions {untouched.partition}, with rows of epochs up to 7"
+    said = f"has lost partitions {untouched.partition} of the grid, with rows of epochs up to 7"
     with pytest.raises(SinkError, match=said):
         sink.check_alive(handle)
     with pytest.raises(RecoveryError, match=said):

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from sparkjet.time import (
     PolicySettings,
+    carried,
     limiting_lag,
     limiting_lag_and_delay,
     limiting_lag_and_lull,
@@ -29,6 +30,7 @@ POLICIES: st.SearchStrategy[PolicySettings] = st.one_of(
     st.builds(limiting_lag_and_lull, st.integers(0, 9), st.integers(0, 9)),
     st.builds(limiting_timestamp_and_wall_clock_lag, st.integers(0, 9), st.integers(0, 9)),
     st.builds(limiting_real_time_lag, st.integers(0, 9)),
+    st.builds(carried, st.builds(limiting_lag_and_lull, st.integers(0, 9), st.integers(0, 9))),
 )
 
 

@@ -1,4 +1,4 @@
-"""The five policies keep the contract of policies, and the suite finds what breaks it."""
+"""The policies keep the contract of policies, and the suite finds what breaks it."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from sparkjet.time import (
     LimitingRealTimeLag,
     PolicySettings,
     WatermarkPolicy,
+    carried,
     limiting_lag,
     limiting_lag_and_delay,
     limiting_lag_and_lull,
@@ -23,16 +24,18 @@ from sparkjet.time import (
 )
 from tests.contracts import broken
 
-FIVE = [
+POLICIES = [
     limiting_lag(5),
     limiting_lag_and_delay(5, 8, samples=4),
     limiting_lag_and_lull(5, 3),
     limiting_timestamp_and_wall_clock_lag(5, 3),
     limiting_real_time_lag(5),
+    carried(),
+    carried(otherwise=limiting_lag_and_lull(5, 3)),
 ]
 
 
-@pytest.mark.parametrize("settings", FIVE, ids=lambda settings: type(settings).__name__)
+@pytest.mark.parametrize("settings", POLICIES, ids=lambda settings: type(settings).__name__)
 class TestContract(PolicyContract):
     pass
 

@@ -60,6 +60,7 @@ class SinkFormat:
             "artemis",
             "delta",
             "files",
+            "grid-journal",
             "grid-map",
             "kafka",
             "postgres",
@@ -92,6 +93,7 @@ class SinkFormat:
             "delta": lambda: _delta(options, partition_by, session),
             "foreach": lambda: ForeachSink(self.function),
             "foreachBatch": lambda: ForeachBatchSink(self.function, complete=complete),
+            "grid-journal": lambda: _grid_journal(options, session, clock),
             "grid-map": lambda: _grid_map(options, session, clock),
             "kafka": lambda: _kafka(options),
             "memory": lambda: MemorySink(table, session, complete=complete),
@@ -205,6 +207,13 @@ def _grid_map(options: Options, session: SparkSession, clock: Clock) -> Sink:
         from sparkjet.sinks.grid_map import grid_map_sink  # noqa: PLC0415 - the extra is optional
         from sparkjet.sinks.grid_map_settings import GridMapSettings  # noqa: PLC0415 - as above
     return grid_map_sink(GridMapSettings.of(options), session, clock)
+
+
+def _grid_journal(options: Options, session: SparkSession, clock: Clock) -> Sink:
+    with _extra("grid"):
+        from sparkjet.sinks.grid_journal import grid_journal_sink  # noqa: PLC0415 - the extra is optional
+        from sparkjet.sinks.grid_journal_settings import GridJournalSettings  # noqa: PLC0415 - as above
+    return grid_journal_sink(GridJournalSettings.of(options), session, clock)
 
 
 def _kafka(options: Options) -> Sink:

@@ -115,10 +115,11 @@ class Stream(Deduplicated, StreamJoins, Unions):
         Args:
             eventTime: Name of a timestamp column. Rows in which it is null are dropped, counted and reported.
             policy: A policy such as ``sj.limiting_lag("5 minutes")``; a bare duration means ``limiting_lag``.
+                ``sj.carried()`` takes the watermark of the query that wrote the rows, where the source carries it.
             by: Column or columns that name the substream, e.g. ``"partition"``; several are joined by ``/``.
                 Without it all rows are one substream, except those of ``sparkjet-kafka`` with the columns topic and
-                partition: each partition is a substream (``"clicks/0"``) and is waited for from the moment it
-                exists, so it need not be listed or discovered.
+                partition, and of ``sparkjet-grid-journal`` with ``_partition``: each partition is a substream
+                (``"clicks/0"``) and is waited for from the moment it exists, so it need not be listed or discovered.
             substreams: Names of substreams to wait for from the start. The first rows of one that is not listed and
                 appears later may be late.
             discover: Processing time after the query's first start in which no window closes, so that unlisted

@@ -12,7 +12,7 @@ from sparkjet.plan.event_time import as_timestamp
 from sparkjet.plan.inputs import WatermarkSettings
 from sparkjet.plan.spark_sources import partition_columns
 from sparkjet.query_log import logger
-from sparkjet.time import limiting_lag, parse_duration
+from sparkjet.time import Carried, limiting_lag, parse_duration
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -55,7 +55,8 @@ def watermark_settings(
     if not columns and partitions is not None:
         if partitions.kept == partitions.columns:
             columns = partitions.columns
-        else:
+        elif not isinstance(policy, Carried):
+            # Of what the source carries the least counts, and by it no row of a slow partition is late.
             logger.warning(
                 "withWatermark: without the columns %s all partitions of %s are one substream, and rows of a slow one "
                 "may be late. Keep them, or name others with by=…",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sparkjet.cli import grid_maps
+from sparkjet.cli import grid_journals, grid_maps
 from sparkjet.cli.arguments import (
     AsJson,
     TlsAuthorities,
@@ -43,6 +43,7 @@ _ACCESS = "The token is read from --token-file, or from the environment as SPARK
 
 app = typer.Typer(help="The in-memory grid of snapshots.", rich_markup_mode=None)
 app.add_typer(grid_maps.app, name="map")
+app.add_typer(grid_journals.app, name="journal")
 
 _Members = Annotated[
     str, typer.Argument(metavar=f"[{_ADDRESS},...]", help="of some members of one grid, as HOST:PORT,…")
@@ -123,7 +124,7 @@ def start(
 
 
 @app.command(
-    help="Show members, partitions, memory, what moves, and maps. The exit status is "
+    help="Show members, partitions, memory, what moves, maps and journals. The exit status is "
     f"{NOT_ALL_ANSWER} if the grid is frozen or a member does not answer. {_ACCESS}"
 )
 def status(
@@ -153,7 +154,7 @@ def status(
         told["process"] = process
         lines.insert(0, f"process {process}: kill {process} ends it, with all that it holds")
     if answers_of(found):
-        lines += _maps(client, told)
+        lines += _places(client, told)
     client.close()
     show(lines, told, as_json=as_json)
     return 0 if len(answers_of(found)) == len(found) else NOT_ALL_ANSWER
@@ -281,22 +282,30 @@ def _contacts(members: Sequence[str], access: Access) -> list[str]:
     return contacts
 
 
-def _maps(client: GridClient, told: dict[str, Any]) -> list[str]:
-    """Lines about the maps of a grid, which are added to what is told of it."""
+def _places(client: GridClient, told: dict[str, Any]) -> list[str]:
+    """Lines about the maps and journals of a grid, which are added to what is told of it."""
     from sparkjet.grid.errors import GridError  # noqa: PLC0415 - the extra is optional
 
     try:
-        found = [*grid_maps.summaries(client)]
+        maps, journals = [*grid_maps.summaries(client)], [*grid_journals.summaries(client)]
     except GridError as error:
         # As where the majority is gone: what was said of the members stays true.
-        told["maps"] = {"error": {"condition": error.condition, "message": str(error)}}
-        return [f"maps: {error}"]
-    told["maps"] = found
-    return [
+        told["maps"] = told["journals"] = {"error": {"condition": error.condition, "message": str(error)}}
+        return [f"maps and journals: {error}"]
+    told["maps"], told["journals"] = maps, journals
+    lines = [
         f"map {each['map']}: epochs {each['oldest']} to {each['epoch']}, {each['rows']} rows at most, "
-        f"{each['bytes']} bytes, {each['readers']} readers hold epochs"
-        for each in found
+        f"{each['entries']} entries, {each['bytes']} bytes, {each['readers']} readers hold epochs"
+        for each in maps
     ]
+    for each in journals:
+        readers = [f"{name} ({lag} rows behind)" for name, lag in each["readers"].items()]
+        lines.append(
+            f"journal {each['journal']}: epochs {each['oldest']} to {each['epoch']}, {each['rows']} rows in "
+            f"{each['partitions']} partitions, {each['entries']} entries, {each['bytes']} bytes, "
+            f"readers: {', '.join(readers) or 'none'}"
+        )
+    return lines
 
 
 def _member(member: str, access: Access, *, embedded: bool) -> tuple[int | None, str, Access]:

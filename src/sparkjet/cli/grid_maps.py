@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from datetime import date, datetime, timezone
+from datetime import date, datetime
 from typing import TYPE_CHECKING, Annotated, Any
-from urllib.parse import urlsplit
 
 import typer
 
 from sparkjet.cli.arguments import AsJson, TlsAuthorities, TlsCertificate, TlsKey, TokenFile, access_of
-from sparkjet.errors import AnalysisError, SparkjetError
+from sparkjet.cli.grid_places import Lines, moment, opened, show_rows
+from sparkjet.errors import AnalysisError
 
 if TYPE_CHECKING:
     from sparkjet.grid.access import Access
@@ -30,7 +30,6 @@ _FROM_TEXT: dict[str, Callable[[str], object]] = {
 
 
 app = typer.Typer(help="The maps of a grid.", rich_markup_mode=None)
-_Lines = Annotated[bool, typer.Option("--json", help="one object of JSON a line")]
 
 
 @app.command(name="ls")
@@ -40,15 +39,13 @@ def list_maps(
     tls_certificate: TlsCertificate = None,
     tls_key: TlsKey = None,
     tls_authorities: TlsAuthorities = None,
-    as_json: _Lines = False,
+    as_json: Lines = False,
 ) -> None:
     """Show names, epochs, rows and bytes of all maps."""
     access = access_of(token_file, tls_certificate, tls_key, tls_authorities)
-    place, name = _place(grid, "GRID")
-    if name:
-        raise AnalysisError(f'GRID: "{grid}" names a map. Name only the grid: {place}.')
-    with _client(place, "GRID", access) as client:
-        _show([*summaries(client)], as_json=as_json)
+    client, _ = opened(grid, access, "map", of_all=True)
+    with client:
+        show_rows([*summaries(client)], as_json=as_json)
 
 
 @app.command()
@@ -62,13 +59,13 @@ def get(
     tls_certificate: TlsCertificate = None,
     tls_key: TlsKey = None,
     tls_authorities: TlsAuthorities = None,
-    as_json: _Lines = False,
+    as_json: Lines = False,
 ) -> int:
     """Show the rows of keys, in their order; the exit status is 1 where one has none."""
     with _opened(where, access_of(token_file, tls_certificate, tls_key, tls_authorities)) as map_:
         keys = [_key(text, map_) for text in key]
         found = map_.get_all(keys)
-        _show((found[each] for each in keys if each in found), as_json=as_json)
+        show_rows((found[each] for each in keys if each in found), as_json=as_json)
         return 0 if len(found) == len(set(keys)) else 1
 
 
@@ -81,7 +78,7 @@ def scan(
     tls_certificate: TlsCertificate = None,
     tls_key: TlsKey = None,
     tls_authorities: TlsAuthorities = None,
-    as_json: _Lines = False,
+    as_json: Lines = False,
 ) -> None:
     """Show all rows of one epoch."""
     with _opened(where, access_of(token_file, tls_certificate, tls_key, tls_authorities)) as map_:
@@ -91,7 +88,7 @@ def scan(
         reader = map_.scan([name.strip() for name in columns.split(",")] if columns else None)
         for batch in reader:
             rows = batch.to_pylist() if left is None else batch.slice(0, left).to_pylist()
-            _show(rows, as_json=as_json)
+            show_rows(rows, as_json=as_json)
             left = None if left is None else left - len(rows)
             if left == 0:
                 break
@@ -112,42 +109,20 @@ def remove(
         map_.remove()
 
 
-def _place(where: str, argument: str) -> tuple[str, str]:
-    """The grid that an argument names, and the map in it."""
-    parts = urlsplit(where)
-    if parts.scheme != "grid":
-        raise AnalysisError(f'{argument}: "{where}" is not grid://host:port of members, as grid://10.0.0.1:5710 is.')
-    return f"{parts.scheme}://{parts.netloc}", parts.path.strip("/")
-
-
-def _client(grid: str, argument: str, access: Access) -> GridClient:
-    from sparkjet.grid.map_reader import client_of  # noqa: PLC0415 - the extra is optional
-
-    try:
-        client = client_of(grid, access)
-        # Asked now, so that what is wrong with the addresses is told of the argument that names them; and once, as
-        # nobody at a terminal waits as long as a query does for members that may come back.
-        client.status()
-    except SparkjetError as error:
-        # Of the files that give access their own options are named.
-        told = str(error.args[0])
-        raise AnalysisError(told if told.startswith("--") else f"{argument}: {told}") from error
-    return client
-
-
 def _opened(where: str, access: Access) -> Map:
     from sparkjet.grid.map_reader import Map  # noqa: PLC0415 - the extra is optional
 
-    grid, name = _place(where, "MAP")
-    return Map(grid, name, client=_client(grid, "MAP", access))
+    client, name = opened(where, access, "map", of_all=False)
+    return Map("", name, client=client)
 
 
 def summaries(client: GridClient) -> Iterable[dict[str, Any]]:
     """What there is to know of each map of a grid."""
-    from sparkjet.grid.map_store import MapStore, maps_of  # noqa: PLC0415 - the extra is optional
-    from sparkjet.grid.map_version import MapPlace  # noqa: PLC0415 - as above
+    from sparkjet.grid.map_store import MapStore  # noqa: PLC0415 - the extra is optional
+    from sparkjet.grid.places import MapPlace  # noqa: PLC0415 - as above
+    from sparkjet.grid.version_store import names_of  # noqa: PLC0415 - as above
 
-    for name in maps_of(client):
+    for name in names_of(client, MapPlace):
         store = MapStore(client, MapPlace(name))
         versions = [version for version in map(store.at, store.numbers()) if version is not None]
         if versions:
@@ -156,8 +131,9 @@ def summaries(client: GridClient) -> Iterable[dict[str, Any]]:
                 "map": name,
                 "epoch": newest.epoch,
                 "oldest": min([version.epoch for version in versions]),
-                "watermark": _moment(newest.watermark),
+                "watermark": moment(newest.watermark),
                 "rows": sum(layer.rows for layer in newest.held()),
+                "entries": len(newest.held()),
                 "bytes": store.used(),
                 "readers": len(client.entries(store.place.leases())),
                 "query": newest.query,
@@ -176,20 +152,3 @@ def _key(text: str, map_: Map) -> tuple[object, ...]:
         wanted = ", ".join(f"{name} ({kind})" for name, kind in zip(map_.keys, kinds, strict=True))
         message = f"KEY: {text!r} is no key of this map, which has {wanted}. Several are JSON: '[\"a\", 3]'."
         raise AnalysisError(message) from error
-
-
-def _show(rows: Iterable[dict[str, Any]], *, as_json: bool) -> None:
-    from msgspec import json as encoding  # noqa: PLC0415 - JSON's own has no times
-
-    for row in rows:
-        if as_json:
-            print(encoding.encode(row).decode())
-        else:
-            print("  ".join(f"{name}={value}" for name, value in row.items()))
-
-
-def _moment(micros: int | None) -> str | None:
-    if micros is None:
-        return None
-    seconds, rest = divmod(micros, 1_000_000)
-    return datetime.fromtimestamp(seconds, timezone.utc).replace(microsecond=rest).isoformat()

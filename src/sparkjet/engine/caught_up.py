@@ -7,10 +7,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sparkjet.sources.acknowledging.offset import QueueOffset
+from sparkjet.sources.carrying import CarryingOffset, leaves
+from sparkjet.time import MIN, least_carried
 
 if TYPE_CHECKING:
     from sparkjet.plan.inputs import Input
-    from sparkjet.time import SubstreamProgress
+    from sparkjet.time import InputTracker, SubstreamProgress
 
 _VOID = "-"
 """Stands in Spark's log for a source that no batch has read."""
@@ -68,6 +70,52 @@ def in_order(offsets: Mapping[str, str], names: Sequence[str]) -> list[str]:
     return [offsets[number] for number in sorted(offsets, key=int)]
 
 
+def carried(inputs: Sequence[Input], offsets: Sequence[str], tracker: InputTracker) -> Iterator[tuple[str, int | None]]:
+    """The watermark that the offsets of a batch carry for each substream.
+
+    A substream that is no partition can be in all of them: it gets the least.
+
+    Args:
+        inputs: The query's inputs, in the order of Spark's sources.
+        offsets: The end offset of each source, as Spark wrote it.
+        tracker: Has all substreams.
+
+    Yields:
+        Full name and watermark: MIN where it has not begun, None where a writer has none. Nothing of inputs whose
+        sources carry none.
+
+    >>> from sparkjet.plan.inputs import Input, WatermarkSettings
+    >>> from sparkjet.plan.inputs import tracker_of
+    >>> from sparkjet.time import carried as policy
+    >>> one = Input("", WatermarkSettings("ts", policy(), by=("sensor",)), sources=1)
+    >>> tracker = tracker_of([one], [None])
+    >>> offset = '{"source": "grid-journal", "offsets": {"0": 17, "1": 4}, "watermarks": {"0": 9, "1": 7}}'
+    >>> tracker.add("a", now=0)
+    >>> list(carried([one], [offset], tracker))
+    [('a', 7)]
+    """
+    for each, own in _shared_out(inputs, offsets):
+        found = [CarryingOffset.found_in(None if text == _VOID else json.loads(text)) for text in own]
+        carrying = [offset for offset in found if offset is not None]
+        if not carrying or _VOID in own:
+            # Of a source that no batch has read nothing is known yet.
+            continue
+        watermarks = [
+            {path: watermarks.get(path, MIN) for path in leaves(offset.offsets)}
+            for offset, watermarks in ((offset, leaves(offset.watermarks)) for offset in carrying)
+        ]
+        if each.watermark.partitions:
+            columns = len(each.watermark.by)
+            for path, watermark in (item for of_source in watermarks for item in of_source.items()):
+                yield each.prefix + _substream(path, columns), watermark
+        else:
+            complete = len(carrying) == len(own)
+            least = least_carried(mark for of_source in watermarks for mark in of_source.values()) if complete else None
+            for name in [progress.id for progress in tracker.progress()]:
+                if name.startswith(each.prefix):
+                    yield name, least
+
+
 def announced(inputs: Sequence[Input], offsets: Sequence[str]) -> Iterator[str]:
     """Full names of the substreams that are in the offsets of a batch, with rows or without.
 
@@ -81,16 +129,7 @@ def announced(inputs: Sequence[Input], offsets: Sequence[str]) -> Iterator[str]:
     >>> list(announced([one], ['{"clicks": {"0": 5, "1": 0}}']))
     ['clicks/0', 'clicks/1']
     """
-    if len(offsets) not in {1, sum(each.sources for each in inputs)}:
-        # Some of several sources are read by two inputs: which offset belongs to which is unknown.
-        return
-    position = 0
-    for each in inputs:
-        own = offsets[position : position + each.sources]
-        if len(offsets) == 1:
-            # A source that several inputs read appears once in the batch.
-            own = offsets
-        position += each.sources
+    for each, own in _shared_out(inputs, offsets):
         if each.watermark.partitions:
             for offset in own:
                 for name in _partitions(offset, columns=len(each.watermark.by)):
@@ -116,13 +155,35 @@ def caught_up_by(
     return {name: None if answer is None else idle[name] for name, answer in answers.items()}
 
 
+def _shared_out(inputs: Sequence[Input], offsets: Sequence[str]) -> Iterator[tuple[Input, Sequence[str]]]:
+    """Each input with the offsets of its sources."""
+    if len(offsets) not in {1, sum(each.sources for each in inputs)}:
+        # Some of several sources are read by two inputs: which offset belongs to which is unknown.
+        return
+    position = 0
+    for each in inputs:
+        # A source that several inputs read appears once in the batch.
+        yield each, offsets if len(offsets) == 1 else offsets[position : position + each.sources]
+        position += each.sources
+
+
+def _positions(offset: object) -> dict[str, Any]:
+    """The positions in an offset, by the paths of their partitions."""
+    carrying = CarryingOffset.found_in(offset)
+    return leaves(offset if carrying is None else carrying.offsets)
+
+
+def _substream(path: str, columns: int) -> str:
+    return path if columns > 1 else path.rpartition("/")[2]
+
+
 def _partitions(offset: str, *, columns: int) -> Iterator[str]:
     received = QueueOffset.found_in(offset)
     if received is not None:
         yield from received.queues
     elif offset != _VOID:
-        for path in _leaves(json.loads(offset)):
-            yield path if columns > 1 else path.rpartition("/")[2]
+        for path in _positions(json.loads(offset)):
+            yield _substream(path, columns)
 
 
 def _all(answers: Any) -> bool | None:
@@ -135,16 +196,7 @@ def _all(answers: Any) -> bool | None:
 def _at_end(name: str, end: object, latest: object) -> bool | None:
     if end is None or latest is None:
         return None
-    ends, latests = _leaves(end), _leaves(latest)
+    ends, latests = _positions(end), _positions(latest)
     paths = ends.keys() | latests.keys()
     own = {path for path in paths if path == name or path.endswith(f"/{name}")}
     return all(ends.get(path) == latests.get(path) for path in own or paths)
-
-
-def _leaves(offset: object, path: str = "") -> dict[str, object]:
-    if not isinstance(offset, dict):
-        return {path: offset}
-    leaves: dict[str, object] = {}
-    for key, value in offset.items():
-        leaves |= _leaves(value, f"{path}/{key}" if path else str(key))
-    return leaves

@@ -12,7 +12,17 @@ import tenacity
 from sparkjet.errors import CopiedHomeError, LostTransactionError, RecoveryError, UnsettledError
 from sparkjet.query_log import logger
 from sparkjet.sinks.copies import run_name
-from sparkjet.sinks.protocol import Aborting, Clocked, Comparing, Creating, Expiring, TransactionId, Trying, Unknown
+from sparkjet.sinks.protocol import (
+    Aborting,
+    Clocked,
+    Comparing,
+    Creating,
+    Expiring,
+    Telling,
+    TransactionId,
+    Trying,
+    Unknown,
+)
 from sparkjet.snapshots.record import PreparedTransaction
 
 if TYPE_CHECKING:
@@ -86,6 +96,22 @@ class Committer:
     def due(self, now: int) -> set[str]:
         """The outputs that want an epoch by the clock, though there are no rows for them."""
         return {name for name, sink in self.sinks.items() if isinstance(sink, Clocked) and sink.is_due(now)}
+
+    def is_to_tell(self, name: str, clock: int, watermark: int | None) -> bool:
+        """Whether the readers of one sink are to be told of a watermark, with or without rows."""
+        sink = self.sinks[name]
+        return isinstance(sink, Telling) and sink.tells(clock, watermark)
+
+    def tell(self, name: str, transaction: TransactionId) -> list[PreparedTransaction]:
+        """Like :meth:`prepare`, of a sink that :meth:`is_to_tell`, and without rows.
+
+        Raises:
+            UnsettledError: If an earlier transaction could not be committed first.
+        """
+        self.settle(attempts=self._retry.patient_attempts)
+        sink = self.sinks[name]
+        assert isinstance(sink, Telling)  # noqa: S101 - as above
+        return [PreparedTransaction(name, sink.tell(transaction), self._formats[name])]
 
     def abort(self, transactions: Sequence[TransactionId]) -> None:
         """Undo what an epoch that failed before its decision has prepared: locks and readers would wait for it.

@@ -22,6 +22,7 @@ from sparkjet.sinks.copies import run_name
 from sparkjet.sinks.protocol import TransactionId
 from sparkjet.snapshots.record import EpochKind
 from sparkjet.state.partitions import LOST
+from sparkjet.time import MIN
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -129,8 +130,8 @@ class Engine:
         now, tracker = self._now(), self.state.tracker
         before = tracker.snapshot()
         moved = tracker.advance(now, caught_up).watermark is not None
-        due = self.state.early_due(self._context.plan, now) or self.state.is_due(now)
-        if moved or due or self._context.committer.due(now):
+        is_due = moved or self.state.early_due(self._context.plan, now) or self.state.is_due(now)
+        if is_due or self._context.committer.due(now) or self._is_to_tell(now):
             tracker.restore(before)
             self._run(EpochRequest(EpochKind.TICK, now, caught_up=caught_up))
 
@@ -233,6 +234,14 @@ class Engine:
         # A context that was stopped has freed it.
         if not is_stopped(self._context.session.sparkContext):
             self.state.close()
+
+    def _is_to_tell(self, now: int) -> bool:
+        """Whether a sink has not told its readers of the watermark yet, as it was too soon then."""
+        plan, watermark = self._context.plan, self.state.tracker.watermark
+        return watermark != MIN and any(
+            self._context.committer.is_to_tell(output.name, now, plan.watermark_of(output, watermark))
+            for output in plan.outputs
+        )
 
     def _record_settled(self) -> None:
         """Record that everything is committed: sinks may forget it, and the next start may have other outputs."""

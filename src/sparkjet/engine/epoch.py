@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from sparkjet.catalyst.moments import Moment
-from sparkjet.engine.caught_up import announced, in_order
+from sparkjet.engine.caught_up import announced, carried, in_order
 from sparkjet.engine.input_batch import InputBatch
 from sparkjet.engine.phases import EpochPhase
 from sparkjet.engine.progress import EpochProgress
@@ -18,7 +18,7 @@ from sparkjet.plan.outputs import Rows
 from sparkjet.plan.plan import PlannedOutput, PlannedStreamOutput
 from sparkjet.sinks.protocol import Guarantee, TransactionId
 from sparkjet.snapshots.record import EpochKind
-from sparkjet.time import MIN
+from sparkjet.time import MIN, WriterProgress
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,6 +65,7 @@ class Epoch:
         # Of the sources whose messages are acknowledged: where the batch ends, and the blobs of their ids.
         self._received: dict[str, int] = {}
         self._queues: dict[str, str] = {}
+        self._ends: dict[str, str] = {}
         self.request = request
         self.progress = EpochProgress(epoch=transaction.epoch, batch=request.batch_id)
 
@@ -91,14 +92,21 @@ class Epoch:
             self._results.accept(name, side, self._arrivals.pop((name, side)))
         self.progress.count(self._results.arrivals)
         self._queues = record.queues
+        inputs = self._context.plan.inputs
+        ends: list[str] = []
         if request.batch_id is not None:
             offsets = self._checkpoint.end_offsets(request.batch_id)
+            self._ends = dict(offsets)
             self._received = self._context.receivers.meet(offsets, record.queues)
             # Before the watermark moves: a partition without rows yet would find its first ones late.
-            for substream in announced(self._context.plan.inputs, in_order(offsets, self._context.plan.source_names)):
+            ends = in_order(offsets, self._context.plan.source_names)
+            for substream in announced(inputs, ends):
                 tracker.add(substream, request.now)
         for substream, timestamp in self._highest.items():
             tracker.report(substream, timestamp, request.now)
+        # After the report: a substream may be in this batch for the first time.
+        for substream, watermark in carried(inputs, ends, tracker):
+            tracker.carry(substream, watermark, request.now)
         with self.progress.timed(EpochPhase.ADVANCE):
             if request.kind is EpochKind.CLOSING:
                 self._results.close_all()
@@ -231,17 +239,22 @@ class Epoch:
 
     def _transactions(self) -> list[PreparedTransaction]:
         early = self._state.early_due(self._context.plan, self.request.now, arrived=self._results.accepted)
-        due = self._context.committer.due(self.request.now)
+        committer = self._context.committer
+        due = committer.due(self.request.now)
         prepared: list[PreparedTransaction] = []
         for output in self._context.plan.outputs:
             rows = self._rows(output, early=output.name in early)
             if rows is None and output.name in due:
                 rows = self._context.session.createDataFrame([], output.sample().schema)
+            reached = self._reached_by(output)
+            transaction = replace(self._transaction, sink=output.name, progress=reached)
             if rows is not None:
                 rows = self._moment.of(rows, "output", output.name)
-                transaction = replace(self._transaction, sink=output.name)
                 self._opened.append(transaction)
-                prepared += self._context.committer.prepare(output.name, rows, transaction)
+                prepared += committer.prepare(output.name, rows, transaction)
+            elif committer.is_to_tell(output.name, self.request.now, reached.watermark):
+                self._opened.append(transaction)
+                prepared += committer.tell(output.name, transaction)
         for output in self._context.plan.of_stages:
             changes = self._state.changes.get(output.name)
             if changes is not None:
@@ -249,6 +262,18 @@ class Epoch:
                 (changes.sent if output.name in early or not is_open else changes.kept)()
         self._state.early_at |= dict.fromkeys(early, self.request.now)
         return prepared
+
+    def _reached_by(self, output: PlannedOutput | PlannedStreamOutput) -> WriterProgress:
+        """What readers of an output may be told."""
+        reached = self._transaction.watermark
+        watermark = self._context.plan.watermark_of(output, MIN if reached is None else reached)
+        return WriterProgress(
+            query=self._transaction.query,
+            output=output.name,
+            epoch=self.progress.epoch,
+            watermark=watermark,
+            offsets=self._ends,
+        )
 
     def _rows(self, output: PlannedOutput | PlannedStreamOutput, *, early: bool) -> DataFrame | None:
         """The rows for an output, None if there are none for certain."""

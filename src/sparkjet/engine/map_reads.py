@@ -96,7 +96,7 @@ class MapReads:
             return map_.taken(settings.epoch)
         found = map_.taken_again(msgspec.convert(before.manifest, Held), before.number) if key in recorded else None
         if found is None:
-            name = settings.name
+            name = settings.location.name
             message = (
                 f'epoch {epoch} of this query has begun with epoch {before.of_map} of map "{name}", and would be run '
                 "again with another one: that epoch is gone, as the query was not started within a minute, or its "
@@ -115,7 +115,7 @@ class MapReads:
         if name not in self._keys:
             map_ = settings.open()
             # Not by addresses of members, which change.
-            key = f"{map_.cluster}/{settings.name}"
+            key = f"{map_.cluster}/{settings.location.name}"
             self._keys[name] = key = key if settings.epoch is None else f"{key}@{settings.epoch}"
             if self._maps.setdefault(key, map_) is not map_:
                 map_.close()

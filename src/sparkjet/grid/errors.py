@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from typing_extensions import Self
 
 from sparkjet.errors import StorageError
@@ -67,9 +69,29 @@ class MissingEntriesError(GridError):
 
 
 class LostRowsError(MissingEntriesError):
-    """Layers of a map are on none of the members that should have them."""
+    """Layers of a map, or chunks of a journal, are on none of the members that should have them."""
 
     condition = "SPARKJET_GRID.LOST_ROWS"
+
+
+class FallenBehindError(GridError):
+    """Rows of a journal are retained no more that a reader has not read.
+
+    Attributes:
+        asked: The offsets from which the reader wanted to go on, by partition.
+        first: The first offsets that are retained, of the same partitions.
+    """
+
+    condition = "SPARKJET_GRID.FALLEN_BEHIND"
+
+    def __init__(self, text: str, asked: Mapping[int, int], first: Mapping[int, int]) -> None:
+        super().__init__(text)
+        self.asked, self.first = dict(asked), dict(first)
+
+    @property
+    def rows(self) -> int:
+        """How many rows are lost to the reader."""
+        return sum(self.first[partition] - offset for partition, offset in self.asked.items())
 
 
 class ReleasedError(GridError):

@@ -16,9 +16,15 @@ _PIECE = 4 << 20
 """Bytes in a batch."""
 
 
-def write_files(client: GridClient, contents: Mapping[str, bytes]) -> list[Held]:
-    """Write files under full names that nobody else uses, on all their replicas; returns how they are held."""
-    return client.put([client.entry(name, _SCHEMA, _pieces(content)) for name, content in contents.items()])
+def write_files(client: GridClient, contents: Mapping[str, bytes], partition: int | None = None) -> list[Held]:
+    """Write files under full names that nobody else uses, on all their replicas; returns how they are held.
+
+    Args:
+        client: Of the grid.
+        contents: By name.
+        partition: Where all of them are; by default it follows from their names.
+    """
+    return client.put([client.entry(name, _SCHEMA, _pieces(content), partition) for name, content in contents.items()])
 
 
 def read_files(client: GridClient, files: Sequence[Held]) -> dict[str, bytes]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
-from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,16 +13,18 @@ from typing_extensions import Self
 from sparkjet.errors import AnalysisError, nearest
 from sparkjet.grid.access import Access
 from sparkjet.grid.client import PATIENCE, GridClient
-from sparkjet.grid.embedded import embedded_directory, running_member
+from sparkjet.grid.client_of import client_of
 from sparkjet.grid.errors import MissingEntriesError, ReleasedError
 from sparkjet.grid.finding import FoundRow
 from sparkjet.grid.map_keys import hash_of, text_of
 from sparkjet.grid.map_layers import is_there, merged, visible
-from sparkjet.grid.map_leases import LEASE, Lease
-from sparkjet.grid.map_store import MapStore, maps_of
-from sparkjet.grid.map_version import MapPlace, MapVersion
+from sparkjet.grid.map_store import MapStore
+from sparkjet.grid.map_version import MapVersion
 from sparkjet.grid.messages import Held
+from sparkjet.grid.places import MapPlace
+from sparkjet.grid.reader_leases import LEASE, Lease
 from sparkjet.grid.requests import Lookup
+from sparkjet.grid.version_store import names_of
 
 T = TypeVar("T")
 Row = dict[str, Any]
@@ -204,7 +205,7 @@ class Map:
         """
         while True:
             version = self.version(epoch)
-            lease = Lease(self._store.client, self._store.place, version.number, shared=shared)
+            lease = self._lease(version.number, shared=shared)
             try:
                 # After the lease was put: the writer removes slots before it looks at leases.
                 manifest = self._store.manifest_at(version.number)
@@ -219,7 +220,7 @@ class Map:
 
     def taken_again(self, manifest: Held, number: int) -> Taken | None:
         """A version that was :meth:`taken` before, perhaps by another process; None if it is gone."""
-        lease = Lease(self._store.client, self._store.place, number)
+        lease = self._lease(number)
         try:
             version = self.at(manifest)
             self._store.client.check(version.held())
@@ -258,8 +259,7 @@ class Map:
             name = self._store.place.name
             message = f'map "{name}": what was planned began after more than {LEASE:.0f} s. Load it again.'
             raise ReleasedError(message) from error
-        shared = Lease(self._store.client, self._store.place, version.number, shared=True)
-        with shared as lease, self._still(version, lease):
+        with self._lease(version.number, shared=True) as lease, self._still(version, lease):
             if keys is not None:
                 # As Arrow has them: Python has no year 10000.
                 names = version.schema.names
@@ -300,7 +300,7 @@ class Map:
         return found
 
     def _check_known(self) -> None:
-        name, there = self._store.place.name, maps_of(self._store.client)
+        name, there = self._store.place.name, names_of(self._store.client, MapPlace)
         if name not in there:
             raise AnalysisError(f'name: the grid has no map "{name}"; {nearest(name, there)}')
 
@@ -334,6 +334,9 @@ class Map:
                 raise ReleasedError(message) from error
             self._store.check(version)
             raise
+
+    def _lease(self, number: int, *, shared: bool = False) -> Lease:
+        return Lease(self._store.client, self._store.place, f"{number:012d}", shared=shared)
 
     def _of_epoch(self, epoch: int) -> MapVersion:
         found = self._store.of_epoch(epoch)
@@ -406,28 +409,6 @@ class Map:
                 # One layer alone has each key once.
                 one = tables[0] if len(tables) == 1 else merged(tables, version.keys, version.clock, is_oldest=True)
                 yield visible(one, version.clock)
-
-
-def client_of(uri: str, access: Access, patience: float = PATIENCE) -> GridClient:
-    """A client of the grid of a URI.
-
-    Raises:
-        AnalysisError: It is no grid, there is no token, or the member of this machine does not run.
-    """
-    parts = urlsplit(uri)
-    if parts.scheme != "grid" or parts.path.strip("/"):
-        message = (
-            f'uri: "{uri}" names no grid, as grid://10.0.0.1:5710,10.0.0.2:5710 does. The map is the next argument.'
-        )
-        raise AnalysisError(message)
-    if parts.netloc:
-        access.token()
-        return GridClient(parts.netloc.split(","), access, patience=patience)
-    member = running_member(embedded_directory())
-    if member is None:
-        message = f'uri: "{uri}" is the member that drivers start on this machine, and none runs.'
-        raise AnalysisError(message)
-    return GridClient([member.address], member.access, patience=patience)
 
 
 def _chosen(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:

@@ -1,4 +1,4 @@
-"""A version of a map: what a slot names, and where in the grid everything of a map is."""
+"""A version of a map: what a slot names."""
 
 from __future__ import annotations
 
@@ -8,74 +8,10 @@ from collections.abc import Iterable
 import msgspec
 import pyarrow as pa
 
-from sparkjet.errors import AnalysisError
 from sparkjet.grid.map_keys import hash_of, kind_of
 from sparkjet.grid.messages import Held
 
-ROOT = ".maps"
-"""Where all maps are, apart from the homes of queries."""
-_NAME = re.compile(r"[^/\0\s][^/\0]{0,199}")
 _EPOCH = re.compile(r"/layers/\d+-(\d+)-")
-
-
-class MapPlace(msgspec.Struct, frozen=True):
-    """Where a map is in its grid.
-
-    Attributes:
-        name: Of the map.
-    """
-
-    name: str
-
-    @classmethod
-    def of(cls, name: str, option: str) -> MapPlace:
-        """The place of a map as the user calls it.
-
-        Raises:
-            AnalysisError: It is no name.
-        """
-        if _NAME.fullmatch(name) is None:
-            message = (
-                f'{option}: "{name}" is no name of a map: one word without "/", as in grid://10.0.0.1:5710/orders.'
-            )
-            raise AnalysisError(message)
-        return cls(name)
-
-    @property
-    def root(self) -> str:
-        """The directory of all that it has."""
-        return f"{ROOT}/{self.name}"
-
-    @property
-    def versions(self) -> str:
-        """The directory of its slots."""
-        return f"{self.root}/versions"
-
-    @property
-    def writer(self) -> str:
-        """The slot that names its only writer."""
-        return f"{self.root}/writer"
-
-    def slot(self, number: int) -> str:
-        """The slot that makes a version visible."""
-        return f"{self.versions}/{number:012d}"
-
-    def layers(self, transaction: str = "") -> str:
-        """Where the layers are that a transaction writes, or all."""
-        return f"{self.root}/layers/{transaction}{transaction and '/'}"
-
-    @property
-    def manifests(self) -> str:
-        """Where the manifests of all versions are."""
-        return f"{self.root}/manifests/"
-
-    def manifest(self, number: int, transaction: str) -> str:
-        """The manifest of a version, as one transaction writes it."""
-        return f"{self.manifests}{number:012d}-{transaction}"
-
-    def leases(self, number: int | None = None) -> str:
-        """Where the leases of a version are, or of all."""
-        return f"{self.root}/leases/{'' if number is None else f'{number:012d}/'}"
 
 
 class MapVersion(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,8 +10,9 @@ import pyarrow as pa
 
 from sparkjet.grid.client import GridClient
 from sparkjet.grid.map_layers import merged, to_merge
-from sparkjet.grid.map_version import MapPlace, MapVersion
+from sparkjet.grid.map_version import MapVersion
 from sparkjet.grid.messages import Held
+from sparkjet.grid.places import Place
 
 _BATCH = 64 << 20
 """Bytes of the batches of a layer, more or less."""
@@ -35,7 +36,7 @@ class Written(msgspec.Struct, frozen=True, array_like=True):
 
 def write_layers(
     client: GridClient,
-    place: MapPlace,
+    place: Place,
     transaction: str,
     deltas: Mapping[int, pa.Table],
     base: MapVersion | None,

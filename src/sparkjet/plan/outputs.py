@@ -53,6 +53,11 @@ class Output(ABC):
     def sample(self) -> DataFrame:
         """A DataFrame with the schema of the rows as the sink gets them, for analysis only."""
 
+    @property
+    @abstractmethod
+    def behind(self) -> int | None:
+        """How far the rows may be behind the query's watermark and not be late; None where it says nothing of them."""
+
     def check(self) -> None:
         """Have the sink look at the rows and at where they go; nothing is changed.
 
@@ -60,8 +65,8 @@ class Output(ABC):
             AnalysisError: The rows cannot be written there, or it cannot be reached.
         """
         sample = self.sample()
-        # By its name: the class needs the packages of the extra "grid".
-        if isinstance(self.sink, FilesSink | Outbox) or self.format in {"delta", "grid-map"}:
+        # By their names: the classes need the packages of the extra "grid".
+        if isinstance(self.sink, FilesSink | Outbox) or self.format in {"delta", "grid-journal", "grid-map"}:
             check_names(sample, self.format)
         self.sink.check(sample.schema)
 
@@ -79,6 +84,11 @@ class StreamOutput(Output):
     def sample(self) -> DataFrame:
         """See :meth:`Output.sample`."""
         return self.chain.shape.drop(*HIDDEN)
+
+    @property
+    def behind(self) -> int | None:
+        """See :attr:`Output.behind`; of the query, for there is no stage."""
+        return 0
 
 
 @dataclass(frozen=True)
@@ -109,6 +119,13 @@ class StageOutput(Output):
     def sample(self) -> DataFrame:
         """See :meth:`Output.sample`."""
         return self._marked(self.shape, early=False)
+
+    @property
+    def behind(self) -> int | None:
+        """See :attr:`Output.behind`."""
+        if self.rows is Rows.LATE or not self.stage.inputs:
+            return None
+        return self.stage.lag + self.stage.delay
 
     def finished(self, rows: DataFrame, *, early: bool = False) -> DataFrame:
         """The rows as the sink gets them."""

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from sparkjet.catalyst.columns import ONLY_SUBSTREAM
 from sparkjet.plan.inputs import several_substreams, tracker_of
-from sparkjet.plan.outputs import Rows, StageOutput, StreamOutput
+from sparkjet.plan.outputs import Output, Rows, StageOutput, StreamOutput
 from sparkjet.plan.partial_rows import ProgressDetail
 from sparkjet.plan.spark_sources import given_names
-from sparkjet.sinks.protocol import Clocked
+from sparkjet.sinks.protocol import Clocked, Telling
+from sparkjet.time import MIN, clamp
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -128,6 +129,8 @@ class Plan:
             or any(bool(output.early_period) for output in self.of_stages)
             or any(stage.stage.uses_clock for stage in self.stages)
             or any(isinstance(output.sink, Clocked) and output.sink.uses_clock for output in self.outputs)
+            # It may have been too soon to tell readers of a watermark.
+            or any(isinstance(output.sink, Telling) for output in self.outputs)
         )
 
     @property
@@ -141,6 +144,20 @@ class Plan:
             # One name, not a list: records of earlier versions have it so.
             described[stage.name] = {"reads": reads[0] if len(reads) == 1 else reads, **stage.stage.fingerprint}
         return described
+
+    def watermark_of(self, output: Output, reached: int) -> int | None:
+        """Where the watermark of an output's rows is: none of a later epoch is older, but for late ones.
+
+        Args:
+            output: One of :attr:`outputs`.
+            reached: The query's watermark, MIN before the first, and then so is the answer.
+
+        Returns:
+            None where the rows have none.
+        """
+        if not self.inputs or output.behind is None:
+            return None
+        return reached if reached == MIN else clamp(reached - output.behind)
 
     @property
     def tables(self) -> list[StaticTable]:

@@ -29,6 +29,7 @@ NOT_REPLAYABLE = ("socket",)
 
 PARTITIONED = {
     "sparkjet-kafka": ("topic", "partition"),
+    "sparkjet-grid-journal": ("_partition",),
     "sparkjet-artemis": ("queue",),
     "sparkjet-rabbitmq": ("queue",),
 }

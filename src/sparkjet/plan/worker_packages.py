@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 _ARROW = {"pyarrow": "pyarrow"}
 _OF_SOURCES = {
     "sparkjet-kafka": {"confluent_kafka": "confluent-kafka", **_ARROW},
+    "sparkjet-grid-journal": {"msgspec": "msgspec", "tenacity": "tenacity", "xxhash": "xxhash", **_ARROW},
     # Of the driver's machine is what reads the queues.
     "sparkjet-artemis": _ARROW,
     "sparkjet-rabbitmq": _ARROW,

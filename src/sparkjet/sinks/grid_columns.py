@@ -68,7 +68,7 @@ def check_columns(schema: T.StructType, taken: Sequence[str], what: str) -> None
     Raises:
         AnalysisError: Naming one.
     """
-    own = [name for name in schema.fieldNames() if name in taken]
+    own = [name for name in schema.fieldNames() if name.lower() in taken]
     if own:
         message = f"start: a {what} has a column {own[0]!r} of its own. Give yours another name."
         raise AnalysisError(message)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -11,30 +10,23 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from sparkjet.catalyst.columns import quoted
-from sparkjet.clock import Clock, SystemClock
+from sparkjet.clock import Clock
 from sparkjet.errors import (
     AnalysisError,
-    CopiedHomeError,
-    LostTransactionError,
-    RecoveryError,
     SinkError,
-    StorageError,
     nearest,
 )
-from sparkjet.grid.errors import LostRowsError, MissingEntriesError
 from sparkjet.grid.map_layers import TECHNICAL
-from sparkjet.grid.map_leases import LeaseBook
-from sparkjet.grid.map_store import MapStore, Writer
-from sparkjet.grid.map_version import MapPlace, MapVersion
+from sparkjet.grid.map_store import MapStore
+from sparkjet.grid.map_version import MapVersion
 from sparkjet.grid.map_writing import following
-from sparkjet.grid.messages import Held
-from sparkjet.sinks.copies import check_run, origin
+from sparkjet.grid.places import MapPlace
 from sparkjet.sinks.grid_columns import check_columns, check_keys, described, key_text
 from sparkjet.sinks.grid_map_task import MapTask, RefusedRowError, written_by
-from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
+from sparkjet.sinks.grid_versions import PACKAGES, GridVersionsSink
+from sparkjet.sinks.protocol import Handle, TransactionId
 from sparkjet.sinks.tasks import run_tasks
 from sparkjet.spark_line import SPATIAL, arrow_schema
-from sparkjet.storage.grid_location import check_whole
 from sparkjet.storage.shipping import ship
 from sparkjet.time.frames import MAX
 
@@ -44,11 +36,8 @@ if TYPE_CHECKING:
     from sparkjet.sinks.grid_map_settings import GridMapSettings
     from sparkjet.storage.grid_location import GridLocation
 
-PACKAGES = {name: name.replace("_", "-") for name in ("msgspec", "pyarrow", "tenacity", "typing_extensions", "xxhash")}
-"""Packages that the executors need, by the name that is imported."""
 
-
-class GridMapSink:
+class GridMapSink(GridVersionsSink[MapVersion]):
     """Writes the rows of each epoch into a map, exactly once: the newest row of each key is there, or none.
 
     Executors write what has changed into the grid before the decision; the commit puts one slot, by which all of it is
@@ -61,18 +50,12 @@ class GridMapSink:
         clock: Dates epochs where nobody says by which clock they are.
     """
 
-    guarantee = Guarantee.EXACTLY_ONCE
-
     def __init__(
         self, settings: GridMapSettings, location: GridLocation, place: MapPlace, clock: Clock | None = None
     ) -> None:
-        self._settings, self._location, self._place = settings, location, place
-        self._store = MapStore(location.client, place)
-        self._clock = clock or SystemClock()
-        self._leases = LeaseBook(time.monotonic)
+        super().__init__(MapStore(location.client, place), location, settings.path, clock)
+        self._settings = settings
         self._schema = T.StructType()
-        self._newest: MapVersion | None = None
-        """The newest version that is known to have been visible."""
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -99,12 +82,7 @@ class GridMapSink:
     def check(self, schema: T.StructType) -> None:
         """See :meth:`Sink.check`."""
         self._schema = _stored(schema, self._settings)
-        check_whole(self._store.client, "path", self._settings.path)
-        try:
-            newest = self._store.newest()
-        except StorageError as error:
-            message = f'path: map "{self._settings.path}" cannot be used: {error}'
-            raise AnalysisError(message) from error
+        newest = self._check_grid()
         if newest is not None:
             self._check_shape(newest)
 
@@ -115,13 +93,7 @@ class GridMapSink:
             SinkError: A row has no key, the map has another writer or was removed, or it would take more than
                 ``maxBytes``.
         """
-        base = self._store.newest()
-        self._check_not_removed(base)
-        self._newest = base
-        self._check_writer(base, transaction)
-        clock = self._clock.now() if transaction.clock is None else transaction.clock
-        # Rows that have expired must not be there again.
-        clock = max(clock, base.clock) if base is not None else clock
+        base, clock = self._begin(transaction)
         lasts = self._settings.time_to_live
         expires = None if lasts is None else min(clock + lasts, MAX)
         count = len(self._store.client.state().rows)
@@ -155,69 +127,7 @@ class GridMapSink:
             expiry=expiry,
         )
         self._check_size(transaction)
-        return {
-            "map": self._place.name,
-            "query": transaction.query,
-            "sink": transaction.sink,
-            "epoch": transaction.epoch,
-            "number": version.number,
-            "manifest": msgspec.to_builtins(self._store.write(version, str(transaction))),
-            "rows": sum(each["rows"] for each in found),
-            **origin(transaction),
-        }
-
-    def check_alive(self, handle: Handle) -> None:
-        """See :meth:`Expiring.check_alive`: members may have been lost since.
-
-        Raises:
-            SinkError: With them all replicas of something that the epoch names were.
-        """
-        try:
-            self._store.check(self._store.decoded(_manifest(handle)))
-        except StorageError as error:
-            raise SinkError(str(error)) from error
-
-    def commit(self, handle: Handle, between: Callable[[], None]) -> None:
-        """See :meth:`Sink.commit`.
-
-        Raises:
-            LostTransactionError: The version is lost, or the map was removed.
-        """
-        store = self._store_of(handle)
-        self._publish(store, handle, between)
-
-    def published_after(self, newest: TransactionId, handle: Handle | None) -> str | None:
-        """See :meth:`Sink.published_after`.
-
-        Raises:
-            RecoveryError: The map has another writer, or has lost what this query has published.
-        """
-        version = self._newest = self._store.newest()
-        writer = self._store.writer()
-        if writer not in {None, Writer(newest.query, newest.sink)}:
-            raise RecoveryError(self._other_writer(writer))
-        if handle is not None and handle["map"] == self._place.name:
-            self._check_there(version, handle)
-        if version is None or version.epoch <= newest.epoch:
-            return None
-        return (
-            f'map "{self._place.name}" has epoch {version.epoch}. Restore the newest copy of the home, with which '
-            "nothing is lost or repeated. Or go on from this one with another map (path): epochs from "
-            f"{newest.epoch + 1} on are computed again and written there. Or remove the map "
-            "(python -m sparkjet grid map remove), and start from scratch with another checkpointLocation."
-        )
-
-    def abort_orphans(self, query: str, takeover: int, keep: Sequence[Handle]) -> None:
-        """See :meth:`Sink.abort_orphans`."""
-        writer = self._store.writer()
-        if writer is not None and writer.query == query:
-            decided = [_manifest(handle) for handle in keep if handle["map"] == self._place.name]
-            self._store.undo(lambda name: int(name.partition("-")[0]) < takeover, decided)
-            self._store.clean(self._leases)
-
-    def abort(self, transaction: TransactionId) -> None:
-        """See :meth:`Aborting.abort`."""
-        self._store.undo(lambda name: name == str(transaction))
+        return self._handle(version, transaction, sum(each["rows"] for each in found))
 
     def _sorted(self, rows: DataFrame, partitions: int, expires: int | None) -> DataFrame:
         """Rows of layers by partition and hash; of those of one key the one with the greatest other columns first.
@@ -237,33 +147,6 @@ class GridMapSink:
         tasks = min(partitions, rows.sparkSession.sparkContext.defaultParallelism)
         return shaped.select("*", partition).repartition(tasks, "partition").sortWithinPartitions(*order)
 
-    def _store_of(self, handle: Handle) -> MapStore:
-        """Where a transaction was prepared: ``path`` may have named another map of this grid then."""
-        here = self._place.name == handle["map"]
-        return self._store if here else MapStore(self._store.client, MapPlace(handle["map"]))
-
-    def _publish(self, store: MapStore, handle: Handle, between: Callable[[], None]) -> None:
-        number, manifest = handle["number"], _manifest(handle)
-        while not self._is_published(store, handle):
-            numbers = store.numbers()
-            if number > 1 and (not numbers or numbers[-1] < number - 1):
-                message = (
-                    f'Epoch {handle["epoch"]} was decided, but map "{handle["map"]}" has no version {number - 1} '
-                    f"that it goes on from: the map was removed, or its grid was lost. {self._way_out()}"
-                )
-                raise LostTransactionError(message)
-            try:
-                # Who else has put it is found out next.
-                is_ours = store.publish(manifest)
-            except LostRowsError as error:
-                raise LostTransactionError(f"Epoch {handle['epoch']} was decided, but {error}") from error
-            if is_ours:
-                between()
-                if store is self._store:
-                    self._newest = store.decoded(manifest)
-                store.clean(self._leases)
-                return
-
     def _check_shape(self, newest: MapVersion) -> None:
         there = T.StructType.fromJson(msgspec.json.decode(newest.spark_schema))
         if newest.keys != self.keys or there != self._schema:
@@ -274,29 +157,6 @@ class GridMapSink:
                 "python -m sparkjet grid map remove."
             )
             raise AnalysisError(message)
-
-    def _check_not_removed(self, base: MapVersion | None) -> None:
-        # Otherwise the epoch would begin another map, without the rows of those before.
-        if self._newest is not None and (base is None or base.number < self._newest.number):
-            message = (
-                f"{self._named} was removed, or its grid was lost, while this query was writing it. {self._way_out()}"
-            )
-            raise SinkError(message)
-
-    def _check_writer(self, base: MapVersion | None, transaction: TransactionId) -> None:
-        own = Writer(transaction.query, transaction.sink)
-        writer = self._store.claim(own)
-        if writer != own:
-            raise SinkError(self._other_writer(writer))
-        if base is not None:
-            check_run({"epoch": transaction.epoch, **origin(transaction)}, base.epoch, base.run, self._named)
-
-    def _other_writer(self, writer: Writer | None) -> str:
-        whose = f"output {writer.output!r} of query {writer.query}" if writer is not None else "another query"
-        return (
-            f"{self._named} is written by {whose}, and a map has one writer. Write into another map; or, if that query "
-            f"is gone for good, remove the map first: python -m sparkjet grid map remove {self._settings.path}"
-        )
 
     def _check_size(self, transaction: TransactionId) -> None:
         limit = self._settings.max_bytes
@@ -313,66 +173,6 @@ class GridMapSink:
                 " is visible. Give it more, let rows go (deleted, timeToLive), or end readers that hold an epoch."
             )
             raise SinkError(message)
-
-    def _check_there(self, version: MapVersion | None, handle: Handle) -> None:
-        number = version.number if version is not None else 0
-        # The newest that was decided may not have been published yet.
-        if number < handle["number"] and (number < handle["number"] - 1 or not self._is_written(handle)):
-            has = "is not there" if version is None else f"has epoch {version.epoch} only"
-            message = (
-                f"{self._named} {has}, and this query has published epoch {handle['epoch']} into it: it was removed, "
-                f"or its grid was lost. {self._way_out()}"
-            )
-            raise RecoveryError(message)
-        if version is not None:
-            try:
-                self._store.check(version)
-            except LostRowsError as error:
-                raise RecoveryError(str(error)) from error
-
-    def _is_written(self, handle: Handle) -> bool:
-        try:
-            self._store.decoded(_manifest(handle))
-        except MissingEntriesError:
-            return False
-        return True
-
-    def _is_published(self, store: MapStore, handle: Handle) -> bool:
-        """Whether the version is visible, or was.
-
-        Raises:
-            CopiedHomeError: Another one is.
-        """
-        number, manifest = handle["number"], _manifest(handle)
-        named = f'map "{handle["map"]}" of {self._location}'
-        there = store.manifest_at(number)
-        if there is not None and there.name == manifest.name:
-            return True
-        newest = store.newest()
-        if newest is None or newest.number < number:
-            return False
-        check_run(handle, newest.epoch, newest.run, named)
-        if there is not None:
-            message = (
-                f"{named} has another epoch {newest.epoch} of this query in the place of epoch "
-                f"{handle['epoch']}: another copy of this home has published it. End one of the two queries."
-            )
-            raise CopiedHomeError(message)
-        return True
-
-    def _way_out(self) -> str:
-        return (
-            "Start the query from the beginning of its source, with another checkpointLocation: that builds the map "
-            "again."
-        )
-
-    @property
-    def _named(self) -> str:
-        return f'map "{self._place.name}" of {self._location}'
-
-
-def _manifest(handle: Handle) -> Held:
-    return msgspec.convert(handle["manifest"], Held)
 
 
 def _stored(schema: T.StructType, settings: GridMapSettings) -> T.StructType:
@@ -391,11 +191,10 @@ def _stored(schema: T.StructType, settings: GridMapSettings) -> T.StructType:
         if not isinstance(kind, T.BooleanType):
             message = f"deleted: {settings.deleted!r} is {kind.simpleString()}, and says with true that a key is gone."
             raise AnalysisError(message)
-    kept = T.StructType(
-        [T.StructField(each.name, each.dataType) for each in schema.fields if each.name != settings.deleted]
-    )
-    check_columns(kept, TECHNICAL, "map")
-    return kept
+    kept = [T.StructField(each.name, each.dataType) for each in schema.fields if each.name != settings.deleted]
+    stored = T.StructType(kept)
+    check_columns(stored, TECHNICAL, "map")
+    return stored
 
 
 def _is_ordered(kind: T.DataType) -> bool:

@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 from sparkjet.errors import AnalysisError, StorageError
 from sparkjet.grid.map_layers import HASH, layer_schema
 from sparkjet.grid.map_store import MapStore
-from sparkjet.grid.map_version import MapPlace
 from sparkjet.grid.map_writing import Written, write_layers
 from sparkjet.grid.messages import Held
+from sparkjet.grid.places import Place
 from sparkjet.storage.grid_location import GridLocation
 
 _AT_ONCE = 64 << 20
@@ -41,7 +41,7 @@ class MapTask:
     """
 
     location: GridLocation
-    place: MapPlace
+    place: Place
     transaction: str
     base: Held | None
     keys: tuple[str, ...]

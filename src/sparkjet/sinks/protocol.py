@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
+    from sparkjet.time import WriterProgress
+
 Handle = dict[str, Any]
 """What a record keeps of a prepared transaction: JSON, no secrets. Progress reports its ``rows``, if it has them."""
 
@@ -44,6 +46,7 @@ class TransactionId:
 
     ``clock`` is the epoch's reading of the clock and ``watermark`` the query's watermark after the epoch, in
     microseconds, None where there is none: no part of the identity, but for sinks that tell their readers.
+    ``progress`` is what a sink that carries watermarks writes beside the rows, which it counts.
     """
 
     query: str
@@ -55,6 +58,7 @@ class TransactionId:
     since: int = 0
     clock: int | None = field(default=None, compare=False)
     watermark: int | None = field(default=None, compare=False)
+    progress: WriterProgress | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
         """Name for files and servers, starting with the takeover and ending with the run."""
@@ -197,6 +201,24 @@ class Aborting(Protocol):
         Removes what :meth:`Sink.prepare` has written for exactly this transaction, whether or not it returned. Best
         effort: tasks may still be writing, and what they leave is an orphan for :meth:`Sink.abort_orphans`.
         """
+        ...
+
+
+@runtime_checkable
+class Telling(Protocol):
+    """A sink that tells its readers of the query's watermark, also where epochs have no rows for it."""
+
+    def tells(self, clock: int, watermark: int | None) -> bool:
+        """Whether readers are to be told now; called often, without a call to the destination.
+
+        Args:
+            clock: The reading of the clock, in microseconds.
+            watermark: That of the output; MIN before the first, None where its rows have none.
+        """
+        ...
+
+    def tell(self, transaction: TransactionId) -> Handle:
+        """Like :meth:`Sink.prepare`, of an epoch that has no rows for certain: of ``transaction.progress``."""
         ...
 
 

@@ -27,6 +27,10 @@ _SOURCES: Mapping[str, tuple[str, Mapping[str, str]]] = {
         "grid.map_source.GridMapDataSource",
         {"msgspec": "msgspec", "pyarrow": "pyarrow", "tenacity": "tenacity", "xxhash": "xxhash"},
     ),
+    "sparkjet-grid-journal": (
+        "grid.journal_source.GridJournalDataSource",
+        {"msgspec": "msgspec", "pyarrow": "pyarrow", "tenacity": "tenacity", "xxhash": "xxhash"},
+    ),
     "sparkjet-artemis": ("artemis.data_source.ArtemisDataSource", {"pyarrow": "pyarrow"}),
     "sparkjet-rabbitmq": ("rabbitmq.data_source.RabbitDataSource", {"pika": "pika", "pyarrow": "pyarrow"}),
 }

@@ -38,6 +38,7 @@ class DrivenSource:
         self._schemas = [spark.createDataFrame([], schema).schema for schema in schemas]
         self._sent: list[list[tuple[Any, ...]]] = [[] for _ in schemas]
         self._ends: dict[int, list[int]] = {-1: [0] * len(schemas)}
+        self._carried: int | None = None
 
     def streams(self) -> list[DataFrame]:
         """A streaming DataFrame for each input, to build the query from; it is never started."""
@@ -64,10 +65,20 @@ class DrivenSource:
         for sent, rows in zip(self._sent, converted, strict=False):
             sent.extend(rows)
 
+    def carry(self, watermark: datetime | str) -> None:
+        """Let the offsets of batches carry a watermark from now on."""
+        at = datetime.fromisoformat(watermark) if isinstance(watermark, str) else watermark
+        self._carried = TimestampType().toInternal(at)
+
     def plan(self, batch: int, checkpoint: Path) -> None:
         """Let a batch end after everything that has been sent, and log that, as Spark does before it runs one."""
-        self._ends[batch] = [len(sent) for sent in self._sent]
-        _log(checkpoint / "offsets" / str(batch), json.dumps(self._ends[batch]))
+        self._ends[batch] = ends = [len(sent) for sent in self._sent]
+        offsets: list[object] = [ends]
+        if self._carried is not None:
+            offsets = [
+                {"source": "driven", "offsets": {"rows": end}, "watermarks": {"rows": self._carried}} for end in ends
+            ]
+        _log(checkpoint / "offsets" / str(batch), *map(json.dumps, offsets))
 
     def done(self, batch: int, checkpoint: Path) -> None:
         """Log that a batch has been run, as Spark does when ``foreachBatch`` has returned."""

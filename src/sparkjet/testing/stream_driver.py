@@ -117,15 +117,18 @@ class StreamDriver:
             output.check()
         self._recover()
 
-    def process(self, *rows: Iterable[Record]) -> None:
+    def process(self, *rows: Iterable[Record], carried: datetime | str | None = None) -> None:
         """Send rows and run one epoch over all that no epoch has read: these, and what a crash has left.
 
         Args:
             rows: Rows of each input: ``process([row, row])``, of a union ``process(left_rows, right_rows)``. Tuples,
                 Rows or dicts; timestamps may be texts such as ``"2026-01-01 12:00:01"``. None for an empty batch.
+            carried: The watermark that the source carries from now on, for the policy ``carried()``.
         """
         batch, directory = self._running("process").next_batch, self.checkpoint.directory
         self._source.send(rows)
+        if carried is not None:
+            self._source.carry(carried)
         self._source.plan(batch, directory)
         with self._epoch() as engine:
             engine.run_batch(self._query.batch(self._session, batch), batch)

@@ -10,6 +10,7 @@ from sparkjet.time.frontier import Frontier
 from sparkjet.time.history import TimestampHistory
 from sparkjet.time.inputs import InputsState, InputTracker
 from sparkjet.time.policies import (
+    Carried,
     LimitingLag,
     LimitingLagAndDelay,
     LimitingLagAndLull,
@@ -17,6 +18,7 @@ from sparkjet.time.policies import (
     LimitingTimestampAndWallClockLag,
     PolicySettings,
     WatermarkPolicy,
+    carried,
     delay_of,
     limiting_lag,
     limiting_lag_and_delay,
@@ -40,6 +42,7 @@ from sparkjet.time.throttling import (
     no_throttling,
 )
 from sparkjet.time.watermark_emitter import Advance
+from sparkjet.time.writer_progress import WriterProgress, least_carried
 
 __all__ = [
     "IDLE",
@@ -47,6 +50,7 @@ __all__ = [
     "MIN",
     "TOLERANCE",
     "Advance",
+    "Carried",
     "Duration",
     "EmitByFrame",
     "EmitByMinStep",
@@ -72,10 +76,13 @@ __all__ = [
     "WatermarkOrderError",
     "WatermarkPolicy",
     "WindowGrid",
+    "WriterProgress",
+    "carried",
     "clamp",
     "delay_of",
     "emit_by_frame",
     "emit_by_min_step",
+    "least_carried",
     "limiting_lag",
     "limiting_lag_and_delay",
     "limiting_lag_and_lull",

@@ -142,6 +142,15 @@ class InputTracker:
         self._trackers[prefix].report(name, timestamp, self._clock(now))
         self._coalescer.event(self._places[prefix])
 
+    def carry(self, substream: str, watermark: int | None, now: int) -> None:
+        """Take note of a watermark that a source carries, as :meth:`SubstreamTracker.carry` does.
+
+        Raises:
+            AnalysisError: The substream belongs to no input.
+        """
+        prefix, name = self._split(substream)
+        self._trackers[prefix].carry(name, watermark, self._clock(now))
+
     def advance(self, now: int, caught_up: Mapping[str, bool | None] | None = None) -> Advance:
         """Advance every input and decide what to emit; the query goes idle when its last active input does.
 

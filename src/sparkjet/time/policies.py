@@ -1,8 +1,9 @@
 """Watermark policies: how far event time of one substream has come, given its timestamps and the clock.
 
 Two objects, as everywhere in sparkjet: frozen *settings*, which users write, and the *policy* that they create, one for
-each substream, which has the state. Both are protocols that users may implement. The five below are those of Jet
-(Jet manual 004, ``WatermarkPolicies``; ``limitingRealTimeLag`` came with 4.3).
+each substream, which has the state. Both are protocols that users may implement. The first five are those of Jet
+(Jet manual 004, ``WatermarkPolicies``; ``limitingRealTimeLag`` came with 4.3); the sixth takes the watermark that comes
+with the rows.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 
+from sparkjet.errors import AnalysisError
 from sparkjet.time.durations import Duration, parse_duration
 from sparkjet.time.policy_states import (
+    CarriedPolicy,
     LagAndDelayPolicy,
     LagAndLullPolicy,
     LagPolicy,
@@ -34,7 +37,8 @@ class WatermarkPolicy(Protocol):
     then :meth:`current` once unless the substream is idle. The clock readings do not go back, not even over a restart,
     unless the machine's clock was set back by more than ten seconds. A policy that measures silence may have a method
     ``resume(now)``, which is called after a restart, and one ``set_back(before, now)``, which is called when the clock
-    was set back: anything it has scheduled later than ``now`` would be delayed by that much.
+    was set back: anything it has scheduled later than ``now`` would be delayed by that much. One that has a method
+    ``carry(watermark)`` gets the watermarks that a source carries.
     """
 
     def report(self, timestamp: int, now: int) -> None:
@@ -176,6 +180,34 @@ class LimitingRealTimeLag:
         return RealTimeLagPolicy(self.lag)
 
 
+@dataclass(frozen=True)
+class Carried:
+    """Settings of :func:`carried`."""
+
+    otherwise: PolicySettings | None = None
+
+    def __post_init__(self) -> None:
+        if self.otherwise is not None and not isinstance(self.otherwise, PolicySettings):
+            raise AnalysisError(
+                f"carried: otherwise={self.otherwise!r} is not a policy; write e.g. "
+                f'carried(otherwise=limiting_lag("1 minute"))'
+            )
+
+    @property
+    def uses_clock(self) -> bool:
+        """Whether the other policy needs ticks."""
+        return self.otherwise is not None and uses_clock(self.otherwise)
+
+    @property
+    def lag(self) -> int | None:
+        """That of the other policy; nothing is known of how far the writer's events were out of order."""
+        return None if self.otherwise is None else delay_of(self.otherwise)
+
+    def create(self) -> CarriedPolicy:
+        """A policy that has seen nothing yet."""
+        return CarriedPolicy(self.otherwise)
+
+
 def limiting_lag(lag: Duration) -> LimitingLag:
     """The watermark stays ``lag`` behind the highest timestamp; in a lull it stands still.
 
@@ -231,3 +263,22 @@ def limiting_timestamp_and_wall_clock_lag(
 def limiting_real_time_lag(lag: Duration) -> LimitingRealTimeLag:
     """The watermark stays ``lag`` behind the clock, whatever the events say; substreams without events have it too."""
     return LimitingRealTimeLag(parse_duration(lag, "limiting_real_time_lag: lag"))
+
+
+def carried(otherwise: PolicySettings | None = None) -> Carried:
+    """The watermark of the query that wrote the rows, which the source carries: no lag has to be guessed.
+
+    A partition has it whether or not it got rows, so an idle one holds nothing back. It is true of the writer's own
+    event time: of results with windows the end of the window, less a microsecond, as ``window_time`` gives it.
+
+    Args:
+        otherwise: The policy of substreams for which the source carries none; without it they wait for one.
+
+    >>> policy = carried(otherwise=limiting_lag("1 second")).create()
+    >>> policy.report(5_000_000, now=0)
+    >>> policy.current(now=0)
+    4000000
+    >>> policy.carry(3_000_000), policy.current(now=0)
+    (True, 3000000)
+    """
+    return Carried(otherwise)

@@ -6,12 +6,48 @@ watermarks of these policies only grow (but for the real-time lag, which has no 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
 import msgspec
 
 from sparkjet.time.frames import MIN, clamp
 from sparkjet.time.history import HistoryState, TimestampHistory
 from sparkjet.time.processing_time import moved
 from sparkjet.time.states import Json, StateReader
+
+if TYPE_CHECKING:
+    from sparkjet.time.policies import PolicySettings, WatermarkPolicy
+
+
+@runtime_checkable
+class ResumablePolicy(Protocol):
+    """A policy that measures silence, and is notified when a query goes on after it was down."""
+
+    def resume(self, now: int) -> None:
+        """Count silence from ``now``; called on the driver once per start, after ``restore``."""
+        ...
+
+
+@runtime_checkable
+class ClockedPolicy(Protocol):
+    """A policy that keeps clock readings, and is notified when processing time is set back."""
+
+    def set_back(self, before: int, now: int) -> None:
+        """Go on at ``now``, which is less than ``before``, the last reading; called on the driver."""
+        ...
+
+
+@runtime_checkable
+class CarryingPolicy(Protocol):
+    """A policy that is notified of the watermark that a source carries."""
+
+    def carry(self, watermark: int | None) -> bool:
+        """Take note of a watermark, and tell whether it is another one than before.
+
+        Called on the driver in each epoch with a batch of such a source, after ``report``. None where the source
+        carries no watermark for the substream, MIN where that has not begun yet.
+        """
+        ...
 
 
 class LagState(msgspec.Struct, frozen=True):
@@ -28,6 +64,14 @@ class LagAndDelayState(msgspec.Struct, frozen=True):
     history: HistoryState
 
 
+class CarriedState(msgspec.Struct, frozen=True):
+    """Snapshot of :class:`CarriedPolicy`: the carried watermark, and the other policy with its type."""
+
+    watermark: int | None
+    otherwise_type: str | None = None
+    otherwise: Json = None
+
+
 class LagAndLullState(msgspec.Struct, frozen=True):
     """Snapshot of :class:`LagAndLullPolicy`: watermark, and the clock reading from which it moves on."""
 
@@ -38,6 +82,7 @@ class LagAndLullState(msgspec.Struct, frozen=True):
 _read_lag = StateReader(LagState, "limiting_lag")
 _read_lag_and_delay = StateReader(LagAndDelayState, "limiting_lag_and_delay")
 _read_lag_and_lull = StateReader(LagAndLullState, "limiting_lag_and_lull")
+_read_carried = StateReader(CarriedState, "carried")
 _read_wall_clock = StateReader(LagState, "limiting_timestamp_and_wall_clock_lag")
 
 
@@ -192,3 +237,54 @@ class RealTimeLagPolicy:
 
     def restore(self, snapshot: Json) -> None:
         """Nothing to restore."""
+
+
+class CarriedPolicy:
+    """The watermark that the source has for the substream, and that of another policy as long as it has none.
+
+    Args:
+        otherwise: Settings of the other policy; without it there is no watermark until the source has one.
+    """
+
+    def __init__(self, otherwise: PolicySettings | None) -> None:
+        self._watermark: int | None = None
+        self._otherwise_type = None if otherwise is None else type(otherwise).__qualname__
+        self._otherwise: WatermarkPolicy | None = None if otherwise is None else otherwise.create()
+
+    def carry(self, watermark: int | None) -> bool:
+        """Take note of what the source says; it may go back where another writer has joined."""
+        changed = watermark != self._watermark
+        self._watermark = watermark
+        return changed
+
+    def report(self, timestamp: int, now: int) -> None:
+        """Events move the other policy only."""
+        if self._otherwise is not None:
+            self._otherwise.report(timestamp, now)
+
+    def current(self, now: int) -> int:
+        """The carried watermark, else that of the other policy."""
+        other = MIN if self._otherwise is None else self._otherwise.current(now)
+        return other if self._watermark is None else self._watermark
+
+    def resume(self, now: int) -> None:
+        """Tell the other policy of a restart."""
+        if self._otherwise is not None and isinstance(self._otherwise, ResumablePolicy):
+            self._otherwise.resume(now)
+
+    def set_back(self, before: int, now: int) -> None:
+        """Tell the other policy that the clock was set back."""
+        if self._otherwise is not None and isinstance(self._otherwise, ClockedPolicy):
+            self._otherwise.set_back(before, now)
+
+    def snapshot(self) -> Json:
+        """The carried watermark and the state of the other policy."""
+        other = None if self._otherwise is None else self._otherwise.snapshot()
+        return msgspec.to_builtins(CarriedState(self._watermark, self._otherwise_type, other))
+
+    def restore(self, snapshot: Json) -> None:
+        """Continue; another policy of another type starts anew."""
+        state = _read_carried(snapshot)
+        if self._otherwise is not None and state.otherwise_type == self._otherwise_type:
+            self._otherwise.restore(state.otherwise)
+        self._watermark = state.watermark

@@ -3,33 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING
 
 import msgspec
 
+from sparkjet.time.policy_states import CarryingPolicy, ClockedPolicy, ResumablePolicy
 from sparkjet.time.processing_time import moved
 from sparkjet.time.states import Json
 
 if TYPE_CHECKING:
     from sparkjet.time.policies import PolicySettings
-
-
-@runtime_checkable
-class ResumablePolicy(Protocol):
-    """A policy that measures silence, and is notified when a query goes on after it was down."""
-
-    def resume(self, now: int) -> None:
-        """Count silence from ``now``; called on the driver once per start, after ``restore``."""
-        ...
-
-
-@runtime_checkable
-class ClockedPolicy(Protocol):
-    """A policy that keeps clock readings, and is notified when processing time is set back."""
-
-    def set_back(self, before: int, now: int) -> None:
-        """Go on at ``now``, which is less than ``before``, the last reading; called on the driver."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -86,6 +69,17 @@ class Substream:
         """Take note of data."""
         self._policy.report(timestamp, now)
         self.silent_since = self.last_data_at = now
+
+    def carry(self, watermark: int | None, now: int) -> bool:
+        """Take note of a watermark that the source carries; a new one is a sign of life, as data is.
+
+        Returns:
+            Whether it is new, and the policy asks for it.
+        """
+        if not isinstance(self._policy, CarryingPolicy) or not self._policy.carry(watermark):
+            return False
+        self.silent_since = now
+        return True
 
     def poll(self, now: int) -> int:
         """The policy's watermark, which may be below an earlier one."""

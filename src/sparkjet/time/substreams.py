@@ -153,6 +153,18 @@ class SubstreamTracker:
         self._substreams[substream].report(timestamp, self._clock(now))
         self._frontier.mark_active(substream)
 
+    def carry(self, substream: str, watermark: int | None, now: int) -> None:
+        """Take note of the watermark that the source carries for a substream; an unknown or retired one stays so.
+
+        Args:
+            substream: Its name.
+            watermark: None where the source carries none for it, MIN where that has not begun yet.
+            now: The clock.
+        """
+        now = self._clock(now)
+        if substream in self._substreams and self._substreams[substream].carry(watermark, now):
+            self._frontier.mark_active(substream)
+
     def advance(self, now: int, cap: int = MAX, caught_up: Mapping[str, bool | None] | None = None) -> Advance:
         """Retire substreams that were silent for too long, poll every active substream and decide what to emit.
 

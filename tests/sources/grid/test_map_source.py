@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.datasource import EqualTo, In
 
 import sparkjet as sj
-from sparkjet.grid.map_version import MapPlace
+from sparkjet.grid.places import MapPlace
 from sparkjet.sinks.grid_map import GridMapSink
 from sparkjet.sinks.grid_map_settings import GridMapSettings
 from sparkjet.sources.grid.map_source import GridMapDataSource, MapSourceReader

@@ -1,4 +1,4 @@
-"""Positions: how a batch is limited, and how they are stored."""
+"""Positions: how they are stored."""
 
 from __future__ import annotations
 
@@ -9,23 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sparkjet as sj
-from sparkjet.sources.kafka.positions import from_offset, limited, numbers, to_offset
+from sparkjet.sources.kafka.positions import from_offset, numbers, to_offset
 
 OFFSETS = st.integers(0, 10**12)
 PARTITIONS = st.tuples(st.sampled_from(["a", "b.c", "d_e"]), st.integers(0, 20))
 POSITIONS = st.dictionaries(PARTITIONS, OFFSETS, max_size=8)
-
-
-@given(POSITIONS, st.data(), st.integers(1, 10**6))
-def test_a_limited_batch_gets_every_partition_on(starts: dict, data: st.DataObject, rows: int) -> None:
-    ends = {each: start + data.draw(st.integers(0, 10**7)) for each, start in starts.items()}
-    found = limited(starts, ends, rows)
-    left = sum(ends.values()) - sum(starts.values())
-    taken = sum(found.values()) - sum(starts.values())
-    assert min(left, rows) <= taken < rows + max(1, len(starts)) or taken == left <= rows
-    for each, position in found.items():
-        assert starts[each] <= position <= ends[each]
-        assert position > starts[each] or starts[each] == ends[each]
 
 
 @given(POSITIONS)

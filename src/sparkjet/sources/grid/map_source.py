@@ -8,30 +8,22 @@ from functools import cached_property
 from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import msgspec
 from pyspark.sql.datasource import DataSource, DataSourceReader, EqualTo, Filter, In, InputPartition
 from pyspark.sql.types import StructType
 
-from sparkjet.errors import AnalysisError
 from sparkjet.grid.map_reader import Map
 from sparkjet.grid.messages import Held
 from sparkjet.options import Options
 from sparkjet.sources import GRID_MAP
+from sparkjet.sources.grid.location import LOCATION_OPTIONS, Location
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 NAME = GRID_MAP
-OPTIONS = {
-    "path": "The map: grid://host:port,…/name of some members; grid:///name for the grid of this machine.",
-    "epoch": "The epoch to read, while it is visible (the newest).",
-    "tokenFile": "File with the token, on driver and executors; else it is in the environment, SPARKJET_GRID_TOKEN.",
-    "tlsCertificate": "PEM file of this side, where members use TLS.",
-    "tlsKey": "PEM file with its key.",
-    "tlsAuthorities": "PEM file of the authorities that sign the certificates of all.",
-}
+OPTIONS = {**LOCATION_OPTIONS, "epoch": "The epoch to read, while it is visible (the newest)."}
 MANIFEST = "sparkjet.manifest"
 """The option by which an epoch of a query reads one version, whether or not it is visible still: it holds it."""
 _TASK_BYTES = 32 << 20
@@ -44,10 +36,8 @@ _MOST_KEYS = 10_000
 class MapSettings:
     """The options of one read; travels to tasks."""
 
-    uri: str
-    name: str
+    location: Location
     epoch: int | None
-    files: tuple[str | None, ...]
     manifest: Held | None = None
 
     @classmethod
@@ -58,21 +48,14 @@ class MapSettings:
             AnalysisError: One is missing or wrong.
         """
         options.only([*OPTIONS, MANIFEST], NAME)
-        parts = urlsplit(options.get("path") or "")
-        name = parts.path.strip("/")
-        if parts.scheme != "grid" or not name:
-            message = f'path: format("{NAME}") needs load("grid://10.0.0.1:5710/orders"): some members, and the map.'
-            raise AnalysisError(message)
         epoch = None if options.get("epoch") is None else options.number("epoch", default=1)
-        files = tuple(options.get(each) for each in ("tokenFile", "tlsCertificate", "tlsKey", "tlsAuthorities"))
         pinned = options.get(MANIFEST)
         manifest = None if pinned is None else msgspec.json.decode(pinned, type=Held)
-        return cls(f"grid://{parts.netloc}", name, epoch, files, manifest)
+        return cls(Location.of(options, NAME, "map"), epoch, manifest)
 
     def open(self) -> Map:
         """The map."""
-        token, certificate, key, authorities = self.files
-        return Map(self.uri, self.name, token_file=token, certificate=certificate, key=key, authorities=authorities)
+        return Map(self.location.uri, self.location.name, **self.location.files)
 
 
 class GridMapDataSource(DataSource):

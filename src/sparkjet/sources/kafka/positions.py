@@ -34,21 +34,6 @@ def from_offset(offset: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition,
     return {(topic, int(partition)): position for topic, each in offset.items() for partition, position in each.items()}
 
 
-def limited(starts: Positions, ends: Positions, rows: int) -> dict[TopicPartition, int]:
-    """The ends of a batch of about ``rows`` offsets, split in proportion to each partition's backlog.
-
-    Shares are rounded up, so that a small partition beside a big one makes progress too, as in Spark's own source.
-
-    >>> limited({("t", 0): 0, ("t", 1): 0}, {("t", 0): 30, ("t", 1): 10}, 20)
-    {('t', 0): 15, ('t', 1): 5}
-    """
-    left = {each: end - starts[each] for each, end in ends.items()}
-    total = sum(left.values())
-    if total <= rows:
-        return dict(ends)
-    return {each: starts[each] + -(-more * rows // total) for each, more in left.items()}
-
-
 def parsed(option: str, text: str, example: str) -> dict[str, Any]:
     """The JSON object in an option.
 

@@ -20,10 +20,11 @@ from pyspark.sql.types import (
 )
 
 from sparkjet.errors import AnalysisError
+from sparkjet.sources.backlog import limited
 from sparkjet.sources.kafka.cluster import Cluster
 from sparkjet.sources.kafka.consumer_settings import NAME, KafkaSourceSettings
 from sparkjet.sources.kafka.end_offsets import EndOffsets
-from sparkjet.sources.kafka.positions import TopicPartition, from_offset, limited, to_offset
+from sparkjet.sources.kafka.positions import TopicPartition, from_offset, to_offset
 from sparkjet.sources.kafka.reading import Range
 from sparkjet.sources.kafka.records import record_batches
 from sparkjet.sources.kafka.starting import LATEST

@@ -1,4 +1,4 @@
-"""Leases: versions of a map that readers hold, and when a writer takes them for given up."""
+"""Leases: what readers hold of a map or of a journal, and when a writer takes them for given up."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from sparkjet.grid.client import GridClient
 from sparkjet.grid.entries import Key
 from sparkjet.grid.errors import GridError
 from sparkjet.grid.files import write_files
-from sparkjet.grid.map_version import MapPlace
 from sparkjet.grid.messages import Held
+from sparkjet.grid.places import Place
 
 LEASE = 60.0
 """Seconds after which a lease that was not renewed is none."""
@@ -23,33 +23,55 @@ _SHARED = "shared"
 
 
 class Lease:
-    """A reader's lease on a version, renewed in a thread of its own until it is released.
+    """A reader's lease, renewed in a thread of its own until it is released.
 
     Args:
         client: Of the grid.
-        place: Of the map.
-        number: Of the version.
+        place: Of the map or journal.
+        holder: What it is of: the version of a map that is held, or the name of a reader.
+        content: What the writer is to know.
         every: Seconds between two renewals.
         shared: Whether others share it who do not know of each other, such as the tasks of a read: each puts the newest
             one in the place of those that are there, and nobody gives it up.
     """
 
     def __init__(
-        self, client: GridClient, place: MapPlace, number: int, every: float = LEASE / 3, *, shared: bool = False
+        self,
+        client: GridClient,
+        place: Place,
+        holder: str,
+        content: bytes = b"",
+        every: float = LEASE / 3,
+        *,
+        shared: bool = False,
     ) -> None:
         self._client = client
-        self._directory = f"{place.leases(number)}{_SHARED if shared else uuid.uuid4().hex}"
+        self.directory = f"{place.leases(holder)}{_SHARED if shared else uuid.uuid4().hex}"
+        """Where its entries are; each renewal is another one."""
         self._shared = shared
         self._every = every
+        self._content = content
         self._count = 0
         self._over = threading.Event()
+        self._lock = threading.Lock()
         self._taken = self._take()
-        self._thread = threading.Thread(target=self._renew, name="grid-lease-of-map", daemon=True)
+        self._thread = threading.Thread(target=self._renew, name=f"grid-lease-of-{place.kind}", daemon=True)
         self._thread.start()
 
     def is_there(self) -> bool:
         """Whether the writer has not taken it for given up."""
-        return bool(self._client.entries(f"{self._directory}/"))
+        return bool(self._client.entries(f"{self.directory}/"))
+
+    def renew(self, content: bytes | None = None) -> None:
+        """Renew it now, with another content if one is given.
+
+        Raises:
+            GridError: The grid does not answer; the lease is renewed in its own time.
+        """
+        with self._lock:
+            self._content = self._content if content is None else content
+            before, self._taken = self._taken, self._take()
+            self._client.remove([before.key])
 
     def release(self) -> None:
         """Give it up, unless others share it; a second call does nothing."""
@@ -75,9 +97,11 @@ class Lease:
 
     def _take(self) -> Held:
         self._count += 1
-        before = self._client.entries(f"{self._directory}/") if self._shared else []
+        # All in one partition: who lists them while the next one takes the place of this one would see neither.
+        where = self._client.key(self.directory).partition
+        before = self._client.entries(f"{self.directory}/") if self._shared else []
         name = uuid.uuid4().hex if self._shared else self._count
-        [held] = write_files(self._client, {f"{self._directory}/{name}": b""})
+        [held] = write_files(self._client, {f"{self.directory}/{name}": self._content}, where)
         # Without a writer nobody else would ever remove them. The next one tries again.
         with suppress(GridError):
             self._client.remove([each.key for each in before])
@@ -85,12 +109,9 @@ class Lease:
 
     def _renew(self) -> None:
         while not self._over.wait(self._every):
-            try:
-                before, self._taken = self._taken, self._take()
-                self._client.remove([before.key])
-            except GridError:
-                # Members elect a leader, or are gone for longer: then reading fails, and says so.
-                continue
+            # Members elect a leader, or are gone for longer: then reading fails, and says so.
+            with suppress(GridError):
+                self.renew()
 
 
 class LeaseBook:
@@ -105,20 +126,24 @@ class LeaseBook:
         self._now, self._seconds = now, seconds
         self._seen: dict[str, float] = {}
 
-    def looked(self, listed: Callable[[], Sequence[Held]]) -> tuple[set[int], list[Key]]:
-        """Numbers of the versions that are held, and the leases that are given up.
+    def looked(self, listed: Callable[[], Sequence[Held]]) -> tuple[list[Held], list[Key]]:
+        """The leases that last, and those that are given up.
 
         Args:
-            listed: Lists all entries below the map's leases.
+            listed: Lists all entries below the place of the leases.
         """
         # A process may be paused anywhere: what was renewed meanwhile must not count as old, nor what is new.
         before = self._now()
         leases = listed()
         after = self._now()
         self._seen = {each.name: self._seen.get(each.name, after) for each in leases}
-        ended = [each for each in leases if before - self._seen[each.name] > self._seconds]
-        return {_number(each) for each in leases if each not in ended}, [each.key for each in ended]
+        ended = {each.name for each in leases if before - self._seen[each.name] > self._seconds}
+        return (
+            [each for each in leases if each.name not in ended],
+            [each.key for each in leases if each.name in ended],
+        )
 
 
-def _number(lease: Held) -> int:
-    return int(lease.name.split("/")[-_PARTS])
+def holder_of(lease: Held) -> str:
+    """What a lease is of."""
+    return lease.name.split("/")[-_PARTS]

@@ -1,0 +1,30 @@
+"""The client of a grid that is named by a URI, for processes without Spark."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+from sparkjet.errors import AnalysisError
+from sparkjet.grid.access import Access
+from sparkjet.grid.client import PATIENCE, GridClient
+from sparkjet.grid.embedded import embedded_directory, running_member
+
+
+def client_of(uri: str, access: Access, patience: float = PATIENCE) -> GridClient:
+    """A client of the grid of a URI.
+
+    Raises:
+        AnalysisError: It is no grid, there is no token, or the member of this machine does not run.
+    """
+    parts = urlsplit(uri)
+    if parts.scheme != "grid" or parts.path.strip("/"):
+        message = f'uri: "{uri}" names no grid, as grid://10.0.0.1:5710 does. What it holds is the next argument.'
+        raise AnalysisError(message)
+    if parts.netloc:
+        access.token()
+        return GridClient(parts.netloc.split(","), access, patience=patience)
+    member = running_member(embedded_directory())
+    if member is None:
+        message = f'uri: "{uri}" is the member that drivers start on this machine, and none runs.'
+        raise AnalysisError(message)
+    return GridClient([member.address], member.access, patience=patience)

@@ -1,0 +1,322 @@
+"""Versions of a map or a journal: found by readers, published by the writer, removed when nobody holds them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+import msgspec
+
+from sparkjet.grid.client import GridClient
+from sparkjet.grid.entries import Key
+from sparkjet.grid.errors import GridError, LostRowsError, MissingEntriesError
+from sparkjet.grid.files import contents_of, write_files
+from sparkjet.grid.messages import Held
+from sparkjet.grid.places import Place
+from sparkjet.grid.reader_leases import LeaseBook
+
+KEPT = 2
+"""Versions that are kept without a lease: who has found the newest slot still finds its layers."""
+_REMEMBERED = 8
+_TRIES = 20
+_SHOWN = 5
+
+
+class Version(Protocol):
+    """What a slot names, as its manifest has it."""
+
+    @property
+    def number(self) -> int:
+        """Counts the versions, from 1."""
+        ...
+
+    @property
+    def epoch(self) -> int:
+        """Of the query, the newest one whose rows are in it."""
+        ...
+
+    @property
+    def clock(self) -> int:
+        """Microseconds of its clock."""
+        ...
+
+    @property
+    def run(self) -> str:
+        """Of the driver that wrote it."""
+        ...
+
+    def held(self) -> list[Held]:
+        """All entries that it names."""
+        ...
+
+
+V = TypeVar("V", bound=Version)
+
+
+class Writer(msgspec.Struct, frozen=True, array_like=True):
+    """The only writer of a map or a journal: an output of a query."""
+
+    query: str
+    output: str
+
+
+class VersionStore(Generic[V]):
+    """The versions of one map or journal. Thread-safe, but for what only its writer calls.
+
+    Args:
+        client: Of the grid.
+        place: Of the map or journal.
+    """
+
+    _type: ClassVar[Any]
+    """Of the versions."""
+
+    def __init__(self, client: GridClient, place: Place) -> None:
+        self.client, self.place = client, place
+        self._read: dict[str, V] = {}
+
+    def numbers(self) -> list[int]:
+        """Numbers of the versions that are visible, ascending."""
+        return sorted(int(name.rpartition("/")[2]) for name in self.client.slots(self.place.versions))
+
+    def newest(self) -> V | None:
+        """The newest version; None if there is none.
+
+        Raises:
+            LostRowsError: Its manifest is lost.
+        """
+        for _ in range(_TRIES):
+            numbers = self.numbers()
+            if not numbers:
+                return None
+            found = self.at(numbers[-1])
+            if found is not None:
+                return found
+        raise GridError(f"the versions of {self.place} are replaced faster than they can be read.")
+
+    def at(self, number: int) -> V | None:
+        """A version; None if it is not visible, or no more.
+
+        Raises:
+            LostRowsError: Its manifest is lost.
+        """
+        manifest = self.manifest_at(number)
+        if manifest is None:
+            return None
+        try:
+            return self.decoded(manifest)
+        except MissingEntriesError as error:
+            # Removed while it was about to be read, or lost?
+            if self.manifest_at(number) is None:
+                return None
+            message = self._told([manifest.partition], f"with what says where the rows of its version {number} are")
+            raise LostRowsError(message) from error
+
+    def of_epoch(self, epoch: int) -> V | None:
+        """The visible version of an epoch; None if there is none."""
+        found = (self.at(number) for number in self.numbers())
+        return next((each for each in found if each is not None and each.epoch == epoch), None)
+
+    def decoded(self, manifest: Held) -> V:
+        """The version that a manifest describes.
+
+        Raises:
+            MissingEntriesError: It is lost.
+        """
+        # By its name, which is never used again: members of a listing may count other sizes.
+        found = self._read.get(manifest.name)
+        if found is None:
+            content = contents_of(self.client, [manifest])[manifest.name]
+            found = msgspec.msgpack.decode(content, type=self._type)
+            # Other threads read and forget at the same time.
+            for name in [*self._read][: 1 - _REMEMBERED]:
+                self._read.pop(name, None)
+            self._read[manifest.name] = found
+        return found
+
+    def manifest_at(self, number: int) -> Held | None:
+        """The manifest that a slot names; None if the slot is free."""
+        token = self.client.slot(self.place.slot(number))
+        return None if token is None else msgspec.msgpack.decode(token, type=Held)
+
+    def writer(self) -> Writer | None:
+        """Who writes here; None if nobody has yet."""
+        token = self.client.slot(self.place.writer)
+        return None if token is None else msgspec.msgpack.decode(token, type=Writer)
+
+    def claim(self, writer: Writer) -> Writer:
+        """Become the writer, if there is none; returns who is."""
+        found = self.writer()
+        if found is None and not self.client.put_slot(self.place.writer, msgspec.msgpack.encode(writer), []):
+            found = self.writer()
+        return found or writer
+
+    def write(self, version: V, transaction: str) -> Held:
+        """Write a manifest, which :meth:`publish` makes visible."""
+        content = msgspec.msgpack.encode(version)
+        [held] = write_files(self.client, {self.place.manifest(version.number, transaction): content})
+        return held
+
+    def publish(self, manifest: Held) -> bool:
+        """Make a version visible; whether the manifest is that of its slot.
+
+        Raises:
+            LostRowsError: Entries are lost; nothing is visible.
+            MissingEntriesError: A replica lacks some, or the manifest is lost.
+        """
+        version = self.decoded(manifest)
+        try:
+            token = msgspec.msgpack.encode(manifest)
+            return self.client.put_slot(self.place.slot(version.number), token, [manifest, *version.held()])
+        except MissingEntriesError:
+            self.check(version)
+            raise
+
+    def check(self, version: V) -> None:
+        """Refuse a version of which entries are on no replica.
+
+        Raises:
+            LostRowsError: Naming partitions, who held them last, and epochs.
+        """
+        try:
+            self.client.check(version.held())
+        except MissingEntriesError as error:
+            state = self.client.state()
+            unheld = self.client.unheld(version.held(), state)
+            lost = [key for key, members in unheld.items() if members >= set(state.rows[key.partition].replicas)]
+            partitions = sorted({key.partition for key in lost})
+            raise LostRowsError(self._told(partitions, self._lost_of(version, lost))) from error
+
+    def _lost_of(self, version: V, lost: Sequence[Key]) -> str:
+        """What is lost of a version, by its entries on no replica."""
+        raise NotImplementedError
+
+    def _told(self, partitions: Sequence[int], what: str) -> str:
+        lost = self.client.state().lost
+        shown = ", ".join(map(str, partitions[:_SHOWN])) + (", …" if len(partitions) > _SHOWN else "")
+        holders = sorted({member for each in partitions for member in lost.get(each, ())})
+        by = f"Members {', '.join(holders)} held them last, and are gone. " if holders else ""
+        return (
+            f"{self.place} has lost partitions {shown} of the grid, {what}. {by}More members were lost at once than "
+            f"--backup-count covers. Remove it (python -m sparkjet grid {self.place.kind} remove), and start the query "
+            "that writes it from the beginning of its source, with another checkpointLocation: that builds it again."
+        )
+
+    def is_kept(self, version: V) -> bool:
+        """Whether a version is not removed yet."""
+        return version.number in self._manifests().values()
+
+    def used(self) -> int:
+        """Bytes of all entries with rows that members hold, once for each, also those of old and leased versions."""
+        return sum(held.size for held in self.client.entries(self.place.layers()))
+
+    def clean(self, book: LeaseBook) -> None:
+        """Remove old versions that nobody holds, and layers that no version names; called by the writer alone.
+
+        Slots first, and then a look at leases: a reader puts its lease, and looks at the slot then. One sees the other.
+        A driver that was taken over may call it at any time: what its successor writes is of a later takeover.
+        """
+        numbers = self.numbers()
+        old_numbers, kept = numbers[:-KEPT], numbers[-KEPT:]
+        self.client.remove_slots([self.place.slot(number) for number in old_numbers])
+        newest = self.manifest_at(kept[-1]) if kept else None
+        if newest is None:
+            # Removed with the map, or by a driver that has gone on.
+            return
+        manifests = self._manifests()
+        leases, ended = book.looked(lambda: self.client.entries(self.place.leases()))
+        leased = self._leased(leases)
+        gone = {held for held, number in manifests.items() if number < kept[0] and number not in leased}
+        needed = self._layers_of(manifests.keys() - gone)
+        until, prefix = _order(_transaction(newest.name)), self.place.layers()
+        # Those of versions that are gone, and of attempts that failed, some of which write on after their epoch.
+        layers = [
+            held.key
+            for held in self.client.entries(prefix)
+            if held.name not in needed and _order(held.name.removeprefix(prefix)) <= until
+        ]
+        # The manifests last: after a crash, they say what is still to be removed.
+        self.client.remove([*layers, *ended])
+        self.client.remove([held.key for held in gone])
+
+    def _leased(self, leases: Sequence[Held]) -> set[int]:
+        """Numbers of the versions that leases hold."""
+        del leases
+        return set()
+
+    def undo(self, is_orphan: Callable[[str], bool], keep: Sequence[Held] = ()) -> None:
+        """Remove layers and manifests that never became visible; called by the writer alone.
+
+        Args:
+            is_orphan: Whether a transaction is one unless it is visible, by its name.
+            keep: Manifests that are decided and not yet visible.
+        """
+        visible = self._visible()
+        named = {held.name for held in [*visible.values(), *keep]}
+        manifests = self._manifests()
+        # Older ones may be leased, and go when they are not.
+        orphans = {
+            held
+            for held, number in manifests.items()
+            if number >= min(visible, default=0) and held.name not in named and is_orphan(_transaction(held.name))
+        }
+        needed = self._layers_of(manifests.keys() - orphans)
+        prefix = self.place.layers()
+        layers = [
+            held
+            for held in self.client.entries(prefix)
+            if held.name not in needed and is_orphan(held.name.removeprefix(prefix).partition("/")[0])
+        ]
+        self.client.remove([held.key for held in [*layers, *orphans]])
+
+    def remove(self) -> None:
+        """Remove it with everything, versions first; its writer, if it still runs, finds it gone."""
+        slots = [self.place.slot(number) for number in self.numbers()]
+        self.client.remove_slots([*slots, self.place.writer])
+        self.client.remove(prefix=f"{self.place.root}/")
+
+    def _visible(self) -> dict[int, Held]:
+        """The manifests of the versions that are visible, by number.
+
+        A driver that was taken over may remove slots meanwhile: a version whose slot has just gone is old, and leased
+        perhaps, so it must not count as one that never was visible.
+        """
+        while True:
+            numbers = self.numbers()
+            found = {number: held for number in numbers if (held := self.manifest_at(number)) is not None}
+            if found or not numbers:
+                return found
+
+    def _layers_of(self, manifests: Iterable[Held]) -> set[str]:
+        """Names of the layers that some versions name; of what another driver has removed meanwhile, nothing is."""
+        names: set[str] = set()
+        for manifest in manifests:
+            try:
+                names |= {layer.name for layer in self.decoded(manifest).held()}
+            except MissingEntriesError:
+                # Otherwise what it names would be removed.
+                if manifest in self._manifests():
+                    raise
+        return names
+
+    def _manifests(self) -> dict[Held, int]:
+        """All manifests, of whichever versions, with their numbers."""
+        found = self.client.entries(self.place.manifests)
+        return {held: int(held.name.removeprefix(self.place.manifests).partition("-")[0]) for held in found}
+
+
+def _transaction(manifest: str) -> str:
+    return manifest.rpartition("/")[2].partition("-")[2]
+
+
+def _order(transaction: str) -> tuple[int, int]:
+    """Takeover and epoch of a transaction, by its name."""
+    takeover, epoch, *_ = transaction.split("-")
+    return int(takeover), int(epoch)
+
+
+def names_of(client: GridClient, kind: type[Place]) -> list[str]:
+    """Names of all maps, or of all journals, of a grid, ascending."""
+    directory = kind.directory
+    names = (name.removeprefix(f"{directory}/").partition("/")[0] for name in client.slots(directory))
+    return sorted(set(names))

@@ -1,0 +1,117 @@
+"""The tasks of the journal sink: each has whole partitions of the journal, and appends rows to them."""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sparkjet.errors import AnalysisError, StorageError
+from sparkjet.grid.journal_store import JournalStore
+from sparkjet.grid.journal_version import Appended
+from sparkjet.grid.journal_writing import Appending
+from sparkjet.grid.messages import Held
+from sparkjet.grid.places import Place
+from sparkjet.storage.grid_location import GridLocation
+
+_AT_ONCE = 64 << 20
+"""Bytes of rows that a task keeps before it writes them."""
+
+
+class RefusedEpochError(Exception):
+    """A grid that does not take the rows, in one line for the user."""
+
+
+@dataclass(frozen=True)
+class JournalTask:
+    """What a task has to know; travels to executors.
+
+    Attributes:
+        location: The grid.
+        place: The journal.
+        transaction: Name of the transaction.
+        base: Manifest of the version that the new one follows; None if it is the first.
+        schema: Of the rows, as Arrow serializes it.
+        epoch: Of the rows.
+        clock: Of the epoch.
+        partitions: Of the journal.
+        mergeable: Bytes of a chunk that is merged into another.
+        is_placed: Whether the last column says in which partition a row is; otherwise each task has one of its own.
+    """
+
+    location: GridLocation
+    place: Place
+    transaction: str
+    base: Held | None
+    schema: bytes
+    epoch: int
+    clock: int
+    partitions: int
+    mergeable: int
+    is_placed: bool
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Append the rows of a task, which come partition by partition."""
+        schema = pa.ipc.read_schema(pa.py_buffer(self.schema))
+        try:
+            appending: Appending | None = None
+            pending: dict[int, list[pa.Table]] = {}
+            size = 0
+            for batch in batches:
+                for partition, rows in self._by_partition(batch, schema):
+                    appending = appending or self._appending()
+                    pending.setdefault(partition, []).append(rows)
+                    size += rows.nbytes
+                    if size > _AT_ONCE:
+                        yield _told(appending.append(_tables(pending)))
+                        pending, size = {}, 0
+            if appending is not None and pending:
+                yield _told(appending.append(_tables(pending)))
+        except (AnalysisError, StorageError) as error:
+            # The first as where an executor has no token.
+            raise RefusedEpochError(str(error)) from error
+
+    def _appending(self) -> Appending:
+        client = self.location.client
+        base = None if self.base is None else JournalStore(client, self.place).decoded(self.base)
+        return Appending(client, self.place, self.transaction, base, self.epoch, self.clock, self.mergeable)
+
+    def _by_partition(self, batch: pa.RecordBatch, schema: pa.Schema) -> Iterator[tuple[int, pa.Table]]:
+        if batch.num_rows == 0:
+            return
+        columns = batch.columns[: len(schema)]
+        # As the session's time zone is in the types of the batch.
+        rows = pa.Table.from_arrays(columns, names=schema.names).cast(schema)
+        if not self.is_placed:
+            yield self._own(), rows
+            return
+        runs = pc.run_end_encode(batch.columns[-1])
+        start = 0
+        for end, partition in zip(runs.run_ends.to_pylist(), runs.values.to_pylist(), strict=True):
+            yield partition, rows.slice(start, end - start)
+            start = end
+
+    def _own(self) -> int:
+        """The partition of this task: another one in each epoch, as some tasks always have more rows."""
+        from pyspark import TaskContext  # noqa: PLC0415 - in a task only
+
+        context = TaskContext.get()
+        return (self.epoch + (context.partitionId() if context is not None else 0)) % self.partitions
+
+
+def appended_by(ids: Sequence[str]) -> list[Appended]:
+    """What tasks have told of what they appended."""
+    return [each for id_ in ids for each in msgspec.msgpack.decode(b64decode(id_), type=list[Appended])]
+
+
+def _tables(pending: dict[int, list[pa.Table]]) -> dict[int, pa.Table]:
+    return {partition: pa.concat_tables(tables) for partition, tables in pending.items()}
+
+
+def _told(appended: Sequence[Appended]) -> pa.RecordBatch:
+    rows = sum(each.rows for each in appended)
+    return pa.record_batch({"id": [b64encode(msgspec.msgpack.encode(list(appended))).decode()], "rows": [rows]})

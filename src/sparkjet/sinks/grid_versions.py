@@ -1,0 +1,260 @@
+"""What the sinks of maps and journals do alike: one version of the grid for each epoch, by one writer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+import msgspec
+
+from sparkjet.clock import Clock, SystemClock
+from sparkjet.errors import (
+    AnalysisError,
+    CopiedHomeError,
+    LostTransactionError,
+    RecoveryError,
+    SinkError,
+    StorageError,
+)
+from sparkjet.grid.errors import LostRowsError, MissingEntriesError
+from sparkjet.grid.messages import Held
+from sparkjet.grid.reader_leases import LeaseBook
+from sparkjet.grid.version_store import Version, VersionStore, Writer
+from sparkjet.sinks.copies import check_run, origin
+from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
+from sparkjet.storage.grid_location import check_whole
+
+if TYPE_CHECKING:
+    from sparkjet.storage.grid_location import GridLocation
+
+PACKAGES = {name: name.replace("_", "-") for name in ("msgspec", "pyarrow", "tenacity", "typing_extensions", "xxhash")}
+"""Packages that the executors need, by the name that is imported."""
+
+V = TypeVar("V", bound=Version)
+
+
+class GridVersionsSink(Generic[V]):
+    """Writes a version for each epoch that has rows: before the decision, and visible by one slot after it.
+
+    Args:
+        store: Of the versions.
+        location: The grid.
+        path: Where it is, as the user gives it.
+        clock: Dates epochs where nobody says by which clock they are.
+    """
+
+    guarantee = Guarantee.EXACTLY_ONCE
+
+    def __init__(self, store: VersionStore[V], location: GridLocation, path: str, clock: Clock | None) -> None:
+        self._store, self._location, self._path = store, location, path
+        self._place = store.place
+        self._clock = clock or SystemClock()
+        self._leases = LeaseBook(time.monotonic)
+        self._newest: V | None = None
+        """The newest version that is known to have been visible."""
+
+    def check_alive(self, handle: Handle) -> None:
+        """See :meth:`Expiring.check_alive`: members may have been lost since.
+
+        Raises:
+            SinkError: With them all replicas of something that the epoch names were.
+        """
+        try:
+            self._store.check(self._store.decoded(_manifest(handle)))
+        except StorageError as error:
+            raise SinkError(str(error)) from error
+
+    def commit(self, handle: Handle, between: Callable[[], None]) -> None:
+        """See :meth:`Sink.commit`.
+
+        Raises:
+            LostTransactionError: The version is lost, or what was written was removed.
+        """
+        store = self._store_of(handle)
+        self._publish(store, handle, between)
+
+    def published_after(self, newest: TransactionId, handle: Handle | None) -> str | None:
+        """See :meth:`Sink.published_after`.
+
+        Raises:
+            RecoveryError: There is another writer, or the grid has lost what this query has published.
+        """
+        version = self._newest = self._store.newest()
+        writer = self._store.writer()
+        if writer not in {None, Writer(newest.query, newest.sink)}:
+            raise RecoveryError(self._other_writer(writer))
+        if handle is not None and handle[self._place.kind] == self._place.name:
+            self._check_there(version, handle)
+        if version is None or version.epoch <= newest.epoch:
+            return None
+        return (
+            f"{self._place} has epoch {version.epoch}. Restore the newest copy of the home, with which nothing is "
+            f"lost or repeated. Or go on from this one with another {self._place.kind} (path): epochs from "
+            f"{newest.epoch + 1} on are computed again and written there. Or remove it (python -m sparkjet grid "
+            f"{self._place.kind} remove), and start from scratch with another checkpointLocation."
+        )
+
+    def abort_orphans(self, query: str, takeover: int, keep: Sequence[Handle]) -> None:
+        """See :meth:`Sink.abort_orphans`."""
+        writer = self._store.writer()
+        if writer is not None and writer.query == query:
+            decided = [_manifest(handle) for handle in keep if handle[self._place.kind] == self._place.name]
+            self._store.undo(lambda name: int(name.partition("-")[0]) < takeover, decided)
+            self._store.clean(self._leases)
+
+    def abort(self, transaction: TransactionId) -> None:
+        """See :meth:`Aborting.abort`."""
+        self._store.undo(lambda name: name == str(transaction))
+
+    def _store_of(self, handle: Handle) -> VersionStore[V]:
+        """Where a transaction was prepared: ``path`` may have named another place in this grid then."""
+        name = handle[self._place.kind]
+        here = self._place.name == name
+        return self._store if here else type(self._store)(self._store.client, type(self._place)(name))
+
+    def _publish(self, store: VersionStore[V], handle: Handle, between: Callable[[], None]) -> None:
+        number, manifest = handle["number"], _manifest(handle)
+        while not self._is_published(store, handle):
+            numbers = store.numbers()
+            if number > 1 and (not numbers or numbers[-1] < number - 1):
+                message = (
+                    f"Epoch {handle['epoch']} was decided, but {store.place} has no version {number - 1} "
+                    f"that it goes on from: it was removed, or its grid was lost. {self._way_out()}"
+                )
+                raise LostTransactionError(message)
+            try:
+                # Who else has put it is found out next.
+                is_ours = store.publish(manifest)
+            except LostRowsError as error:
+                raise LostTransactionError(f"Epoch {handle['epoch']} was decided, but {error}") from error
+            if is_ours:
+                if store is self._store:
+                    self._newest = store.decoded(manifest)
+                between()
+                store.clean(self._leases)
+                return
+
+    def _check_not_removed(self, base: V | None) -> None:
+        # Otherwise the epoch would begin another one, without the rows of those before.
+        if self._newest is not None and (base is None or base.number < self._newest.number):
+            message = (
+                f"{self._named} was removed, or its grid was lost, while this query was writing it. {self._way_out()}"
+            )
+            raise SinkError(message)
+
+    def _check_writer(self, base: V | None, transaction: TransactionId) -> None:
+        own = Writer(transaction.query, transaction.sink)
+        writer = self._store.claim(own)
+        if writer != own:
+            raise SinkError(self._other_writer(writer))
+        if base is not None:
+            check_run({"epoch": transaction.epoch, **origin(transaction)}, base.epoch, base.run, self._named)
+
+    def _other_writer(self, writer: Writer | None) -> str:
+        whose = f"output {writer.output!r} of query {writer.query}" if writer is not None else "another query"
+        return (
+            f"{self._named} is written by {whose}, and a {self._place.kind} has one writer. Write into "
+            f"another one; or, if that query is gone for good, remove it first: python -m sparkjet grid "
+            f"{self._place.kind} remove {self._path}"
+        )
+
+    def _check_there(self, version: V | None, handle: Handle) -> None:
+        number = version.number if version is not None else 0
+        # The newest that was decided may not have been published yet.
+        if number < handle["number"] and (number < handle["number"] - 1 or not self._is_written(handle)):
+            has = "is not there" if version is None else f"has epoch {version.epoch} only"
+            message = (
+                f"{self._named} {has}, and this query has published epoch {handle['epoch']} into it: it was removed, "
+                f"or its grid was lost. {self._way_out()}"
+            )
+            raise RecoveryError(message)
+        if version is not None:
+            try:
+                self._store.check(version)
+            except LostRowsError as error:
+                raise RecoveryError(str(error)) from error
+
+    def _is_written(self, handle: Handle) -> bool:
+        try:
+            self._store.decoded(_manifest(handle))
+        except MissingEntriesError:
+            return False
+        return True
+
+    def _is_published(self, store: VersionStore[V], handle: Handle) -> bool:
+        """Whether the version is visible, or was.
+
+        Raises:
+            CopiedHomeError: Another one is.
+        """
+        number, manifest = handle["number"], _manifest(handle)
+        named = f"{store.place} of {self._location}"
+        there = store.manifest_at(number)
+        if there is not None and there.name == manifest.name:
+            return True
+        newest = store.newest()
+        if newest is None or newest.number < number:
+            return False
+        check_run(handle, newest.epoch, newest.run, named)
+        if there is not None:
+            message = (
+                f"{named} has another epoch {newest.epoch} of this query in the place of epoch "
+                f"{handle['epoch']}: another copy of this home has published it. End one of the two queries."
+            )
+            raise CopiedHomeError(message)
+        return True
+
+    def _way_out(self) -> str:
+        return (
+            "Start the query from the beginning of its source, with another checkpointLocation: that builds the "
+            f"{self._place.kind} again."
+        )
+
+    @property
+    def _named(self) -> str:
+        return f"{self._place} of {self._location}"
+
+    def _check_grid(self) -> V | None:
+        """The newest version, of a grid that can be used.
+
+        Raises:
+            AnalysisError: It cannot be reached, or has lost its majority.
+        """
+        check_whole(self._store.client, "path", self._path)
+        try:
+            return self._store.newest()
+        except StorageError as error:
+            message = f'path: {self._place.kind} "{self._path}" cannot be used: {error}'
+            raise AnalysisError(message) from error
+
+    def _begin(self, transaction: TransactionId) -> tuple[V | None, int]:
+        """The version that the next one follows, and the clock of that one.
+
+        Raises:
+            SinkError: There is another writer, or what was written was removed.
+        """
+        base = self._store.newest()
+        self._check_not_removed(base)
+        self._newest = base
+        self._check_writer(base, transaction)
+        clock = self._clock.now() if transaction.clock is None else transaction.clock
+        # What has expired, or was let go, must not be there again.
+        return base, clock if base is None else max(clock, base.clock)
+
+    def _handle(self, version: V, transaction: TransactionId, rows: int) -> Handle:
+        """What the record keeps of a version that is written now."""
+        return {
+            self._place.kind: self._place.name,
+            "query": transaction.query,
+            "sink": transaction.sink,
+            "epoch": transaction.epoch,
+            "number": version.number,
+            "manifest": msgspec.to_builtins(self._store.write(version, str(transaction))),
+            "rows": rows,
+            **origin(transaction),
+        }
+
+
+def _manifest(handle: Handle) -> Held:
+    return msgspec.convert(handle["manifest"], Held)

@@ -1,0 +1,64 @@
+"""Where a source finds a map or a journal, and how it gets in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypedDict
+from urllib.parse import urlsplit
+
+from sparkjet.errors import AnalysisError
+from sparkjet.options import Options
+
+LOCATION_OPTIONS = {
+    "path": "The {kind}: grid://host:port,…/name of some members; grid:///name for the grid of this machine.",
+    "tokenFile": "File with the token, on driver and executors; else it is in the environment, SPARKJET_GRID_TOKEN.",
+    "tlsCertificate": "PEM file of this side, where members use TLS.",
+    "tlsKey": "PEM file with its key.",
+    "tlsAuthorities": "PEM file of the authorities that sign the certificates of all.",
+}
+"""Options that both sources have."""
+
+
+class Files(TypedDict):
+    """Files that give access to members, as readers without Spark take them."""
+
+    token_file: str | None
+    certificate: str | None
+    key: str | None
+    authorities: str | None
+
+
+@dataclass(frozen=True)
+class Location:
+    """A map or a journal of a grid; travels to tasks."""
+
+    uri: str
+    name: str
+    token_file: str | None = None
+    certificate: str | None = None
+    key: str | None = None
+    authorities: str | None = None
+
+    @staticmethod
+    def of(options: Options, format: str, kind: str) -> Location:
+        """The location in some options.
+
+        Raises:
+            AnalysisError: ``path`` names none.
+        """
+        parts = urlsplit(options.get("path") or "")
+        name = parts.path.strip("/")
+        if parts.scheme != "grid" or not name:
+            message = (
+                f'path: format("{format}") needs load("grid://10.0.0.1:5710/orders"): some members, and the {kind}.'
+            )
+            raise AnalysisError(message)
+        files = (options.get(each) for each in ("tokenFile", "tlsCertificate", "tlsKey", "tlsAuthorities"))
+        return Location(f"grid://{parts.netloc}", name, *files)
+
+    @property
+    def files(self) -> Files:
+        """The files that give access."""
+        return Files(
+            token_file=self.token_file, certificate=self.certificate, key=self.key, authorities=self.authorities
+        )

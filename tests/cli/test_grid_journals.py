@@ -1,0 +1,93 @@
+"""``python -m sparkjet grid journal``, on members on loopback."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from sparkjet.cli import main
+from sparkjet.grid.journal_reader import Journal
+from sparkjet.grid.journal_retention import Retention
+from tests.grid.grids import Grid, grid_of
+from tests.grid.journals import JournalWriter
+
+
+@pytest.fixture(scope="module")
+def grid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Grid]:
+    with grid_of(tmp_path_factory.mktemp("grid"), 2) as grid:
+        writer = JournalWriter(grid.client(), "orders", retention=Retention(1, None, 1 << 20))
+        writer.write(1, {0: [5]})
+        writer.write(2, {0: [1, 2], 1: [3]})
+        writer.retention = Retention()
+        writer.write(3, {0: [4]})
+        yield grid
+
+
+def run(grid: Grid, command: str, name: str, *more: str) -> int:
+    address = grid.members[0].address.uri.partition("//")[2]
+    return main(
+        ["grid", "journal", command, f"grid://{address}{name}", *more, "--token-file", str(grid.access.token_file)]
+    )
+
+
+def test_rows_are_shown_by_partition_and_offset(grid: Grid, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(grid, "read", "/orders", "--json") == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(row["n"], row["_partition"], row["_offset"], row["_epoch"]) for row in rows] == [
+        (1, 0, 1, 2),
+        (2, 0, 2, 2),
+        (4, 0, 3, 3),
+        (3, 1, 0, 2),
+    ]
+    assert run(grid, "read", "/orders", "--partition", "0", "--offset", "2", "--limit", "1") == 0
+    assert capsys.readouterr().out == "n=2  _partition=0  _offset=2  _epoch=2\n"
+
+
+def test_journals_are_listed_and_shown_by_status(grid: Grid, capsys: pytest.CaptureFixture[str]) -> None:
+    journal = Journal("", "orders", client=grid.client())
+    journal.register("board", {0: 3, 1: 0})
+    assert run(grid, "ls", "", "--json") == 0
+    [found] = map(json.loads, capsys.readouterr().out.splitlines())
+    told = {name: found[name] for name in ("journal", "epoch", "oldest", "partitions", "rows", "readers")}
+    assert told == {"journal": "orders", "epoch": 3, "oldest": 2, "partitions": 4, "rows": 4, "readers": {"board": 2}}
+    address = grid.members[0].address.uri.partition("//")[2]
+    assert main(["grid", "status", address, "--token-file", str(grid.access.token_file)]) in {0, 3}
+    out = capsys.readouterr().out
+    assert "journal orders: epochs 2 to 3, 4 rows in 4 partitions, " in out
+    assert "bytes, readers: board (2 rows behind)\n" in out
+    journal.release("board")
+
+
+@pytest.mark.parametrize(
+    ("command", "name", "more", "said"),
+    [
+        ("read", "/order", [], 'no journal "order"; did you mean "orders"'),
+        ("ls", "/orders", [], "names a journal. Name only the grid"),
+        ("read", "", [], '"" is no name of a journal'),
+        ("read", "/orders", ["--limit", "-1"], "--limit: -1 is no number of rows"),
+        ("read", "/orders", ["--offset", "1"], "--offset: 1 is of one partition, from 0. Name it with --partition"),
+        ("read", "/orders", ["--partition", "7"], "--partition: there are 4, from 0, and no 7"),
+        (
+            "read",
+            "/orders",
+            ["--partition", "0", "--offset", "0"],
+            "1 row is gone, of epochs up to 2: partition 0, off",
+        ),
+    ],
+)
+def test_what_is_wrong_is_named(
+    grid: Grid, capsys: pytest.CaptureFixture[str], command: str, name: str, more: list[str], said: str
+) -> None:
+    assert run(grid, command, name, *more) == 1
+    assert said in capsys.readouterr().err
+
+
+def test_a_journal_that_is_removed_is_gone_with_its_memory(grid: Grid) -> None:
+    writer = JournalWriter(grid.client(), "old")
+    writer.write(1, {0: [1]})
+    assert run(grid, "remove", "/old") == 0
+    assert writer.client.entries(writer.store.place.root) == []
+    assert writer.store.numbers() == []
+    assert run(grid, "remove", "/old") == 1

@@ -1,0 +1,176 @@
+"""Watermarks that travel: from an output's epochs to who reads them, through offsets, windows and crashes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.sql import functions as F
+
+import sparkjet as sj
+from sparkjet.engine.caught_up import announced, carried, caught_up
+from sparkjet.plan.inputs import Input, WatermarkSettings, tracker_of
+from sparkjet.sinks.protocol import Guarantee, Handle, Later, TransactionId
+from sparkjet.testing.stream_driver import StreamDriver
+from sparkjet.time import MIN, WriterProgress
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+SECOND = 1_000_000
+
+
+def an_offset(offsets: str, watermarks: str) -> str:
+    return f'{{"source": "grid-journal", "offsets": {offsets}, "watermarks": {watermarks}, "reader": "r"}}'
+
+
+def an_input(prefix: str = "", *by: str, sources: int = 1, partitions: bool = True) -> Input:
+    return Input(prefix, WatermarkSettings("ts", sj.carried(), by=by, partitions=partitions), sources)
+
+
+def found(inputs: Sequence[Input], offsets: Sequence[str], *known: str) -> dict[str, int | None]:
+    tracker = tracker_of(inputs, [None])
+    for name in known:
+        tracker.add(name, 0)
+    return dict(carried(inputs, offsets, tracker))
+
+
+def test_each_partition_has_its_own_and_everything_else_the_least() -> None:
+    offset = an_offset('{"0": 5, "1": 7}', '{"0": 30, "1": 20}')
+    assert found([an_input("", "p")], [offset]) == {"0": 30, "1": 20}
+    # A sensor called "0" is no partition: its rows can be in all of them.
+    assert found([an_input("", "sensor", partitions=False)], [offset], "0", "x") == {"0": 20, "x": 20}
+    nested = an_offset('{"t": {"0": 5, "1": 7}}', '{"t": {"0": 30}}')
+    assert found([an_input("", "topic", "partition")], [nested]) == {"t/0": 30, "t/1": MIN}
+
+
+def test_what_has_not_begun_is_waited_for_and_what_has_none_is_not() -> None:
+    several = an_input("", "sensor", partitions=False, sources=2)
+    one, other = an_offset('{"0": 5}', '{"0": 30}'), an_offset('{"0": 5, "1": 1}', '{"0": 40}')
+    assert found([several], [one, other], "a") == {"a": MIN}
+    without = an_offset('{"0": 5, "1": 1}', '{"0": 40, "1": null}')
+    assert found([several], [one, without], "a") == {"a": None}
+    # Another source of the same stream carries none; of one that no batch has read nothing is known.
+    assert found([several], [one, '{"logOffset": 3}'], "a") == {"a": None}
+    assert found([several], [one, "-"], "a") == {}
+    assert found([several], ['{"logOffset": 3}', "7"], "a") == {}
+
+
+def test_each_input_has_that_of_its_sources() -> None:
+    inputs = [an_input("1/", "p"), an_input("2/", "sensor", partitions=False)]
+    offsets = [an_offset('{"0": 5}', '{"0": 30}'), an_offset('{"0": 5}', '{"0": 20}')]
+    assert found(inputs, offsets, "2/a", "1/0") == {"1/0": 30, "2/a": 20}
+    # One source that both read is one in the batch.
+    assert found(inputs, offsets[:1], "2/a", "1/0") == {"1/0": 30, "2/a": 30}
+
+
+def test_only_positions_name_partitions_and_say_what_is_read() -> None:
+    offset = an_offset('{"0": 5, "1": 7}', '{"0": 30}')
+    assert list(announced([an_input("", "p")], [offset])) == ["0", "1"]
+    # A watermark that has moved is nothing that could be read.
+    end = {"source": "grid-journal", "offsets": {"0": 5, "1": 7}, "watermarks": {"0": 30}}
+    later = {**end, "offsets": {"0": 5, "1": 9}, "watermarks": {"0": 35, "1": 35}}
+    source = {"endOffset": end, "latestOffset": later}
+    assert caught_up([an_input("", "p")], [source], ["0", "1", "x"]) == {"0": True, "1": False, "x": False}
+
+
+@dataclass
+class TellingSink:
+    """A sink that keeps what each epoch tells, with the number of its rows; None of an epoch that only tells."""
+
+    guarantee: Guarantee = Guarantee.EXACTLY_ONCE
+    told: dict[int, tuple[WriterProgress, int | None]] = field(default_factory=dict)
+    committed: dict[int, tuple[WriterProgress, int | None]] = field(default_factory=dict)
+
+    def check(self, schema: StructType) -> None:
+        """Every schema fits."""
+
+    def prepare(self, rows: DataFrame, transaction: TransactionId) -> Handle | None:
+        return self._tell(transaction, rows.count())
+
+    def tells(self, clock: int, watermark: int | None) -> bool:
+        newest = max((each.watermark for each, _ in self.told.values() if each.watermark is not None), default=MIN - 1)
+        return watermark is not None and watermark > newest
+
+    def tell(self, transaction: TransactionId) -> Handle:
+        return self._tell(transaction, None) or {}
+
+    def commit(self, handle: Handle, between: Callable[[], None]) -> None:
+        between()
+        self.committed[handle["epoch"]] = self.told[handle["epoch"]]
+
+    def published_after(self, newest: TransactionId, handle: Handle | None) -> Later:
+        return None
+
+    def abort_orphans(self, query: str, takeover: int, keep: Sequence[Handle]) -> None:
+        """Nothing is left behind."""
+
+    def _tell(self, transaction: TransactionId, rows: int | None) -> Handle | None:
+        assert transaction.progress is not None
+        if rows == 0 and not self.tells(0, transaction.progress.watermark):
+            return None
+        self.told[transaction.epoch] = transaction.progress, rows
+        return {"epoch": transaction.epoch}
+
+
+def at(second: int) -> str:
+    return f"2026-01-01 12:{second // 60:02}:{second % 60:02}"
+
+
+def micros(second: int) -> int:
+    return (1_767_268_800 + second) * SECOND
+
+
+def test_a_sink_that_carries_is_told_of_every_move(spark: SparkSession) -> None:
+    def query(rows: sj.Stream) -> object:
+        counts = rows.withWatermark("ts", "5 seconds").groupBy(sj.window("ts", "10 seconds"), "k").count()
+        return [counts.where("k <> 'none'"), counts.lateRows]
+
+    results, late = TellingSink(), TellingSink()
+    driver = StreamDriver(spark, query, "ts timestamp, k string", sinks=[results, late])
+    driver.process([(at(1), "a")])
+    driver.process([(at(16), "none")])
+    driver.process([(at(27), "none")])
+    driver.process([(at(28), "none"), (at(3), "a")])
+    told = {epoch: (each.watermark, rows, each.epoch) for epoch, (each, rows) in results.committed.items()}
+    # The first has no results, and that of the third is filtered away. The fourth moves nothing.
+    assert told == {1: (micros(-10), 0, 1), 2: (micros(10), 1, 2), 3: (micros(20), 0, 3)}
+    assert results.committed[2][0].offsets == {"0": "[2]"}
+    # Of rows that are late a watermark says nothing.
+    assert {epoch: (each.watermark, rows) for epoch, (each, rows) in late.committed.items()} == {4: (None, 1)}
+
+
+def test_a_join_is_further_behind(spark: SparkSession) -> None:
+    def query(left: sj.Stream, right: sj.Stream) -> object:
+        one, other = left.withWatermark("ts", 0).alias("l"), right.withWatermark("at", 0).alias("r")
+        return one.join(other, F.expr("l.k = r.k AND r.at BETWEEN l.ts AND l.ts + INTERVAL 1 MINUTE"))
+
+    sink = TellingSink()
+    driver = StreamDriver(spark, query, ["ts timestamp, k string", "at timestamp, k string"], sinks=[sink])
+    driver.process([(at(100), "a")], [(at(100), "a")])
+    assert [each.watermark for each, _ in sink.committed.values()] == [micros(40)]
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_windows_close_where_the_writer_says_also_without_rows(spark: SparkSession, *, restarts: bool) -> None:
+    def query(rows: sj.Stream) -> object:
+        counts = rows.withWatermark("ts", sj.carried()).groupBy(sj.window("ts", "10 seconds")).count()
+        return [counts, counts.lateRows]
+
+    driver = StreamDriver(spark, query, "ts timestamp")
+    batches: list[tuple[list[tuple[str]], int, list[int]]] = [
+        ([(at(1),), (at(25),)], 0, []),
+        ([(at(2),)], 9, []),
+        ([], 20, [2]),
+        ([(at(19),), (at(21),)], 20, [2]),
+        ([], 30, [2, 2]),
+    ]
+    for rows, second, counts in batches:
+        driver.process(rows, carried=at(second))
+        if restarts:
+            driver.restart()
+        assert [row["count"] for row in driver.results()] == counts
+    assert [row["ts"].second for row in driver.late_rows()] == [19]

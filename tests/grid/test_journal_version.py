@@ -1,0 +1,143 @@
+"""Versions of journals against a list of rows for each partition, without members."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparkjet.grid.journal_retention import FullError, Retention
+from sparkjet.grid.journal_version import Appended, Chunk, JournalVersion, following, to_merge
+from sparkjet.grid.messages import Held
+
+PARTITIONS = 3
+EMPTY = JournalVersion(
+    number=0,
+    epoch=0,
+    clock=0,
+    watermark=None,
+    query="q",
+    output="results",
+    run="",
+    keys=(),
+    arrow_schema=b"",
+    spark_schema="",
+    ends=(0,) * PARTITIONS,
+    chunks=((),) * PARTITIONS,
+    progress=(),
+)
+epochs = st.lists(st.tuples(st.lists(st.integers(0, 30), min_size=3, max_size=3), st.integers(0, 20)), max_size=40)
+"""Of each epoch the numbers of rows of the partitions, and how much later it is than the one before."""
+
+
+@dataclass
+class Model:
+    """A journal as lists: of each partition all rows that ever were, as (epoch, clock)."""
+
+    version: JournalVersion = EMPTY
+    mergeable: int = 1000
+    rows: list[list[tuple[int, int]]] = field(default_factory=lambda: [[] for _ in range(PARTITIONS)])
+    names: Counter[str] = field(default_factory=Counter)
+
+    def append(self, counts: list[int], elapsed: int) -> JournalVersion:
+        base = self.version
+        epoch, clock = base.epoch + 1, base.clock + elapsed
+        appended = []
+        for partition, count in enumerate(counts):
+            if count:
+                there = base.chunks[partition]
+                taken = there[len(there) - to_merge(count, [chunk.entry for chunk in there], self.mergeable) :]
+                rows = count + sum(chunk.entry.rows for chunk in taken)
+                held = Held(partition, f"{partition}-{epoch}", rows, rows, "")
+                first = taken[0] if taken else Chunk(base.ends[partition], epoch, epoch, clock, held)
+                chunk = Chunk(first.first, first.first_epoch, epoch, clock, held)
+                appended.append(Appended(partition, count, len(taken), chunk))
+                self.rows[partition] += [(epoch, clock)] * count
+        return following(msgspec.structs.replace(base, number=epoch, epoch=epoch, clock=clock), appended)
+
+    def check(self) -> None:
+        version = self.version
+        for partition, rows in enumerate(self.rows):
+            assert version.ends[partition] == len(rows)
+            chunks = version.chunks[partition]
+            place = version.base(partition)
+            for chunk in chunks:
+                # Without a hole, and each says what it has.
+                assert chunk.first == place
+                place = chunk.end
+                assert (chunk.first_epoch, chunk.last_epoch) == (rows[chunk.first][0], rows[place - 1][0])
+                assert chunk.clock == rows[place - 1][1]
+            assert place == len(rows)
+            # Seven in a row are merged unless one is twice as large as what is newer.
+            assert self.mergeable < 1000 or len(chunks) <= 7 * (2 + len(rows).bit_length())
+
+
+@given(epochs)
+def test_offsets_have_no_hole_and_are_those_of_one_row_for_ever(given_epochs: list[tuple[list[int], int]]) -> None:
+    model = Model()
+    for counts, elapsed in given_epochs:
+        model.version = model.append(counts, elapsed)
+        model.check()
+        assert model.version.base(0) == 0
+
+
+@given(epochs, st.integers(1, 200), st.integers(1, 60))
+def test_what_is_retained_is_young_or_fits_and_the_newest_epoch_stays(
+    given_epochs: list[tuple[list[int], int]], size: int, age: int
+) -> None:
+    model, retention = Model(), Retention(size, age, 10_000)
+    for counts, elapsed in given_epochs:
+        before = model.version
+        model.version = version = retention.kept(model.append(counts, elapsed), {})
+        model.check()
+        for partition in range(PARTITIONS):
+            assert version.base(partition) >= before.base(partition)
+            assert version.ends[partition] - version.base(partition) >= counts[partition]
+            for chunk in version.chunks[partition]:
+                assert chunk.clock >= version.clock - age
+        old = [chunk for each in version.chunks for chunk in each if chunk.last_epoch < version.epoch]
+        assert version.size <= size or not old
+
+
+@given(epochs, st.lists(st.integers(0, 40), min_size=3, max_size=3), st.booleans())
+def test_readers_hold_what_they_need_up_to_the_limit(
+    given_epochs: list[tuple[list[int], int]], lags: list[int], waits: bool
+) -> None:
+    model, retention = Model(mergeable=5), Retention(1, 0, 300, waits=waits)
+    offsets = dict.fromkeys(range(PARTITIONS), 0)
+    for counts, elapsed in given_epochs:
+        version = model.append(counts, elapsed)
+        kept = kept_or_full(retention, version, offsets)
+        if isinstance(kept, FullError):
+            held = sum(map(len, model.rows)) - sum(offsets.values())
+            assert (waits, kept.size > 300, kept.readers) == (True, True, {"r": held})
+            # The reader goes on, and so does the writer.
+            offsets = dict(enumerate(version.ends))
+            kept = retention.kept(version, {"r": offsets})
+        model.version = version = kept
+        model.check()
+        bases = {partition: version.base(partition) for partition in range(PARTITIONS)}
+        if waits:
+            assert all(bases[partition] <= offset for partition, offset in offsets.items())
+        assert version.size <= 300
+        offsets = {each: max(offsets[each], version.ends[each] - lags[each]) for each in offsets}
+
+
+def kept_or_full(retention: Retention, version: JournalVersion, offsets: dict[int, int]) -> JournalVersion | FullError:
+    try:
+        return retention.kept(version, {"r": offsets})
+    except FullError as full:
+        return full
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_an_epoch_that_is_larger_than_the_limit_is_no_readers_fault(waits: bool) -> None:
+    model = Model()
+    model.version = model.append([5, 0, 0], 0)
+    with pytest.raises(FullError) as caught:
+        Retention(1, None, 20, waits=waits).kept(model.append([10, 11, 0], 0), {"r": {0: 0}})
+    assert caught.value.readers == {}

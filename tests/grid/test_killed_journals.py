@@ -1,0 +1,131 @@
+"""Journals on members that are processes, killed, paused and replaced while one process writes and others follow."""
+
+from __future__ import annotations
+
+import random
+import signal
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from sparkjet.grid.journal_reader import Journal
+from sparkjet.grid.journal_retention import Retention
+from tests.grid.journals import PARTITIONS, JournalWriter, read
+from tests.grid.processes import GridProcesses
+
+ROUNDS = 2
+
+
+@dataclass
+class Following:
+    """Reads every row once in a thread, until it is told to end; registered, so that nothing goes before it is read."""
+
+    journal: Journal
+    name: str
+    over: threading.Event = field(default_factory=threading.Event)
+    rows: list[list[tuple[int, int]]] = field(default_factory=lambda: [[] for _ in range(PARTITIONS)])
+    wrong: list[object] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.journal.register(self.name, dict.fromkeys(range(PARTITIONS), 0))
+        self._thread = threading.Thread(target=self._follow)
+        self._thread.start()
+
+    def end(self) -> None:
+        self.over.set()
+        self._thread.join()
+
+    def _follow(self) -> None:
+        try:
+            is_last = False
+            while not is_last:
+                # Once more after the end: the newest epoch may have come since.
+                is_last = self.over.is_set()
+                self._read_on()
+        except Exception as error:  # noqa: BLE001 - the test fails by it
+            self.wrong.append(error)
+
+    def _read_on(self) -> None:
+        latest = self.journal.latest()
+        for partition, end in latest.ends.items():
+            rows = self.rows[partition]
+            found = read(self.journal, partition, len(rows), end)
+            if [offset for _, offset, _ in found] != [*range(len(rows), end)]:
+                self.wrong.append(found)
+            rows += [(n, epoch) for n, _, epoch in found]
+        told = {each.epoch: each for each in self.journal.progress(latest.epoch - 1)}
+        if told.get(latest.epoch, latest) != latest:
+            self.wrong.append(told)
+        self.journal.renew(self.name, latest.ends)
+
+
+def written(writer: JournalWriter, epochs: int) -> None:
+    version = writer.store.newest()
+    first = version.epoch + 1 if version is not None else 1
+    for epoch in range(first, first + epochs):
+        rows = {partition: [10 * epoch + partition] * (1 + epoch % 3) for partition in range(PARTITIONS)}
+        writer.write(epoch, rows, clock=epoch)
+
+
+def shaken(grid: GridProcesses, writer: JournalWriter, chosen: random.Random) -> None:
+    """Kill or pause a member while epochs are written, and put another one in its place."""
+    victim = chosen.choice(grid.members)
+    if chosen.random() < 0.5:
+        victim.kill()
+        written(writer, 5)
+        grid.replace(victim)
+    else:
+        victim.signal(signal.SIGSTOP)
+        written(writer, 5)
+        victim.signal(signal.SIGCONT)
+        # It may have been taken for dead, and ends then.
+        grid.end(victim)
+        grid.add()
+    grid.settle()
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("rounds", [ROUNDS, pytest.param(20, marks=pytest.mark.long)])
+def test_readers_get_each_row_once_while_members_are_killed_paused_and_replaced(tmp_path: Path, rounds: int) -> None:
+    chosen = random.Random(391 + rounds)
+    with GridProcesses(tmp_path) as grid:
+        # It lets go whatever is read, so that merged, trimmed and new chunks are all there.
+        writer = JournalWriter(grid.client(), "flights", retention=Retention(1, None, 1 << 30))
+        written(writer, 1)
+        followings = [Following(Journal("", "flights", client=grid.client()), f"reader-{n}") for n in range(2)]
+        try:
+            for _ in range(rounds):
+                shaken(grid, writer, chosen)
+            # A rolling restart.
+            for member in [*grid.members]:
+                grid.restart(member)
+                grid.settle()
+                written(writer, 1)
+        finally:
+            for following in followings:
+                following.end()
+        assert [following.wrong for following in followings] == [[], []]
+        assert [following.rows for following in followings] == [writer.expected, writer.expected]
+        assert writer.store.newest().base(0) > 0  # type: ignore[union-attr]
+        for following in followings:
+            following.journal.close()
+
+
+@pytest.mark.crash
+def test_a_writer_that_dies_at_any_step_is_followed_by_another(tmp_path: Path) -> None:
+    with GridProcesses(tmp_path, 1, 0) as grid:
+        first = JournalWriter(grid.client(), "flights")
+        journal = Journal("", "flights", client=grid.client())
+        decided = first.prepare(1, {0: [1, 2]})
+        # Here it dies: what it has decided is published by its successor, and what it has not is undone.
+        second = JournalWriter(grid.client(), "flights")
+        second.publish(decided)
+        first.prepare(2, {0: [3], 1: [4]})
+        second.store.undo(lambda name: name.startswith("000001-000000002"))
+        second.publish(second.prepare(3, {0: [5]}))
+        assert read(journal, 0, 0, 3) == [(1, 0, 1), (2, 1, 1), (5, 2, 3)]
+        assert journal.latest().ends == {0: 3, 1: 0, 2: 0, 3: 0}
+        held = {entry.name for version in map(second.store.at, (1, 2)) if version for entry in version.held()}
+        assert {each.name for each in second.client.entries(second.store.place.layers())} == held
