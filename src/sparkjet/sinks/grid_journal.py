@@ -158,6 +158,7 @@ class GridJournalSink(GridVersionsSink[JournalVersion]):
             retry=tenacity.retry_if_exception(lambda error: isinstance(error, FullError) and bool(error.readers)),
             wait=tenacity.wait_fixed(_LOOKS),
             stop=tenacity.stop_after_delay(self._settings.full_timeout / 1_000_000),
+            before_sleep=self._log_waiting,
             reraise=True,
         )
         try:
@@ -165,6 +166,11 @@ class GridJournalSink(GridVersionsSink[JournalVersion]):
         except FullError as full:
             self.abort(transaction)
             raise SinkError(self._full(full, transaction)) from full
+
+    def _log_waiting(self, state: tenacity.RetryCallState) -> None:
+        full = state.outcome.exception() if state.outcome is not None else None
+        if state.attempt_number == 1 and isinstance(full, FullError):
+            logger.warning("%s is full, and waits for its readers %s", self._named, ", ".join(sorted(full.readers)))
 
     def _full(self, full: FullError, transaction: TransactionId) -> str:
         told = (
