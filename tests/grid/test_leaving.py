@@ -94,7 +94,7 @@ def test_a_control_plane_that_does_not_answer_keeps_it_until_the_time_is_up(
     impatient.controls[going.id].is_silent = True
     leaving(going).join(60)
     assert not going.has_left(0.0)
-    assert "that nobody else has: no answer" in caplog.text
+    assert "that nobody else has: [SPARKJET_STORAGE] no answer" in caplog.text
     gone(impatient, going)
 
 
@@ -113,7 +113,7 @@ def test_who_is_cut_off_does_not_rely_on_the_backups_of_others(
     grid.controls[going.id].is_silent = True
     leaving(going).join(60)
     assert not going.has_left(0.0)
-    assert "of 8 partitions that nobody else has: no answer" in caplog.text
+    assert "of 8 partitions that nobody else has: [SPARKJET_STORAGE] no answer" in caplog.text
     gone(grid, going)
     for member in [*grid.members]:
         grid.kill(member)

@@ -217,7 +217,7 @@ def test_who_forms_a_grid_anew_twice_at_once_is_told_so() -> None:
     survivors, result = membership._reforming
     assert survivors == {"me"}
     result.set_exception(StorageError("it cannot be"))
-    assert str(answer.exception(10)) == "it cannot be"
+    assert str(answer.exception(10)) == "[SPARKJET_STORAGE] it cannot be"
 
 
 @pytest.fixture

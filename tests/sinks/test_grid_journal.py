@@ -220,7 +220,7 @@ def test_an_executor_without_token_says_so_in_one_line(tmp_path: Path) -> None:
     task = JournalTask(
         GridLocation(("127.0.0.1:1",), access), JournalPlace("j"), "", None, content, 1, 0, 4, 1 << 20, False
     )
-    with pytest.raises(RefusedEpochError, match=r"^--token-file: .*none"):
+    with pytest.raises(RefusedEpochError, match=r"^\[SPARKJET_ANALYSIS\] --token-file: .*none"):
         list(task(iter([pa.record_batch({"c0": [1]})])))
 
 

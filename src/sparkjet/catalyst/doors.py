@@ -243,8 +243,8 @@ DOORS = (
         ),
     ),
     Door(
-        "Spark's UI and its metrics system, which show a query",
-        ("catalyst/spark_ui", "monitoring/spark_metrics"),
+        "Spark's UI and its metrics system, which show a query, and the log of the JVM",
+        ("api/interrupts", "catalyst/spark_ui", "monitoring/spark_metrics"),
         (
             "org.apache.spark.SparkContext.ui(0)",
             "org.apache.spark.SparkContext.longAccumulator(1)",
