@@ -17,11 +17,11 @@ INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.facto
 @contextmanager
 def interpreted(session: SparkSession) -> Iterator[None]:
     """Has Spark generate no code for a while: it would take longer to compile than to run."""
-    before = {name: session.conf.get(name) for name in INTERPRETED}
+    before = {name: str(session.conf.get(name)) for name in INTERPRETED}
     for name, value in INTERPRETED.items():
         session.conf.set(name, value)
     try:
         yield
     finally:
         for name, value in before.items():
-            session.conf.set(name, str(value))
+            session.conf.set(name, value)

@@ -44,7 +44,7 @@ def _type(kind: DataType, *, collations: bool) -> DataType:
     if isinstance(kind, ArrayType):
         return ArrayType(_type(kind.elementType, collations=collations))
     if isinstance(kind, MapType):
-        return MapType(*(_type(each, collations=collations) for each in (kind.keyType, kind.valueType)))
+        return MapType(_type(kind.keyType, collations=collations), _type(kind.valueType, collations=collations))
     if isinstance(kind, StructType):
         return _struct(kind, collations=collations)
     plain = collations or not isinstance(kind, StringType) or kind.isUTF8BinaryCollation()
