@@ -157,6 +157,12 @@ COMMANDS: dict[str, tuple[str, Callable[[str], list[str]], dict[str, Case]]] = {
         lambda address: ["ls", address if "://" in address else f"grid://{address}"],
         {**WRONG, "all is well": (Places.well, 0, "^$"), "what a query names": (Places.of_a_query, 0, "^$")},
     ),
+    # What is wrong is told by what opens a grid for `map`.
+    "journal": (
+        "GRID",
+        lambda address: ["ls", address if "://" in address else f"grid://{address}"],
+        {"all is well": (Places.well, 0, "^$"), "nobody listens": WRONG["nobody listens"]},
+    ),
 }
 """Of each command the option that names members, how, and how it ends."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -256,7 +257,7 @@ def test_a_full_journal_waits_for_its_readers_and_says_who_they_are(
     assert "onFull=trim" in said
     assert before < sink._store.used() == used
     # As soon as the reader goes on, or is given up, so does the writer.
-    sink._leases = LeaseBook(iter([0.0, LEASE + 1, LEASE + 2, LEASE + 3]).__next__)
+    sink._leases = LeaseBook(chain([0.0, 0.0], count(LEASE + 1)).__next__)
     journal._leases["slow"].leave()
     patient = made(retention=Retention(1, None, 40_000))
     patient._leases = sink._leases
