@@ -147,11 +147,6 @@ COMMANDS: dict[str, tuple[str, Callable[[str], list[str]], dict[str, Case]]] = {
             "one is away": (Places.one_is_away, 1, "is a grid of one member for ever"),
         },
     ),
-    "journal": (
-        "GRID",
-        lambda address: ["ls", address if "://" in address else f"grid://{address}"],
-        {"nobody listens": WRONG["nobody listens"], "all is well": (Places.well, 0, "^$")},
-    ),
     "map": (
         "GRID",
         lambda address: ["ls", address if "://" in address else f"grid://{address}"],

@@ -140,8 +140,15 @@ def test_what_the_log_tells_of_an_epoch(delta: SparkSession, tmp_path: Path) -> 
     newest = DeltaTable(tmp_path).history(1)[0]
     assert newest["isBlindAppend"]
     assert json.loads(newest["userMetadata"])["sparkjet"] == {
-        "version": 1, "query": QUERY, "output": "results", "epoch": 3, "run": RUN, "watermark": 1_700_000_000_000_000,
-    }  # fmt: skip
+        "query": QUERY,
+        "output": "results",
+        "epoch": 3,
+        "watermark": 1_700_000_000_000_000,
+        "rows": 1,
+        "offsets": {},
+        "version": 1,
+        "run": RUN,
+    }
     assert DeltaTable(tmp_path).transaction_version(f"sparkjet/{QUERY}/results") == 3
 
 

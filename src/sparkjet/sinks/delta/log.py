@@ -6,8 +6,11 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 if TYPE_CHECKING:
     from sparkjet.storage.directory import Directory
+    from sparkjet.time.writer_progress import WriterProgress
 
 TOLD = "sparkjet"
 """The member of ``userMetadata`` that is ours: what the transaction was."""
@@ -56,10 +59,9 @@ def find(log: Directory, version: int, application: str, number: int | None = No
     return None
 
 
-def told(query: str, output: str, epoch: int, run: str, watermark: int | None) -> str:
-    """What a version tells of the epoch that wrote it, in the form that all destinations of ours have."""
-    payload = {"version": 1, "query": query, "output": output, "epoch": epoch, "run": run, "watermark": watermark}
-    return json.dumps({TOLD: payload})
+def told(progress: WriterProgress, run: str) -> str:
+    """What a version tells of the epoch that wrote it, in the form that all destinations of ours have; and by whom."""
+    return json.dumps({TOLD: {**msgspec.to_builtins(progress), "run": run}})
 
 
 def _of(content: bytes, version: int, application: str) -> Logged | None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
+import msgspec
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
@@ -22,6 +23,7 @@ from sparkjet.sinks.delta.statistics import FileStatistics
 from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
 from sparkjet.storage.file_writer import FileWriter
 from sparkjet.storage.written import write
+from sparkjet.time.writer_progress import WriterProgress
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -119,7 +121,7 @@ class DeltaSink:
             "epoch": transaction.epoch,
             "rows": found.rows,
             "files": files,
-            "watermark": transaction.watermark,
+            "progress": msgspec.to_builtins(_progress(transaction, found.rows)),
             **origin(transaction),
         }
 
@@ -230,7 +232,7 @@ class DeltaSink:
                 "file, or rerun the query from its input. Was VACUUM run with a retention of a few hours or none?"
             )
             raise LostTransactionError(message)
-        payload = told(handle["query"], handle["sink"], handle["epoch"], handle["run"], handle.get("watermark"))
+        payload = told(msgspec.convert(handle["progress"], WriterProgress), handle["run"])
         files = [_data_file(name, size) for name, size in handle["files"]]
         application = _application(handle["query"], handle["sink"])
         return table.append(version, files, application, handle["epoch"], _BY, payload)
@@ -294,6 +296,14 @@ def _folder(transaction: TransactionId) -> str:
 
 def _prepared(directory: Directory, query: str, sink: str) -> Directory:
     return directory.below(f"{OWN}/{query}/{sink}/prepared")
+
+
+def _progress(transaction: TransactionId, rows: int) -> WriterProgress:
+    """What the epoch tells its readers; without the engine's word, what the transaction says of itself."""
+    given = transaction.progress or WriterProgress(
+        query=transaction.query, output=transaction.sink, epoch=transaction.epoch, watermark=transaction.watermark
+    )
+    return msgspec.structs.replace(given, rows=rows)
 
 
 def _data_file(name: str, size: int) -> DataFile:
