@@ -64,8 +64,16 @@ def show_rows(rows: Iterable[dict[str, Any]], *, as_json: bool) -> None:
 
 
 def moment(micros: int | None) -> str | None:
-    """A watermark as text; None before the first."""
+    """A watermark as text; None before the first.
+
+    >>> moment(1_500_000), moment(1 << 60)
+    ('1970-01-01T00:00:01.500000+00:00', '1152921504606846976 µs since 1970')
+    """
     if micros is None or micros == MIN:
         return None
     seconds, rest = divmod(micros, 1_000_000)
-    return datetime.fromtimestamp(seconds, timezone.utc).replace(microsecond=rest).isoformat()
+    try:
+        return datetime.fromtimestamp(seconds, timezone.utc).replace(microsecond=rest).isoformat()
+    except (ValueError, OverflowError):
+        # A row may say any year, and Python has those from 1 to 9999.
+        return f"{micros} µs since 1970"
