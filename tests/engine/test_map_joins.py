@@ -120,3 +120,18 @@ def test_a_map_in_what_spark_itself_runs_is_refused(spark: SparkSession, grid: G
         sj.stream(rows.join(table, "k"))
     with pytest.raises(AnalysisError, match=r"withWatermark: .* or a map after withWatermark"):
         sj.stream(rows).join(table, "k").withWatermark("timestamp", "1 second")
+
+
+def test_a_table_of_each_epoch_may_read_another_map(
+    spark: SparkSession, grid: Grid, writer: MapWriter, tmp_path: Path
+) -> None:
+    other = MapWriter(grid.client(), f"{writer.name} of each epoch")
+    other.write(1, {"a": 5})
+    table = read(spark, grid, writer)
+    renewed = sj.read_every_epoch(lambda: read(spark, grid, other).withColumnRenamed("n", "m"))
+    driver = StreamDriver(
+        spark, lambda rows: rows.join(table, "k").join(renewed, "k").select("n", "m"), SCHEMA, directory=tmp_path
+    )
+    driver.process([("2026-01-01 12:00:00", "a")])
+    assert [tuple(row) for row in driver.results()] == [(1, 5)]
+    driver.stop()

@@ -26,19 +26,21 @@ def options_of(frame: DataFrame, name: str) -> list[dict[str, str]]:
     return [_options(relation) for relation in _relations(analyzed(frame), name)]
 
 
-def exchanged(frame: DataFrame, name: str, read: Callable[[Mapping[str, str]], DataFrame]) -> DataFrame:
+def exchanged(frame: DataFrame, name: str, read: Callable[[Mapping[str, str]], DataFrame | None]) -> DataFrame:
     """The same rows, with other reads of a data source in the place of those that are there.
 
     Args:
         frame: The rows.
         name: Of the data source.
-        read: From the options of a read to the one that takes its place; of the same columns.
+        read: From the options of a read to the one that takes its place, None where it stays.
     """
     session, plan = frame.sparkSession, analyzed(frame)
     pairs = []
     for relation in _relations(plan, name):
         options = _options(relation)
         found = read(options)
+        if found is None:
+            continue
         [other] = _relations(analyzed(found), name)
         pairs.append((relation, _with_columns_of(session, relation, other)))
     return as_frame(session, plan.transformWithSubqueries(as_map(session, pairs))) if pairs else frame

@@ -121,10 +121,14 @@ class MapReads:
                 map_.close()
         return self._keys[name], settings
 
-    def _read(self, session: SparkSession, options: Mapping[str, str]) -> DataFrame:
+    def _read(self, session: SparkSession, options: Mapping[str, str]) -> DataFrame | None:
         from sparkjet.sources.grid.map_source import MANIFEST  # noqa: PLC0415 - the extra is optional
 
-        key, _ = self._opened(options)
+        key = self._keys.get(frozenset(options.items()))
+        # Of read_every_epoch(…); or of this epoch already, in rows that would be computed again if they were no longer
+        # those that are persisted.
+        if key is None or MANIFEST in options:
+            return None
         taken = self._taken[key]
         # Otherwise Spark would start a process of Python's to ask for it.
         schema = StructType.fromJson(msgspec.json.decode(taken.version.spark_schema))
