@@ -81,7 +81,7 @@ def reads_of(*reads: dict[str, str]) -> MapReads:
     return found
 
 
-def test_what_is_of_this_epoch_already_stays_as_rows_that_are_persisted_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_of_this_epoch_already_stays_as_persisted_rows_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
     options = {"path": "grid://a:1/orders"}
     reads = reads_of(options)
     pinned = read_of(reads, options, monkeypatch)
@@ -92,3 +92,10 @@ def test_what_is_of_this_epoch_already_stays_as_rows_that_are_persisted_have_it(
 def test_a_map_that_only_a_table_of_each_epoch_reads_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     reads = reads_of({"path": "grid://a:1/orders"})
     assert read_of(reads, {"path": "grid://a:1/prices"}, monkeypatch) is None
+
+
+def test_an_epoch_of_a_map_is_not_taken_for_a_map_that_is_called_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    of_epoch, of_name = {"path": "grid://a:1/orders", "epoch": "5"}, {"path": "grid://a:1/orders@5"}
+    reads = reads_of(of_epoch, of_name)
+    assert (read_of(reads, of_epoch, monkeypatch) or {})[MANIFEST] == '["orders",5]'
+    assert (read_of(reads, of_name, monkeypatch) or {})[MANIFEST] == '["orders@5",null]'

@@ -114,9 +114,9 @@ class MapReads:
         settings, name = MapSettings.of(Options(dict(read))), frozenset(read.items())
         if name not in self._keys:
             map_ = settings.open()
-            # Not by addresses of members, which change.
+            # Not by addresses of members, which change; and with what no name of a map has.
             key = f"{map_.cluster}/{settings.location.name}"
-            self._keys[name] = key = key if settings.epoch is None else f"{key}@{settings.epoch}"
+            self._keys[name] = key = key if settings.epoch is None else f"{key}/{settings.epoch}"
             if self._maps.setdefault(key, map_) is not map_:
                 map_.close()
         return self._keys[name], settings
