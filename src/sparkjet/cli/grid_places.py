@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Annotated, Any
-from urllib.parse import urlsplit
 
 import typer
 
@@ -32,10 +31,11 @@ def opened(where: str, access: Access, kind: str, *, of_all: bool) -> tuple[Grid
         AnalysisError: It names no grid, or one that does not answer.
     """
     from sparkjet.grid.client_of import client_of  # noqa: PLC0415 - the extra is optional
+    from sparkjet.grid.places import located  # noqa: PLC0415 - as above
 
-    parts = urlsplit(where)
-    name, grid = parts.path.strip("/"), f"{parts.scheme}://{parts.netloc}"
     argument = "GRID" if of_all else kind.upper()
+    parts, name = located(where, argument)
+    grid = f"{parts.scheme}://{parts.netloc}"
     if parts.scheme != "grid":
         raise AnalysisError(f'{argument}: "{where}" is not grid://host:port of members, as grid://10.0.0.1:5710 is.')
     if of_all and name:
