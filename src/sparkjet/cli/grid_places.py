@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -50,6 +51,16 @@ def opened(where: str, access: Access, kind: str, *, of_all: bool) -> tuple[Grid
         told = str(error.args[0])
         raise AnalysisError(told if told.startswith("--") else f"{argument}: {told}") from error
     return client, name
+
+
+@contextmanager
+def shown() -> Iterator[None]:
+    """Says of rows why they cannot be shown."""
+    try:
+        yield
+    except OverflowError as error:
+        message = "A row has a date or a time beyond the years 1 to 9999, the only ones of Python: read it with Spark."
+        raise AnalysisError(message) from error
 
 
 def show_rows(rows: Iterable[dict[str, Any]], *, as_json: bool) -> None:
