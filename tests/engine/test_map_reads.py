@@ -18,15 +18,20 @@ class Opened:
     """A map of which nothing is there but what it is called."""
 
     cluster = "c"
+    is_visible, released = True, 0
 
     def __init__(self, settings: MapSettings) -> None:
         self.named = settings.location.name, settings.epoch
 
     def taken(self, epoch: int | None) -> Any:
         assert epoch == self.named[1]
-        lease = SimpleNamespace(leave=lambda: None, release=lambda: None)
+        assert self.is_visible
+        lease = SimpleNamespace(leave=lambda: None, release=self.release)
         version = SimpleNamespace(epoch=1, number=1, spark_schema=b'{"type": "struct", "fields": []}')
         return SimpleNamespace(version=version, lease=lease, manifest=[*self.named])
+
+    def release(self) -> None:
+        type(self).released += 1
 
     def close(self) -> None: ...
 
@@ -73,6 +78,8 @@ def _without_a_grid(monkeypatch: pytest.MonkeyPatch) -> None:
         return Opened(settings)
 
     monkeypatch.setattr(MapSettings, "open", opened)
+    monkeypatch.setattr(Opened, "is_visible", True)
+    monkeypatch.setattr(Opened, "released", 0)
 
 
 def reads_of(*reads: dict[str, str]) -> MapReads:
@@ -99,3 +106,13 @@ def test_an_epoch_of_a_map_is_not_taken_for_a_map_that_is_called_so(monkeypatch:
     reads = reads_of(of_epoch, of_name)
     assert (read_of(reads, of_epoch, monkeypatch) or {})[MANIFEST] == '["orders",5]'
     assert (read_of(reads, of_name, monkeypatch) or {})[MANIFEST] == '["orders@5",null]'
+
+
+def test_an_epoch_of_a_map_that_is_asked_for_is_held_until_the_query_ends() -> None:
+    reads = MapReads([MapTable(None, [{"path": "grid://a:1/orders", "epoch": "5"}])])  # type: ignore[arg-type]
+    [first] = reads.chosen(1, {}).values()
+    # By then the map has gone on, and shows newer ones alone.
+    Opened.is_visible = False
+    [second] = reads.chosen(2, {}).values()
+    assert (first.epoch, second.epoch, second.manifest) == (1, 2, first.manifest)
+    assert Opened.released == 0

@@ -67,8 +67,9 @@ class MapReads:
                 each.lease.leave()
             raise
         before, self._taken = self._taken, taken
-        for each in before.values():
-            each.lease.release()
+        for key, each in before.items():
+            if taken.get(key) is not each:
+                each.lease.release()
         return {
             key: MapRead(epoch, each.version.epoch, each.version.number, msgspec.to_builtins(each.manifest))
             for key, each in taken.items()
@@ -92,6 +93,9 @@ class MapReads:
         from sparkjet.grid.messages import Held  # noqa: PLC0415 - the extra is optional
 
         map_, before = self._maps[key], recorded.get(key) or _of_lost_grid(key, recorded)
+        if settings.epoch is not None and key in self._taken:
+            # It need not be visible any more: it is held.
+            return self._taken[key]
         if before is None or before.epoch != epoch:
             return map_.taken(settings.epoch)
         found = map_.taken_again(msgspec.convert(before.manifest, Held), before.number) if key in recorded else None
