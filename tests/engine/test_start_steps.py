@@ -60,8 +60,14 @@ class ToLog:
     def write(self, text: str) -> None: ...
 
 
-@pytest.mark.parametrize("replaced", [None, ToLog()])
-def test_a_standard_error_that_is_none_or_only_written_to_is_no_terminal(
+def closed() -> io.StringIO:
+    stream = io.StringIO()
+    stream.close()
+    return stream
+
+
+@pytest.mark.parametrize("replaced", [None, ToLog(), closed()])
+def test_a_standard_error_that_is_none_or_closed_or_only_written_to_is_no_terminal(
     replaced: object, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level(logging.INFO, "sparkjet")

@@ -44,8 +44,7 @@ class StartSteps:
         ended, began = threading.Event(), time.monotonic()
         # Not at definition: a notebook, or a test, replaces it.
         stream = sys.stderr if self._stream is None else self._stream
-        # None where standard error was closed; and what programs put in its place is often only written to.
-        on_terminal, query = getattr(stream, "isatty", bool)(), current()
+        on_terminal, query = _is_terminal(stream), current()
 
         def tell() -> None:
             with about(query):
@@ -84,8 +83,16 @@ class StartSteps:
         return f"{drawn}{what}, {done} of {total} ({seconds:.0f} s)"
 
 
+def _is_terminal(stream: TextIO) -> bool:
+    try:
+        return stream.isatty()
+    except (AttributeError, ValueError):
+        # None where there is no standard error, or closed; and what programs put in its place is often only written to.
+        return False
+
+
 def _write(stream: TextIO, text: str) -> None:
     # A terminal that was closed meanwhile: nobody looks, and the query goes on.
-    with suppress(OSError):
+    with suppress(OSError, ValueError):
         stream.write(text)
         stream.flush()
