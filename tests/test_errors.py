@@ -13,7 +13,7 @@ import pytest
 
 import sparkjet
 from sparkjet.errors import AnalysisError, SinkError, SparkjetError, StorageError
-from sparkjet.grid.errors import QuorumLostError
+from sparkjet.grid.errors import FallenBehindError, QuorumLostError
 
 PAGE = Path(__file__).parents[1] / "docs" / "guide" / "errors.md"
 ROW = re.compile(r"\| `(\w+(?:\.\w+)?)` \| `(\w+)` \| ([^|]+) \| ([^|]+) \|")
@@ -54,3 +54,9 @@ def test_an_error_that_quotes_another_has_one_condition() -> None:
 @pytest.mark.parametrize("kind", [SparkjetError, AnalysisError])
 def test_an_error_without_a_text(kind: type[SparkjetError]) -> None:
     assert str(kind()) == f"[{kind.condition}] "
+
+
+def test_an_error_with_attributes_comes_back_from_another_process() -> None:
+    error = FallenBehindError("rows are gone", {0: 3}, {0: 5})
+    found = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
+    assert (str(found), found.asked, found.first, found.rows) == (str(error), {0: 3}, {0: 5}, 2)

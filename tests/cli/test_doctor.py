@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -108,3 +109,9 @@ def test_the_exit_status_says_whether_something_is_bad(
     assert main(["doctor", str(file), "--json"]) == 1
     found = json.loads(capsys.readouterr().out)
     assert [each["subject"] for each in found if each["verdict"] == BAD] == ["home"]
+
+
+def test_each_extra_of_a_source_or_sink_is_looked_for() -> None:
+    extras = (Path(__file__).parents[2] / "pyproject.toml").read_text().partition("[project.optional-dependencies]")[2]
+    named = re.findall(r"^([a-z]+) = \[", extras.partition("[dependency-groups]")[0], re.MULTILINE)
+    assert set(doctor.EXTRAS) == set(named) - {"examples", "plots"}

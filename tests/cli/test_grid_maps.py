@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
+import pyarrow as pa
 import pytest
 
-from sparkjet.cli import main
+from sparkjet.cli import grid_maps, main
 from sparkjet.cli.grid_maps import _key
 from sparkjet.errors import AnalysisError
 from sparkjet.grid.map_reader import Map
@@ -88,3 +91,13 @@ def test_a_map_that_is_removed_is_gone_with_its_memory(grid: Grid, tmp_path: Pat
     assert writer.client.entries(writer.store.place.root) == []
     assert writer.store.numbers() == []
     assert run(grid, "remove", "/old") == 1
+
+
+def test_a_year_that_python_does_not_have_gets_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    batch = pa.record_batch({"since": pa.array([253_402_300_800_000_000], pa.timestamp("us", "UTC"))})
+    rows = SimpleNamespace(scan=lambda _: [batch])
+    monkeypatch.setattr(grid_maps, "_opened", lambda *_: nullcontext(rows))
+    assert main(["grid", "map", "scan", "grid:///orders"]) == 1
+    assert "beyond the years 1 to 9999" in capsys.readouterr().err

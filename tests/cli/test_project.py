@@ -36,3 +36,9 @@ def test_a_directory_with_files_is_left_alone(tmp_path: Path, capsys: pytest.Cap
     assert [each.name for each in tmp_path.iterdir()] == ["mine"]
     assert main(["init", str(tmp_path / "mine")]) == 1
     assert "cannot be written: File exists" in capsys.readouterr().err
+
+
+def test_what_is_next_can_be_pasted_into_a_shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    project = tmp_path / "my project"
+    assert main(["init", str(project)]) == 0
+    assert f"Next: cd '{project}' && make run && make test" in capsys.readouterr().out

@@ -8,6 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from sparkjet.cli import main
 from sparkjet.cli.supervising import Backoff, supervise
 from tests.faults.waiting import until
 
@@ -60,3 +63,12 @@ def test_a_signal_ends_the_program_and_the_supervision(tmp_path: Path) -> None:
         os.kill(supervisor.pid, signal.SIGTERM)
         assert supervisor.wait(60) == 0
     assert runs(tmp_path) == 2
+
+
+def test_a_program_that_cannot_be_started_gets_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "data").touch()
+    for restart in ([], ["--restart"]):
+        assert main(["run", *restart, "spark-submitt", "job.py"]) == 1
+        assert 'run: "spark-submitt" cannot be started: No such file or directory.' in capsys.readouterr().err
+        assert main(["run", *restart, str(tmp_path / "data")]) == 1
+        assert 'data" cannot be started: Permission denied.' in capsys.readouterr().err

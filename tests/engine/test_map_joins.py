@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F
 
@@ -13,6 +14,7 @@ import sparkjet as sj
 from sparkjet import EpochPhase
 from sparkjet.errors import AnalysisError, SourceError
 from sparkjet.testing import StreamDriver
+from tests.grid import maps
 from tests.grid.grids import Grid, grid_of
 from tests.grid.maps import MapWriter
 
@@ -120,3 +122,32 @@ def test_a_map_in_what_spark_itself_runs_is_refused(spark: SparkSession, grid: G
         sj.stream(rows.join(table, "k"))
     with pytest.raises(AnalysisError, match=r"withWatermark: .* or a map after withWatermark"):
         sj.stream(rows).join(table, "k").withWatermark("timestamp", "1 second")
+
+
+def test_a_table_of_each_epoch_may_read_another_map(
+    spark: SparkSession, grid: Grid, writer: MapWriter, tmp_path: Path
+) -> None:
+    other = MapWriter(grid.client(), f"{writer.name} of each epoch")
+    other.write(1, {"a": 5})
+    table = read(spark, grid, writer)
+    renewed = sj.read_every_epoch(lambda: read(spark, grid, other).withColumnRenamed("n", "m"))
+    driver = StreamDriver(
+        spark, lambda rows: rows.join(table, "k").join(renewed, "k").select("n", "m"), SCHEMA, directory=tmp_path
+    )
+    driver.process([("2026-01-01 12:00:00", "a")])
+    assert [tuple(row) for row in driver.results()] == [(1, 5)]
+    driver.stop()
+
+
+def test_a_map_that_was_made_anew_with_other_columns_is_refused(
+    spark: SparkSession, grid: Grid, writer: MapWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = read(spark, grid, writer)
+    driver = StreamDriver(spark, lambda rows: rows.join(table, "k").select("n"), SCHEMA, directory=tmp_path)
+    driver.process([("2026-01-01 12:00:00", "a")])
+    writer.store.remove()
+    monkeypatch.setattr(maps, "_SPARK_SCHEMA", maps._SPARK_SCHEMA.replace("long", "double"))
+    other = MapWriter(grid.client(), writer.name, rows=pa.schema([("k", pa.string()), ("n", pa.float64())]))
+    other.write(1, {"a": 1})
+    with pytest.raises(SourceError, match=r"has the columns k string, n double now, and had k string, n bigint"):
+        driver.process([("2026-01-01 12:01:00", "a")])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
+import sys
 
 import pytest
 
@@ -51,3 +52,39 @@ def test_what_is_done_at_once_says_nothing() -> None:
     with StartSteps(stream=terminal, every=60).told():
         pass
     assert terminal.getvalue() == ""
+
+
+class ToLog:
+    """What programs put in the place of standard error to have all in their log."""
+
+    def write(self, text: str) -> None: ...
+
+
+def closed() -> io.StringIO:
+    stream = io.StringIO()
+    stream.close()
+    return stream
+
+
+@pytest.mark.parametrize("replaced", [None, ToLog(), closed()])
+def test_a_standard_error_that_is_none_or_closed_or_only_written_to_is_no_terminal(
+    replaced: object, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.INFO, "sparkjet")
+    monkeypatch.setattr(sys, "stderr", replaced)
+    with StartSteps(every=0.001).told():
+        until(lambda: "starting (0 s)" in caplog.messages, "a line of the log", 60)
+
+
+class Gone(Terminal):
+    asked = 0
+
+    def write(self, text: str) -> int:
+        self.asked += 1
+        raise OSError(5, f"no terminal for {text}")
+
+
+def test_a_terminal_that_is_closed_meanwhile_stops_nothing() -> None:
+    gone = Gone()
+    with StartSteps(gone, every=0.001).told():
+        until(lambda: gone.asked > 1, "two lines", 60)

@@ -104,3 +104,12 @@ def test_rows_of_an_epoch_are_counted_once_while_its_transaction_waits() -> None
     # One that does not count its rows is not one with no rows.
     assert dict(history.totals.rows_out) == {"results": 7, "own": 2}
     assert [point.rows_out for point in history.points] == [7, 0, 0, 2]
+
+
+def test_another_record_of_an_epoch_counts_no_rows_again() -> None:
+    history, sinks = History(), [SinkReport("out", 7, {"epoch": 2})]
+    for later in range(3):
+        history.add(report(2, sinks=sinks), NOW + later * SECOND)
+    history.add(report(3, sinks=[SinkReport("out", 1, {"epoch": 3})]), NOW + 9 * SECOND)
+    assert history.totals.rows_out == {"out": 8}
+    assert sum(point.rows_out for point in history.points) == 8

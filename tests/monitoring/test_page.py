@@ -119,6 +119,9 @@ def test_late_rows_are_looked_at_where_they_are_in_files(page: Page, runs: Runs,
         {"v": "7", "_reason": "late"},
         None,
     )
+    in_year_10000 = pa.array([253_402_300_800_000_000], pa.timestamp("us", "UTC"))
+    pq.write_table(pa.table({"v": in_year_10000, "_reason": ["late"]}), tmp_path / "part 1")
+    assert "cannot be read: date value out of range" in json.loads(asked(page, path)[1])["why"]
     (tmp_path / "part 1").unlink()
     assert "cannot be read" in json.loads(asked(page, path)[1])["why"]
     handle["directory"] = "s3a://bucket/late"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from sparkjet.catalyst.logical_plans import analyzed, kind_of, listed
 from sparkjet.catalyst.physical_plans import as_frame
+from sparkjet.errors import SourceError
 from sparkjet.java import as_map, java_class
 
 if TYPE_CHECKING:
@@ -26,19 +27,32 @@ def options_of(frame: DataFrame, name: str) -> list[dict[str, str]]:
     return [_options(relation) for relation in _relations(analyzed(frame), name)]
 
 
-def exchanged(frame: DataFrame, name: str, read: Callable[[Mapping[str, str]], DataFrame]) -> DataFrame:
+def exchanged(frame: DataFrame, name: str, read: Callable[[Mapping[str, str]], DataFrame | None]) -> DataFrame:
     """The same rows, with other reads of a data source in the place of those that are there.
 
     Args:
         frame: The rows.
         name: Of the data source.
-        read: From the options of a read to the one that takes its place; of the same columns.
+        read: From the options of a read to the one that takes its place, None where it stays.
+
+    Raises:
+        SourceError: That one has other columns.
     """
     session, plan = frame.sparkSession, analyzed(frame)
     pairs = []
     for relation in _relations(plan, name):
         options = _options(relation)
         found = read(options)
+        if found is None:
+            continue
+        before = as_frame(session, relation).dtypes
+        if found.dtypes != before:
+            # Spark would take the values of the new columns for those of the old ones, by their position.
+            message = (
+                f"join: {options.get('path', name)} has the columns {_told(found.dtypes)} now, and had "
+                f"{_told(before)} when it was loaded. Load it again, and start the query with that."
+            )
+            raise SourceError(message)
         [other] = _relations(analyzed(found), name)
         pairs.append((relation, _with_columns_of(session, relation, other)))
     return as_frame(session, plan.transformWithSubqueries(as_map(session, pairs))) if pairs else frame
@@ -47,6 +61,10 @@ def exchanged(frame: DataFrame, name: str, read: Callable[[Mapping[str, str]], D
 def _relations(plan: Any, name: str) -> list[Any]:
     leaves = [leaf for each in (plan, *listed(plan.subqueriesAll())) for leaf in listed(each.collectLeaves())]
     return [leaf for leaf in leaves if kind_of(leaf) == _RELATION and leaf.table().name() == name]
+
+
+def _told(columns: Iterable[tuple[str, str]]) -> str:
+    return ", ".join(" ".join(each) for each in columns)
 
 
 def _options(relation: Any) -> dict[str, str]:

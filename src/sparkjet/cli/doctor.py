@@ -34,6 +34,7 @@ SKEW_SECONDS = 10
 EXTRAS = {
     "arrow": "pyarrow",
     "artemis": "pyarrow",
+    "delta": "pyarrow",
     "grid": "kazoo",
     "kafka": "confluent_kafka",
     "postgres": "psycopg",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sparkjet.cli.arguments import AsJson, TlsAuthorities, TlsCertificate, TlsKey, TokenFile, access_of
-from sparkjet.cli.grid_places import Lines, moment, opened, show_rows
+from sparkjet.cli.grid_places import Lines, moment, opened, show_rows, shown
 from sparkjet.errors import AnalysisError
 
 if TYPE_CHECKING:
@@ -54,7 +54,8 @@ def read(
     as_json: Lines = False,
 ) -> None:
     """Show rows that are retained."""
-    with _opened(where, access_of(token_file, tls_certificate, tls_key, tls_authorities)) as journal:
+    access = access_of(token_file, tls_certificate, tls_key, tls_authorities)
+    with shown(), _opened(where, access) as journal:
         show_rows(_rows(journal, partition, offset, limit), as_json=as_json)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sparkjet.cli.arguments import AsJson, TlsAuthorities, TlsCertificate, TlsKey, TokenFile, access_of
-from sparkjet.cli.grid_places import Lines, moment, opened, show_rows
+from sparkjet.cli.grid_places import Lines, moment, opened, show_rows, shown
 from sparkjet.errors import AnalysisError
 
 if TYPE_CHECKING:
@@ -62,7 +62,8 @@ def get(
     as_json: Lines = False,
 ) -> int:
     """Show the rows of keys, in their order; the exit status is 1 where one has none."""
-    with _opened(where, access_of(token_file, tls_certificate, tls_key, tls_authorities)) as map_:
+    access = access_of(token_file, tls_certificate, tls_key, tls_authorities)
+    with shown(), _opened(where, access) as map_:
         keys = [_key(text, map_) for text in key]
         found = map_.get_all(keys)
         show_rows((found[each] for each in keys if each in found), as_json=as_json)
@@ -81,7 +82,8 @@ def scan(
     as_json: Lines = False,
 ) -> None:
     """Show all rows of one epoch."""
-    with _opened(where, access_of(token_file, tls_certificate, tls_key, tls_authorities)) as map_:
+    access = access_of(token_file, tls_certificate, tls_key, tls_authorities)
+    with shown(), _opened(where, access) as map_:
         left = limit
         if left is not None and left < 0:
             raise AnalysisError(f"--limit: {left} is no number of rows.")

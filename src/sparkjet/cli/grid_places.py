@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Annotated, Any
-from urllib.parse import urlsplit
 
 import typer
 
@@ -32,10 +32,11 @@ def opened(where: str, access: Access, kind: str, *, of_all: bool) -> tuple[Grid
         AnalysisError: It names no grid, or one that does not answer.
     """
     from sparkjet.grid.client_of import client_of  # noqa: PLC0415 - the extra is optional
+    from sparkjet.grid.places import located  # noqa: PLC0415 - as above
 
-    parts = urlsplit(where)
-    name, grid = parts.path.strip("/"), f"{parts.scheme}://{parts.netloc}"
     argument = "GRID" if of_all else kind.upper()
+    parts, name = located(where, argument)
+    grid = f"{parts.scheme}://{parts.netloc}"
     if parts.scheme != "grid":
         raise AnalysisError(f'{argument}: "{where}" is not grid://host:port of members, as grid://10.0.0.1:5710 is.')
     if of_all and name:
@@ -52,6 +53,16 @@ def opened(where: str, access: Access, kind: str, *, of_all: bool) -> tuple[Grid
     return client, name
 
 
+@contextmanager
+def shown() -> Iterator[None]:
+    """Says of rows why they cannot be shown."""
+    try:
+        yield
+    except OverflowError as error:
+        message = "A row has a date or a time beyond the years 1 to 9999, the only ones of Python: read it with Spark."
+        raise AnalysisError(message) from error
+
+
 def show_rows(rows: Iterable[dict[str, Any]], *, as_json: bool) -> None:
     """Print rows, one a line."""
     from msgspec import json as encoding  # noqa: PLC0415 - JSON's own has no times
@@ -64,8 +75,16 @@ def show_rows(rows: Iterable[dict[str, Any]], *, as_json: bool) -> None:
 
 
 def moment(micros: int | None) -> str | None:
-    """A watermark as text; None before the first."""
+    """A watermark as text; None before the first.
+
+    >>> moment(1_500_000), moment(1 << 60)
+    ('1970-01-01T00:00:01.500000+00:00', '1152921504606846976 µs since 1970')
+    """
     if micros is None or micros == MIN:
         return None
     seconds, rest = divmod(micros, 1_000_000)
-    return datetime.fromtimestamp(seconds, timezone.utc).replace(microsecond=rest).isoformat()
+    try:
+        return datetime.fromtimestamp(seconds, timezone.utc).replace(microsecond=rest).isoformat()
+    except (ValueError, OverflowError):
+        # A row may say any year, and Python has those from 1 to 9999.
+        return f"{micros} µs since 1970"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 from sparkjet.cli.arguments import show
@@ -119,5 +120,5 @@ def make(directory: Path, *, as_json: bool) -> None:
     except OSError as error:
         message = f'init: "{directory}" cannot be written: {error.strerror}. Name another directory.'
         raise AnalysisError(message) from error
-    lines = [f"{directory} has {', '.join(FILES)}", f"Next: cd {directory} && make run && make test"]
+    lines = [f"{directory} has {', '.join(FILES)}", f"Next: cd {shlex.quote(str(directory))} && make run && make test"]
     show(lines, {"directory": str(directory), "files": list(FILES)}, as_json=as_json)

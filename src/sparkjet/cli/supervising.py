@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sparkjet.errors import AnalysisError
 from sparkjet.query_log import logger
 
 
@@ -53,6 +54,9 @@ def supervise(command: Sequence[str], backoff: Backoff | None) -> int:
     Args:
         command: The program and its arguments.
         backoff: Pauses before it is started again; None if it is not.
+
+    Raises:
+        AnalysisError: There is no such program, or it cannot be started.
     """
     asked = threading.Event()
     running: list[subprocess.Popen[bytes]] = []
@@ -77,7 +81,14 @@ def _supervised(
     while True:
         began = time.monotonic()
         # In a session of its own: Ctrl-C would reach it twice.
-        process = subprocess.Popen(command, start_new_session=True)  # noqa: S603 - what the user asks for
+        try:
+            process = subprocess.Popen(command, start_new_session=True)  # noqa: S603 - what the user asks for
+        except OSError as error:
+            message = (
+                f'run: "{command[0]}" cannot be started: {error.strerror}. Name a Python file, or a program that is on '
+                "the PATH and executable."
+            )
+            raise AnalysisError(message) from error
         running[:] = [process]
         if asked.is_set():
             # It came while the process was being started.

@@ -67,8 +67,9 @@ class MapReads:
                 each.lease.leave()
             raise
         before, self._taken = self._taken, taken
-        for each in before.values():
-            each.lease.release()
+        for key, each in before.items():
+            if taken.get(key) is not each:
+                each.lease.release()
         return {
             key: MapRead(epoch, each.version.epoch, each.version.number, msgspec.to_builtins(each.manifest))
             for key, each in taken.items()
@@ -92,6 +93,9 @@ class MapReads:
         from sparkjet.grid.messages import Held  # noqa: PLC0415 - the extra is optional
 
         map_, before = self._maps[key], recorded.get(key) or _of_lost_grid(key, recorded)
+        if settings.epoch is not None and key in self._taken:
+            # It need not be visible any more: it is held.
+            return self._taken[key]
         if before is None or before.epoch != epoch:
             return map_.taken(settings.epoch)
         found = map_.taken_again(msgspec.convert(before.manifest, Held), before.number) if key in recorded else None
@@ -114,17 +118,21 @@ class MapReads:
         settings, name = MapSettings.of(Options(dict(read))), frozenset(read.items())
         if name not in self._keys:
             map_ = settings.open()
-            # Not by addresses of members, which change.
+            # Not by addresses of members, which change; and with what no name of a map has.
             key = f"{map_.cluster}/{settings.location.name}"
-            self._keys[name] = key = key if settings.epoch is None else f"{key}@{settings.epoch}"
+            self._keys[name] = key = key if settings.epoch is None else f"{key}/{settings.epoch}"
             if self._maps.setdefault(key, map_) is not map_:
                 map_.close()
         return self._keys[name], settings
 
-    def _read(self, session: SparkSession, options: Mapping[str, str]) -> DataFrame:
+    def _read(self, session: SparkSession, options: Mapping[str, str]) -> DataFrame | None:
         from sparkjet.sources.grid.map_source import MANIFEST  # noqa: PLC0415 - the extra is optional
 
-        key, _ = self._opened(options)
+        key = self._keys.get(frozenset(options.items()))
+        # Of read_every_epoch(…); or of this epoch already, in rows that would be computed again if they were no longer
+        # those that are persisted.
+        if key is None or MANIFEST in options:
+            return None
         taken = self._taken[key]
         # Otherwise Spark would start a process of Python's to ask for it.
         schema = StructType.fromJson(msgspec.json.decode(taken.version.spark_schema))

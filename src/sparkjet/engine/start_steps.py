@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TextIO
 
 from sparkjet.query_log import about, current, logger
@@ -44,15 +44,14 @@ class StartSteps:
         ended, began = threading.Event(), time.monotonic()
         # Not at definition: a notebook, or a test, replaces it.
         stream = sys.stderr if self._stream is None else self._stream
-        on_terminal, query = stream.isatty(), current()
+        on_terminal, query = _is_terminal(stream), current()
 
         def tell() -> None:
             with about(query):
                 while not ended.wait(self._every):
                     line = self.line(time.monotonic() - began, bar=on_terminal)
                     if on_terminal:
-                        stream.write(f"\r\x1b[K{line}")
-                        stream.flush()
+                        _write(stream, f"\r\x1b[K{line}")
                     else:
                         logger.info("%s", line)
 
@@ -64,8 +63,7 @@ class StartSteps:
             ended.set()
             thread.join()
             if on_terminal and time.monotonic() - began > self._every:
-                stream.write("\r\x1b[K")
-                stream.flush()
+                _write(stream, "\r\x1b[K")
 
     def line(self, seconds: float, *, bar: bool = False) -> str:
         """What is told after so many seconds.
@@ -83,3 +81,18 @@ class StartSteps:
         filled = _BAR * done // max(total, 1)
         drawn = f"[{'#' * filled}{'-' * (_BAR - filled)}] " if bar else ""
         return f"{drawn}{what}, {done} of {total} ({seconds:.0f} s)"
+
+
+def _is_terminal(stream: TextIO) -> bool:
+    try:
+        return stream.isatty()
+    except (AttributeError, ValueError):
+        # None where there is no standard error, or closed; and what programs put in its place is often only written to.
+        return False
+
+
+def _write(stream: TextIO, text: str) -> None:
+    # A terminal that was closed meanwhile: nobody looks, and the query goes on.
+    with suppress(OSError, ValueError):
+        stream.write(text)
+        stream.flush()

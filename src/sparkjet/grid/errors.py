@@ -88,6 +88,10 @@ class FallenBehindError(GridError):
         super().__init__(text)
         self.asked, self.first = dict(asked), dict(first)
 
+    def __reduce__(self) -> tuple[type[Self], tuple[str, dict[int, int], dict[int, int]]]:
+        # Otherwise a pool of processes waits for ever for the result of a reader that has raised it.
+        return type(self), (self.args[0], self.asked, self.first)
+
     @property
     def rows(self) -> int:
         """How many rows are lost to the reader."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import ClassVar
+from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 from typing_extensions import Self
@@ -93,3 +94,19 @@ class JournalPlace(Place, frozen=True):
 
     kind: ClassVar[str] = "journal"
     directory: ClassVar[str] = ".journals"
+
+
+def located(location: str, option: str) -> tuple[SplitResult, str]:
+    """The parts of a location such as ``grid://10.0.0.1:5710/orders``, and the name in it, which may be empty.
+
+    Raises:
+        AnalysisError: It has a bracket that is not closed, or what would be lost, so that two names would be one.
+    """
+    try:
+        parts = urlsplit(location)
+    except ValueError as error:
+        raise AnalysisError(f'{option}: "{location}" is no location: {error}.') from error
+    if parts.query or parts.fragment:
+        message = f'{option}: "{location}" has a ? or a #, which no name in a grid has. Leave it out.'
+        raise AnalysisError(message)
+    return parts, parts.path.strip("/")

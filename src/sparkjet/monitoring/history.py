@@ -128,6 +128,9 @@ class History:
         number = report.epoch.number
         # Where a sink of the user's does not name the epoch in what it commits, it is this one's.
         new = [sink for sink in report.sinks if sink.transaction.get("epoch", number) == number]
+        if self.newest is not None and self.newest.epoch.number == number:
+            # Another record of the epoch, such as the one that names maps for the next: it was counted before.
+            new = []
         out = {sink.name: sink.rows for sink in new if sink.rows is not None}
         point = Point(
             # Strictly later than the one before: a reader asks for what came after a point, and clocks are set back.

@@ -42,8 +42,8 @@ def newest_rows(transaction: Mapping[str, Any]) -> dict[str, Any]:
                     rows += (_shown(row) for row in islice(batch.to_pylist(), MOST - len(rows)))
                     if len(rows) == MOST:
                         return {**told, "rows": rows}
-    except (OSError, ArrowException) as error:
-        # Decided and not yet renamed into place, or removed since.
+    except (OSError, ArrowException, OverflowError) as error:
+        # Decided and not yet renamed into place, or removed since; or a year that Python does not have.
         return {**told, "why": f"{place} cannot be read: {str(error).partition(chr(10))[0]}"}
     return {**told, "rows": rows}
 

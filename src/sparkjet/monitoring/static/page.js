@@ -186,6 +186,8 @@ async function grid(run) {
   askedAt = Date.now();
   const found = await told("grid", run.run);
   asking = false;
+  // Otherwise one query would be shown with the members of another one.
+  if (run.run !== shown) return;
   const members = found.members ?? [];
   byId("grid-told").textContent = found.why ?? found.error?.message
     ?? `${found.frozen ? "FROZEN: the majority is gone. " : ""}${count(members.length)} members, ${count(found.partitions)} partitions with ${count(found.backupCount)} backups wanted${found.lost.length ? `, ${count(found.lost.length)} have lost everything once` : ""}.`;

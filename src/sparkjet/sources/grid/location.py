@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TypedDict
-from urllib.parse import urlsplit
 
 from sparkjet.errors import AnalysisError
+from sparkjet.grid.places import located
 from sparkjet.options import Options
 
 LOCATION_OPTIONS = {
@@ -46,8 +46,7 @@ class Location:
         Raises:
             AnalysisError: ``path`` names none.
         """
-        parts = urlsplit(options.get("path") or "")
-        name = parts.path.strip("/")
+        parts, name = located(options.get("path") or "", "path")
         if parts.scheme != "grid" or not name:
             message = (
                 f'path: format("{format}") needs load("grid://10.0.0.1:5710/orders"): some members, and the {kind}.'
