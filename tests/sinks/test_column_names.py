@@ -38,7 +38,7 @@ SINKS: dict[str, Callable[[StreamWriter, Path], Any]] = {
     "postgres": lambda w, home: w.format("postgres").options(dsn="dbname=nowhere", dbtable="t").start(),
     "OwnOutbox": lambda w, home: w.format(OwnOutbox()).start(),
 }
-HERE = "^start: "
+HERE = r"^\[SPARKJET_ANALYSIS\] start: "
 STORES = 'the sink "{}" stores rows by the names of their columns, and '
 
 

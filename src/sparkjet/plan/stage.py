@@ -283,7 +283,8 @@ class Stage(ABC):
     @property
     def inputs(self) -> tuple[Input, ...]:
         """The inputs that its rows come from, each once."""
-        return tuple(dict.fromkeys(each for feed in self.feeds for each in feed.inputs))
+        # By identity: a policy of the user's need not have a hash.
+        return tuple({id(each): each for feed in self.feeds for each in feed.inputs}.values())
 
     @property
     def lineage(self) -> Iterator[Stage]:
