@@ -1,0 +1,59 @@
+"""Ctrl-C without Spark: which queries it stops, and where none; whole scripts are in tests/crash/test_interrupts.py."""
+
+from __future__ import annotations
+
+import sys
+import threading
+
+import pytest
+
+from sparkjet.api import interrupts
+from sparkjet.api.interrupts import Interrupts
+
+
+class Ending:
+    def __init__(self) -> None:
+        self.ended = threading.Event()
+        self.wait = self.ended.wait
+
+    @property
+    def finished(self) -> bool:
+        return self.ended.is_set()
+
+
+class Query:
+    """A supervisor that ends its query as soon as it is asked to."""
+
+    def __init__(self) -> None:
+        self.ending = Ending()
+
+    def stop(self) -> None:
+        self.ending.ended.set()
+
+
+@pytest.fixture
+def shown(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """What is left to the hook that was there before."""
+    found: list[object] = []
+    monkeypatch.setattr(sys, "excepthook", lambda _, error, __: found.append(error))
+    monkeypatch.setattr(interrupts, "_only_errors", lambda: None)
+    return found
+
+
+def interrupted(*queries: Query) -> KeyboardInterrupt:
+    watched, error = Interrupts(), KeyboardInterrupt()
+    for query in queries:
+        watched.add("clicks", query)  # type: ignore[arg-type]
+    sys.excepthook(KeyboardInterrupt, error, None)
+    return error
+
+
+def test_queries_of_one_name_in_two_sessions_are_both_stopped(
+    shown: list[object], capsys: pytest.CaptureFixture[str]
+) -> None:
+    one, other = Query(), Query()
+    interrupted(one, other)
+    assert one.ending.finished
+    assert other.ending.finished
+    assert "queries clicks, clicks stop" in capsys.readouterr().err
+    assert shown == []
