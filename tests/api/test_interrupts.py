@@ -37,6 +37,9 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     found: list[object] = []
     monkeypatch.setattr(sys, "excepthook", lambda _, error, __: found.append(error))
     monkeypatch.setattr(interrupts, "_only_errors", lambda: None)
+    # Where the tests themselves are run with python -i.
+    monkeypatch.setattr(interrupts, "_has_prompt", lambda: hasattr(sys, "ps1"))
+    monkeypatch.delattr(sys, "ps1", raising=False)
     return found
 
 
@@ -57,3 +60,11 @@ def test_queries_of_one_name_in_two_sessions_are_both_stopped(
     assert other.ending.finished
     assert "queries clicks, clicks stop" in capsys.readouterr().err
     assert shown == []
+
+
+def test_at_a_prompt_queries_go_on(shown: list[object], monkeypatch: pytest.MonkeyPatch) -> None:
+    query = Query()
+    monkeypatch.setattr(sys, "ps1", ">>> ", raising=False)
+    error = interrupted(query)
+    assert not query.ending.finished
+    assert shown == [error]

@@ -27,8 +27,8 @@ class Interrupts:
 
     The main thread gets its KeyboardInterrupt, as always. PySpark's handler would also cancel all jobs, those of
     epochs too, and so end the queries with errors. A script that does not catch it ends: its queries are stopped after
-    their epochs first, as the JVM would print a stack trace for each that still runs. A notebook goes on, and so do its
-    queries.
+    their epochs first, as the JVM would print a stack trace for each that still runs. A notebook or a shell goes on, and
+    so do its queries.
     """
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class Interrupts:
     def on_uncaught(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         """What Python does at last with an exception that nobody has caught."""
         running = self._active()
-        if not running or not issubclass(kind, KeyboardInterrupt):
+        if not running or not issubclass(kind, KeyboardInterrupt) or _has_prompt():
             self._excepthook(kind, error, trace)
             return
         names = ", ".join(running.values())
@@ -92,6 +92,11 @@ class Interrupts:
             before(number, frame)
 
         signal.signal(signal.SIGINT, handle)
+
+
+def _has_prompt() -> bool:
+    """Whether Python goes on after an exception, as in the shells of Python and of Spark, or with ``python -i``."""
+    return hasattr(sys, "ps1") or bool(sys.flags.inspect)
 
 
 def _in_thread(call: Callable[[], None]) -> None:
