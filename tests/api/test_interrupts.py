@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 import threading
 
@@ -31,14 +32,17 @@ class Query:
         self.ending.ended.set()
 
 
+class TeeThatHasEnded(io.StringIO):
+    def write(self, text: str, /) -> int:
+        raise BrokenPipeError
+
+
 @pytest.fixture
 def shown(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """What is left to the hook that was there before."""
     found: list[object] = []
     monkeypatch.setattr(sys, "excepthook", lambda _, error, __: found.append(error))
     monkeypatch.setattr(interrupts, "_only_errors", lambda: None)
-    # Where the tests themselves are run with python -i.
-    monkeypatch.setattr(interrupts, "_has_prompt", lambda: hasattr(sys, "ps1"))
     monkeypatch.delattr(sys, "ps1", raising=False)
     return found
 
@@ -68,3 +72,14 @@ def test_at_a_prompt_queries_go_on(shown: list[object], monkeypatch: pytest.Monk
     error = interrupted(query)
     assert not query.ending.finished
     assert shown == [error]
+
+
+@pytest.mark.parametrize("stderr", [None, TeeThatHasEnded()])
+def test_queries_stop_where_nobody_reads_the_line(
+    shown: list[object], monkeypatch: pytest.MonkeyPatch, stderr: TeeThatHasEnded | None
+) -> None:
+    query = Query()
+    monkeypatch.setattr(sys, "stderr", stderr)
+    interrupted(query)
+    assert query.ending.finished
+    assert shown == []

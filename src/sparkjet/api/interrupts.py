@@ -27,8 +27,8 @@ class Interrupts:
 
     The main thread gets its KeyboardInterrupt, as always. PySpark's handler would also cancel all jobs, those of
     epochs too, and so end the queries with errors. A script that does not catch it ends: its queries are stopped after
-    their epochs first, as the JVM would print a stack trace for each that still runs. A notebook or a shell goes on, and
-    so do its queries.
+    their epochs first, as the JVM would print a stack trace for each that still runs. A notebook or a shell goes on,
+    and so do its queries.
     """
 
     def __init__(self) -> None:
@@ -65,8 +65,10 @@ class Interrupts:
         if len(running) > 1:
             says = f"queries {names} stop when their epochs have ended (Ctrl-C again ends them at once)"
         try:
-            sys.stderr.write(f"sparkjet: interrupted; {says}.\n")
-            sys.stderr.flush()
+            # Nobody may read it: a service has no stderr, and Ctrl-C also ends the tee that it is piped into.
+            with contextlib.suppress(AttributeError, OSError, ValueError):
+                sys.stderr.write(f"sparkjet: interrupted; {says}.\n")
+                sys.stderr.flush()
             _in_thread(_only_errors)
             for supervisor in running:
                 supervisor.stop()
