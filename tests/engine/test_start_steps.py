@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import logging
+import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -51,3 +53,13 @@ def test_what_is_done_at_once_says_nothing() -> None:
     with StartSteps(stream=terminal, every=60).told():
         pass
     assert terminal.getvalue() == ""
+
+
+@pytest.mark.parametrize("stderr", [None, SimpleNamespace(write=len)])
+def test_a_start_needs_no_standard_error(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, stderr: SimpleNamespace | None
+) -> None:
+    caplog.set_level(logging.INFO, "sparkjet")
+    monkeypatch.setattr(sys, "stderr", stderr)
+    with StartSteps(every=0.001).told():
+        until(lambda: "starting (0 s)" in caplog.messages, "the first line", 60)

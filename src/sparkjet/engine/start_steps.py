@@ -44,7 +44,8 @@ class StartSteps:
         ended, began = threading.Event(), time.monotonic()
         # Not at definition: a notebook, or a test, replaces it.
         stream = sys.stderr if self._stream is None else self._stream
-        on_terminal, query = stream.isatty(), current()
+        # A process without standard error has none, and what stands in for it may not be a whole file.
+        on_terminal, query = bool(getattr(stream, "isatty", bool)()), current()
 
         def tell() -> None:
             with about(query):
