@@ -141,6 +141,15 @@ def test_results_are_those_of_sparks_batch(
             assert [columns, *sorted(map(str, found))] == expected[name], name
 
 
+def test_sql_may_spell_a_window_in_capitals(rows: DataFrame) -> None:
+    spelled = sj.stream(rows).withColumn("w", F.expr("WINDOW(ts, '10 seconds')"))
+    assert isinstance(timed(spelled).groupBy("w").count(), WindowedStream)
+    repeated = tens(timed(sj.stream(rows))).agg(F.count("n"), F.expr("WINDOW(ts, '10 seconds').start"))
+    assert as_spark(rows, lambda _: repeated.toDF()) == as_spark(
+        rows, lambda frame: tens(frame).agg(F.count("n"), F.window("ts", "10 seconds").start)
+    )
+
+
 def test_a_window_is_known_from_before_the_watermark(rows: DataFrame) -> None:
     found = timed(computed(sj.stream(rows))).groupBy("w").count()
     assert isinstance(found, WindowedStream)
