@@ -3,13 +3,20 @@ from __future__ import annotations
 import logging
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 import sparkjet as sj
 from sparkjet.engine.turn import Turn
-from sparkjet.query_log import about, logger
+from sparkjet.grid.background import in_background
+from sparkjet.grid.client import GridClient
+from sparkjet.grid.putting import Putting
+from sparkjet.grid.reader_leases import Lease
+from sparkjet.query_log import about, current, logger
+from sparkjet.storage import put_probe
 
 
 def test_a_line_names_its_query(caplog: pytest.LogCaptureFixture) -> None:
@@ -32,6 +39,37 @@ def test_a_line_names_its_query(caplog: pytest.LogCaptureFixture) -> None:
         "query 100% of clicks: epoch 10",
         "epoch 11",
     ]
+
+
+def test_threads_of_stores_and_grids_work_for_the_query_that_has_started_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    found: dict[str, str | None] = {}
+
+    def noting(where: str) -> Any:
+        def note(*_: Any) -> list[Any]:
+            found[where] = current()
+            return []
+
+        return note
+
+    monkeypatch.setattr(Putting, "_groups", lambda *_: [("member", [])])
+    monkeypatch.setattr(Putting, "_put_group", noting("put"))
+    monkeypatch.setattr(GridClient, "_verify", noting("verify"))
+    monkeypatch.setattr(Lease, "_take", lambda *_: None)
+    monkeypatch.setattr(Lease, "renew", lambda lease: noting("lease")() or lease.leave())
+    nothing: Any = SimpleNamespace()
+    state: Any = SimpleNamespace(rows=[SimpleNamespace(replicas=["member"])])
+    held: Any = SimpleNamespace(partition=0, key="key")
+    place: Any = SimpleNamespace(kind="map", leases=lambda holder: f"{holder}/")
+    client = object.__new__(GridClient)
+    directory: Any = SimpleNamespace(put=lambda *_: len(noting("probe")()), remove=lambda _: None)
+    with about("clicks"):
+        in_background(noting("get"), "grid-from-member").result(60)
+        Putting(nothing)._put_once([], {})
+        client.unheld([held], state)
+        put_probe._at_once(directory)
+        lease = Lease(nothing, place, "reader", every=0.001)
+    lease._thread.join(60)
+    assert found == dict.fromkeys(("get", "put", "verify", "probe", "lease"), "clicks")
 
 
 @pytest.mark.parametrize("name", ["clicks", None])

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pyspark.sql import Column
+from pyspark.sql import Column, GroupedData
 from pyspark.sql import functions as F
 
 import sparkjet as sj
@@ -15,6 +15,7 @@ from sparkjet import functions as J
 from sparkjet.api.grouped import GroupedStream, LateStream, WindowedStream
 from sparkjet.api.grouped_results import GroupedResults
 from sparkjet.api.keyed_stream import KeyedStream
+from sparkjet.api.stateful_methods import _initial_rows
 from sparkjet.api.stream import Stream
 
 if TYPE_CHECKING:
@@ -98,6 +99,11 @@ def test_a_method_refuses_it(stream: Stream, method: str) -> None:
 def test_a_function_refuses_it(spark: SparkSession, entry: Callable[[], Any]) -> None:
     with pytest.raises(sj.AnalysisError, match=REFUSED):
         entry()
+
+
+def test_initial_state_of_a_function_refuses_it() -> None:
+    with pytest.raises(sj.AnalysisError, match=f"transformWithState: this GroupedData {REFUSED}"):
+        _initial_rows("transformWithState", of_connect(GroupedData), ())
 
 
 @pytest.mark.parametrize("name", J.__all__)

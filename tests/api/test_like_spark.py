@@ -52,6 +52,10 @@ def computed(stream: Any) -> Any:
     return stream.withColumn("w", F.window("ts", "10 seconds"))
 
 
+def shadowed(stream: Any) -> Any:
+    return stream.withColumn("window", F.struct(F.lit("2020-01-01").cast("timestamp").alias("start")))
+
+
 def per_key(stream: Any) -> Any:
     return stream.groupBy("k", "x").agg(F.sum("n").alias("t"))
 
@@ -137,6 +141,15 @@ def test_results_are_those_of_sparks_batch(
             assert [columns, *sorted(map(str, found))] == expected[name], name
 
 
+def test_sql_may_spell_a_window_in_capitals(rows: DataFrame) -> None:
+    spelled = sj.stream(rows).withColumn("w", F.expr("WINDOW(ts, '10 seconds')"))
+    assert isinstance(timed(spelled).groupBy("w").count(), WindowedStream)
+    repeated = tens(timed(sj.stream(rows))).agg(F.count("n"), F.expr("WINDOW(ts, '10 seconds').start"))
+    assert as_spark(rows, lambda _: repeated.toDF()) == as_spark(
+        rows, lambda frame: tens(frame).agg(F.count("n"), F.window("ts", "10 seconds").start)
+    )
+
+
 def test_a_window_is_known_from_before_the_watermark(rows: DataFrame) -> None:
     found = timed(computed(sj.stream(rows))).groupBy("w").count()
     assert isinstance(found, WindowedStream)
@@ -175,6 +188,15 @@ REFUSED: dict[str, tuple[Query, str, Query]] = {
         lambda s: tens(timed(s)).agg(F.max("n"), F.window("ts", "20 seconds").start),
         r"agg: .*'20 seconds'.*grouped by another window, 'window'.*F.col\(\"window.start\"\)",
         lambda s: tens(timed(s)).agg(F.max("n"), F.col("window.start")),
+    ),
+    "the call of the window where a column has its name": (
+        lambda s: tens(timed(shadowed(s))).agg(F.max(F.window("ts", "10 seconds").start)),
+        r"agg: .*rows have a column 'window' of their own.*groupBy, as in F.window\(…\).alias\(\"w\"\)",
+        lambda s: (
+            timed(shadowed(s))
+            .groupBy(F.window("ts", "10 seconds").alias("w"))
+            .agg(F.count("n").alias("count"), F.window("ts", "10 seconds").start.alias("since"))
+        ),
     ),
     "pivot without values": (
         lambda s: s.groupBy("k").pivot("x"),

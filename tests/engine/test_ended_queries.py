@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import gc
 import threading
+from collections import deque
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql import functions as F
 
 import sparkjet as sj
+from sparkjet.api.launch import Launch
+from sparkjet.clock import ManualClock
 from sparkjet.engine.engine import Engine
+from sparkjet.errors import FencedError
+from sparkjet.sinks.protocol import Guarantee
+from sparkjet.storage.posix_directory import as_directory
 from tests.feed import Feed, rows
 from tests.persisted import persisted
 
@@ -148,3 +155,30 @@ def test_a_stopped_query_frees_its_state_though_its_handle_is_kept(spark: SparkS
     progress = query.lastProgress
     assert progress is not None
     assert progress["epoch"]["number"] == 1
+
+
+def test_a_start_that_was_taken_over_at_last_leaves_nothing(tmp_path: Path) -> None:
+    ended: list[str] = []
+    taken, writer = FencedError("another driver has taken over"), SimpleNamespace(option=lambda *_: writer)
+    engine: Any = SimpleNamespace(fenced=lambda: taken, close=lambda: ended.append("engine"))
+    receivers: Any = SimpleNamespace(stop=lambda: ended.append("receivers"))
+    feed: Any = SimpleNamespace(end=lambda _: ended.append("feed"))
+    source = SimpleNamespace(writeStream=SimpleNamespace(foreachBatch=lambda _: writer))
+    launch = Launch(
+        plan=SimpleNamespace(source=source, outputs=[]),  # type: ignore[arg-type]
+        home=as_directory(tmp_path),
+        guarantee=Guarantee.EXACTLY_ONCE,
+        partitions=1,
+        overlap=False,
+        trigger={},
+        close_at_end=False,
+        name=None,
+        clock=ManualClock(),
+        listener=lambda *_: None,
+    )
+    checkpoint: Any = SimpleNamespace(directory=tmp_path)
+    nothing: Any = None
+    with pytest.raises(FencedError) as error:
+        launch._run(receivers, engine, checkpoint, deque(), nothing, feed)
+    assert error.value.__cause__ is None
+    assert ended == ["feed", "engine", "receivers"]

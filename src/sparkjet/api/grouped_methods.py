@@ -84,11 +84,9 @@ class GroupedMethods(Guided, ABC, Generic[Result]):
         Raises:
             AnalysisError: As :meth:`agg`.
         """
-        inputs = Inputs(self._feed.shape.drop(*HIDDEN[1:]), F.col(TIME))
-        window = self._grouping.window
-        if window is not None:
-            session = self._feed.shape.sparkSession
-            exprs = [with_group_window(each, window, session) if isinstance(each, Column) else each for each in exprs]
+        rows = self._feed.shape
+        inputs = Inputs(rows.drop(*HIDDEN[1:]), F.col(TIME))
+        exprs = [with_group_window(each, self._grouping, rows) if isinstance(each, Column) else each for each in exprs]
         keys = [key.column for key in grouping.keys]
         aggregates, columns = resolved_aggregates(exprs, inputs, keys, _group_window(grouping), self._pivot)
         names = [*grouping.order, *(column.name for column in columns)]

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
-from weakref import WeakValueDictionary
+from weakref import WeakKeyDictionary
 
 from pyspark import SparkContext
 
@@ -27,13 +27,13 @@ class Interrupts:
 
     The main thread gets its KeyboardInterrupt, as always. PySpark's handler would also cancel all jobs, those of
     epochs too, and so end the queries with errors. A script that does not catch it ends: its queries are stopped after
-    their epochs first, as the JVM would print a stack trace for each that still runs. A notebook goes on, and so do its
-    queries.
+    their epochs first, as the JVM would print a stack trace for each that still runs. A notebook or a shell goes on,
+    and so do its queries.
     """
 
     def __init__(self) -> None:
         # Weakly: as long as a query runs, its thread has the supervisor.
-        self._supervisors: WeakValueDictionary[str, Supervisor] = WeakValueDictionary()
+        self._names: WeakKeyDictionary[Supervisor, str] = WeakKeyDictionary()
         self._lock = threading.Lock()
         self._installed = False
         self._excepthook = sys.excepthook
@@ -42,11 +42,11 @@ class Interrupts:
         """Watch a query until it has ended.
 
         Args:
-            name: What the line calls it; another one than those of all queries that run.
+            name: What the line calls it; queries of two sessions may have the same one.
             supervisor: Ends it.
         """
         with self._lock:
-            self._supervisors[name] = supervisor
+            self._names[supervisor] = name
             if not self._installed:
                 self._installed = True
                 # Once: a hook that somebody puts in front of ours calls it, and must not be called by it.
@@ -57,27 +57,30 @@ class Interrupts:
     def on_uncaught(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         """What Python does at last with an exception that nobody has caught."""
         running = self._active()
-        if not running or not issubclass(kind, KeyboardInterrupt):
+        if not running or not issubclass(kind, KeyboardInterrupt) or _has_prompt():
             self._excepthook(kind, error, trace)
             return
-        names = ", ".join(running)
+        names = ", ".join(running.values())
         says = f"query {names} stops when its epoch has ended (Ctrl-C again ends it at once)"
         if len(running) > 1:
             says = f"queries {names} stop when their epochs have ended (Ctrl-C again ends them at once)"
         try:
-            sys.stderr.write(f"sparkjet: interrupted; {says}.\n")
-            sys.stderr.flush()
+            # Nobody may read it: a service has no stderr, and Ctrl-C also ends the tee that it is piped into.
+            with contextlib.suppress(AttributeError, OSError, ValueError):
+                sys.stderr.write(f"sparkjet: interrupted; {says}.\n")
+                sys.stderr.flush()
             _in_thread(_only_errors)
-            for supervisor in running.values():
+            for supervisor in running:
                 supervisor.stop()
-            for supervisor in running.values():
+            for supervisor in running:
                 supervisor.ending.wait()
         except KeyboardInterrupt:
             _end_at_once()
 
-    def _active(self) -> dict[str, Supervisor]:
-        # Without the lock, which the thread that a signal interrupts may have.
-        return {name: each for name, each in dict(self._supervisors).items() if not each.ending.finished}
+    def _active(self) -> dict[Supervisor, str]:
+        # Without the lock, which the thread that a signal interrupts may have; another one may add a query meanwhile.
+        found = [reference() for reference in self._names.keyrefs()]
+        return {each: self._names[each] for each in found if each is not None and not each.ending.finished}
 
     def _replace_handler(self) -> None:
         before: Any = signal.getsignal(signal.SIGINT)
@@ -91,6 +94,11 @@ class Interrupts:
             before(number, frame)
 
         signal.signal(signal.SIGINT, handle)
+
+
+def _has_prompt() -> bool:
+    """Whether Python goes on after an exception, as in the shells of Python and of Spark, or with ``python -i``."""
+    return hasattr(sys, "ps1") or bool(sys.flags.inspect)
 
 
 def _in_thread(call: Callable[[], None]) -> None:

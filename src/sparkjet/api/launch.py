@@ -227,6 +227,7 @@ class Launch:
         fenced = engine.fenced()
         if fenced is not None:
             # Spark ends a running query when one of the same id starts: that must not be our successor's.
+            finish.close()
             raise fenced
         try:
             for table in self.plan.tables:

@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType, TimestampType
 
 from sparkjet.catalyst.columns import quoted
 from sparkjet.catalyst.logical_plans import attribute_ids
-from sparkjet.errors import AnalysisError, nearest
+from sparkjet.errors import AnalysisError, nearest, refuse_connect
 from sparkjet.plan.aggregation import key_name
 from sparkjet.plan.event_time import EventTime
 from sparkjet.plan.stage import Feed
@@ -207,6 +207,7 @@ def _initial_rows(method: str, grouped: GroupedData, keys: tuple[Key, ...]) -> D
         AnalysisError: It is not grouped by the same keys.
     """
     given: object = grouped
+    refuse_connect(method, given)
     if not isinstance(given, GroupedData):
         raise AnalysisError(f"{method}: initialState is {type(given).__name__}; give a DataFrame.groupBy(…).")
     rows = given._df  # noqa: SLF001 - Spark's own operator takes it from there

@@ -72,7 +72,8 @@ def window_of(rows: DataFrame, name: str, column: Column, before: DataFrame) -> 
 
 def is_window(column: Column) -> bool:
     """Whether a Column may be a call of a window function; without a call to the JVM for most."""
-    return "window" in str(column._jc)
+    # SQL may spell it in capitals.
+    return "window" in str(column._jc).lower()
 
 
 def window_call(column: Column, session: SparkSession) -> WindowCall | None:

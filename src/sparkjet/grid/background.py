@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextvars import copy_context
 from typing import TypeVar
 
 from sparkjet.query_log import logger
@@ -33,7 +34,7 @@ def in_background(work: Callable[[], T], name: str) -> Future[T]:
         else:
             future.set_result(found)
 
-    threading.Thread(target=run, name=name, daemon=True).start()
+    threading.Thread(target=copy_context().run, args=(run,), name=name, daemon=True).start()
     return future
 
 

@@ -36,6 +36,7 @@ from sparkjet.grid.requests import (
     Unheld,
     Verify,
 )
+from sparkjet.query_log import begin, current
 
 PATIENCE = 60.0
 """Seconds until a grid is given up."""
@@ -155,7 +156,7 @@ class GridClient:
             for member, group in by_member.items()
             for start in range(0, len(group), MOST)
         ]
-        with ThreadPoolExecutor(_AT_ONCE, "grid-verify") as pool:
+        with ThreadPoolExecutor(_AT_ONCE, "grid-verify", begin, (current(),)) as pool:
             for (member, _), keys in zip(calls, pool.map(self._verify, calls), strict=True):
                 for key in keys:
                     found.setdefault(key, set()).add(member)

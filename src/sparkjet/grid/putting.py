@@ -14,6 +14,7 @@ from sparkjet.grid.entries import Key
 from sparkjet.grid.errors import GridError, MovedError
 from sparkjet.grid.messages import SLOWEST, Held, Part, Put
 from sparkjet.grid.sending import Sending
+from sparkjet.query_log import begin, current
 
 _GROUP = 32 << 20
 """Bytes that one call puts: what is repeated if it fails."""
@@ -102,7 +103,7 @@ class Putting:
         groups = self._groups(entries)
         failures: list[GridError] = []
         members = len({member for member, _ in groups})
-        with ThreadPoolExecutor(max(1, _AT_ONCE * members), "grid-put") as pool:
+        with ThreadPoolExecutor(max(1, _AT_ONCE * members), "grid-put", begin, (current(),)) as pool:
             futures = [pool.submit(self._put_group, member, group) for member, group in groups]
             for future in futures:
                 try:

@@ -6,6 +6,7 @@ import threading
 import uuid
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from contextvars import copy_context
 
 from typing_extensions import Self
 
@@ -55,7 +56,9 @@ class Lease:
         self._over = threading.Event()
         self._lock = threading.Lock()
         self._taken = self._take()
-        self._thread = threading.Thread(target=self._renew, name=f"grid-lease-of-{place.kind}", daemon=True)
+        self._thread = threading.Thread(
+            target=copy_context().run, args=(self._renew,), name=f"grid-lease-of-{place.kind}", daemon=True
+        )
         self._thread.start()
 
     def is_there(self) -> bool:

@@ -31,7 +31,7 @@ from sparkjet.plan.event_time import as_timestamp
 from sparkjet.windows import SessionWindow, Window, session_window, window
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
     from pyspark.sql.types import DataType
 
     from sparkjet.plan.event_time import EventTime
@@ -208,13 +208,14 @@ def time_without_watermark(window: Window | SessionWindow | None, rows: DataFram
     return F.unix_micros(F.col(time) if isinstance(time, str) else time)
 
 
-def with_group_window(column: Column, window: Window | SessionWindow, session: SparkSession) -> Column:
+def with_group_window(column: Column, grouping: Grouping, rows: DataFrame) -> Column:
     """A Column of ``agg`` in which each call of the window that rows are grouped by is the column that has it.
 
     Raises:
-        AnalysisError: It calls another window.
+        AnalysisError: It calls another window, or its name is that of a column of the rows.
     """
-    if not is_window(column):
+    window, session = grouping.window, rows.sparkSession
+    if window is None or not is_window(column):
         return column
 
     def held(part: Any) -> Any:
@@ -226,6 +227,13 @@ def with_group_window(column: Column, window: Window | SessionWindow, session: S
             message = (
                 f"agg: {label(column)}: rows are grouped by another window, {window.name!r}. Name that one by its "
                 f'column, as in F.col("{window.name}.start"), or aggregate twice, with two outputs of one query.'
+            )
+            raise AnalysisError(message)
+        if grouping.by_key is None and any(same_name(rows, name, window.name) for name in visible(rows)):
+            # By its name it would be that column, with other values.
+            message = (
+                f"agg: {label(column)}: the rows have a column {window.name!r} of their own. Name the window in "
+                f'groupBy, as in F.{call.function}(…).alias("w").'
             )
             raise AnalysisError(message)
         return expression_of(F.col(quoted(window.name)), session)

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from sparkjet.errors import AnalysisError, StorageError
+from sparkjet.query_log import begin, current
 from sparkjet.storage.probe_names import is_left_behind, probe_name
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def _at_once(directory: Directory) -> int:
     name = probe_name()
     contents = [str(writer).encode() * 1000 for writer in range(WRITERS)]
     try:
-        with ThreadPoolExecutor(WRITERS) as writers:
+        with ThreadPoolExecutor(WRITERS, initializer=begin, initargs=(current(),)) as writers:
             return sum(writers.map(lambda content: directory.put(name, content), contents))
     finally:
         directory.remove(name)

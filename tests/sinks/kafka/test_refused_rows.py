@@ -11,7 +11,7 @@ from confluent_kafka import KafkaException, Producer
 from sparkjet.errors import SinkError
 from sparkjet.sinks.kafka.parts import Marker
 from sparkjet.sinks.kafka.publishing import told_of
-from sparkjet.sinks.kafka.refused_rows import _OF_HEADER, Topic, check_ends, check_rows
+from sparkjet.sinks.kafka.refused_rows import _OF_HEADER, Topic, check_ends, check_rows, check_targets
 
 TAKES = 1000
 TOPIC = Topic(1, compacted=False, largest=None, writable=True, replicas=1, made="made")
@@ -46,6 +46,13 @@ def test_no_row_is_decided_that_librdkafka_does_not_take(headers: list[tuple[str
     assert {(True, True), (False, False)} <= set(found)
     if not headers:
         assert (False, True) not in found
+
+
+def test_rows_for_the_progress_topic_are_refused_before_they_are_taken_for_markers() -> None:
+    found = {"targets": [{"topic": "progress", "partition": None}]}
+    check_targets(found, {"progress": TOPIC}, "progress of another output")
+    with pytest.raises(SinkError, match=r"'progress' has the markers of this output.*Name another topic"):
+        check_targets(found, {"progress": TOPIC}, "progress")
 
 
 def test_an_epoch_is_refused_before_its_marker_is_too_large_for_the_offsets_of_all_partitions() -> None:

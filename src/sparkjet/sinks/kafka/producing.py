@@ -23,6 +23,7 @@ WAITING_BYTES = 64 << 20
 WAITING_ROWS = 200_000
 """The most bytes and rows that may wait for the brokers, in a task's memory."""
 _BYTES = frozenset({"key", "value"})
+_HEADERS = pa.list_(pa.struct([("key", pa.binary()), ("value", pa.binary())]))
 _SINGLY = frozenset({"headers", "partition"})
 """Parts of a message that are lost in a batch, so that the message must be produced on its own."""
 
@@ -214,6 +215,8 @@ def _messages(part: pa.RecordBatch, topic: str | None) -> Iterable[tuple[str, li
 def _python(column: pa.Array, name: str) -> list[Any]:
     if name in _BYTES:
         column = column.cast(pa.binary())
+    elif name == "headers":
+        column = column.cast(_HEADERS)
     values: list[Any] = column.to_pylist()
     if name == "headers":
         return [[_header(header) for header in each or () if header] for each in values]
@@ -227,4 +230,5 @@ def _header(header: Mapping[str, Any]) -> tuple[str, bytes | None]:
     if header["key"] is None:
         message = f"Kafka: {NAMELESS}"
         raise ProduceError(message)
-    return header["key"], header["value"]
+    # As Spark's own sink: texts of Spark may be of any bytes, and an error would come after the decision.
+    return header["key"].decode(errors="replace"), header["value"]

@@ -111,16 +111,21 @@ def by_topic(rows: DataFrame) -> dict[str, Mapping[str, Any]]:
     return {row["topic"]: row.asDict() for row in measured.collect()}
 
 
-def check_targets(found: Mapping[str, Any], topics: Mapping[str, Topic]) -> None:
+def check_targets(found: Mapping[str, Any], topics: Mapping[str, Topic], progress: str | None = None) -> None:
     """Refuse to decide on rows for topics and partitions that they cannot be written to.
 
     Args:
         found: What was observed.
         topics: The topics that exist among those of the rows.
+        progress: The progress topic, where its name is known.
 
     Raises:
         SinkError: Naming what is wrong, and the way out.
     """
+    if progress in topics:
+        # Each publisher would take the rows for another one's marker, and give up.
+        message = f"Kafka: topic {progress!r} has the markers of this output, and takes no rows. Name another topic."
+        raise SinkError(message)
     for target in found.get("targets") or ():
         name, number = target["topic"], target["partition"]
         if name is None:

@@ -216,9 +216,10 @@ class StagedKafkaSink(Outbox):
         targets = found.get("targets") or ()
         names = {settings.topic} if settings.topic else {each["topic"] for each in targets}
         topics = self._described(sorted(filter(None, names)))
-        check_targets(found, topics)
-        largest = self._progress_of(transaction.query, transaction.sink).largest
-        check_ends(topics, settings.takes if largest is None else min(settings.takes, largest))
+        progress = self._progress_of(transaction.query, transaction.sink)
+        check_targets(found, topics, progress.name)
+        largest = settings.takes if progress.largest is None else min(settings.takes, progress.largest)
+        check_ends(topics, largest)
         self._check_rows(found, topics, self._entries(transaction.sink).at(handle["box"]), handle)
         return self.in_parts(handle, transaction, sorted(topics))
 
