@@ -141,3 +141,12 @@ def test_an_epoch_that_is_larger_than_the_limit_is_no_readers_fault(waits: bool)
     with pytest.raises(FullError) as caught:
         Retention(1, None, 20, waits=waits).kept(model.append([10, 11, 0], 0), {"r": {0: 0}})
     assert caught.value.readers == {}
+
+
+def test_only_readers_of_earlier_epochs_are_said_to_hold_them() -> None:
+    model = Model(mergeable=0)
+    model.version = model.append([5, 0, 5], 0)
+    with pytest.raises(FullError) as caught:
+        # The second has read all that is visible; the third was of a journal with more partitions.
+        Retention(1, None, 12).kept(model.append([8, 0, 0], 0), {"r": {0: 0}, "up": {0: 5, 2: 5}, "old": {7: 3}})
+    assert caught.value.readers == {"r": 13}
