@@ -11,7 +11,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from sparkjet.errors import AnalysisError, SourceError
 from sparkjet.grid.journal_retention import Retention
+from sparkjet.grid.journal_version import Position
 from sparkjet.grid.reader_leases import LEASE
+from sparkjet.grid.version_store import Writer
 from sparkjet.options import Options
 from sparkjet.sources.grid.journal_settings import EARLIEST, LATEST, JournalSettings
 from sparkjet.sources.grid.journal_source import GridJournalDataSource, JournalStreamReader
@@ -240,3 +242,51 @@ def test_options_are_checked_and_a_journal_must_be_there(setting: Setting) -> No
     options = {"path": f"{location.uri}/nowhere", "tokenFile": str(location.token_file)}
     with pytest.raises(AnalysisError, match='no journal "nowhere"'):
         GridJournalDataSource(options).schema()
+
+
+class FakeJournal:
+    """A journal of one partition with ten rows, as the source asks one; another one has its name from some call on."""
+
+    def __init__(self) -> None:
+        self.newest = ("q", 10)
+        self.seen = self.newest
+        self.registered: dict[str, dict[int, int]] = {}
+
+    @property
+    def writer(self) -> Writer:
+        return Writer(self.seen[0], "results")
+
+    def latest(self) -> Position:
+        self.seen = self.newest
+        return Position(self.seen[1], None, {0: self.seen[1]})
+
+    def progress(self, after_epoch: int = 0) -> list[Position]:
+        return [self.latest()]
+
+    def earliest(self) -> dict[int, int]:
+        return {0: 0}
+
+    def check(self, offsets: dict[int, int]) -> None:
+        """Everything is there."""
+
+    def register(self, reader: str, offsets: dict[int, int]) -> None:
+        self.registered[reader] = dict(offsets)
+
+    renew = register
+
+
+@pytest.fixture
+def fake() -> tuple[FakeJournal, JournalStreamReader]:
+    journal, reader = FakeJournal(), JournalStreamReader(JournalSettings(Location("grid://", "j"), reader="r"), NAMES)
+    reader.__dict__["_journal"] = journal
+    return journal, reader
+
+
+def test_a_journal_that_was_begun_again_during_a_batch_is_refused(
+    fake: tuple[FakeJournal, JournalStreamReader],
+) -> None:
+    journal, reader = fake
+    end = latest(reader, reader.initialOffset())
+    journal.newest = ("another", 25)
+    with pytest.raises(SourceError, match="is written by query another, and was by q when"):
+        latest(reader, end)

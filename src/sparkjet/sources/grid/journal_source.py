@@ -208,6 +208,8 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _keep(self, offset: JournalOffset) -> dict[int, int]:
         """Have the rows kept from an offset on, and answer where they begin: further on if some are lost."""
         first = offset.positions
+        # Otherwise the writer would be that of the version seen last, though there is another journal since.
+        self._journal.latest()
         writer = self._journal.writer.query
         if writer != offset.writer:
             message = (
