@@ -282,6 +282,15 @@ def fake() -> tuple[FakeJournal, JournalStreamReader]:
     return journal, reader
 
 
+def test_rows_go_when_spark_asks_what_comes_after_them(fake: tuple[FakeJournal, JournalStreamReader]) -> None:
+    journal, reader = fake
+    end = latest(reader, reader.initialOffset())
+    assert journal.registered == {"r": {0: 0}}
+    # Its batch has ended. Spark commits it with the next one, which a writer that waits for room never writes.
+    assert latest(reader, end) == end
+    assert journal.registered == {"r": {0: 10}}
+
+
 def test_a_journal_that_was_begun_again_during_a_batch_is_refused(
     fake: tuple[FakeJournal, JournalStreamReader],
 ) -> None:
