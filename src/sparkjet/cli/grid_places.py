@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from sparkjet.grid.access import Access
     from sparkjet.grid.client import GridClient
 
+_EPOCH = datetime.fromtimestamp(0, timezone.utc)
 Lines = Annotated[bool, typer.Option("--json", help="one object of JSON a line")]
 
 
@@ -67,5 +68,8 @@ def moment(micros: int | None) -> str | None:
     """A watermark as text; None before the first."""
     if micros is None or micros == MIN:
         return None
-    seconds, rest = divmod(micros, 1_000_000)
-    return datetime.fromtimestamp(seconds, timezone.utc).replace(microsecond=rest).isoformat()
+    try:
+        return (_EPOCH + timedelta(microseconds=micros)).isoformat()
+    except OverflowError:
+        # As of milliseconds that were read as seconds: the year is none of Python's.
+        return f"{micros} µs"
