@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Annotated, Any
-from urllib.parse import urlsplit
 
 import typer
 
@@ -33,11 +32,12 @@ def opened(where: str, access: Access, kind: str, *, of_all: bool) -> tuple[Grid
         AnalysisError: It names no grid, or one that does not answer.
     """
     from sparkjet.grid.client_of import client_of  # noqa: PLC0415 - the extra is optional
+    from sparkjet.grid.places import split_uri  # noqa: PLC0415 - as above
 
-    parts = urlsplit(where)
-    name, grid = parts.path.strip("/"), f"{parts.scheme}://{parts.netloc}"
+    scheme, members, name = split_uri(where)
+    grid = f"grid://{members}"
     argument = "GRID" if of_all else kind.upper()
-    if parts.scheme != "grid":
+    if scheme != "grid":
         raise AnalysisError(f'{argument}: "{where}" is not grid://host:port of members, as grid://10.0.0.1:5710 is.')
     if of_all and name:
         raise AnalysisError(f'GRID: "{where}" names a {kind}. Name only the grid: {grid}.')

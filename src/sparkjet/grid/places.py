@@ -13,6 +13,21 @@ from sparkjet.errors import AnalysisError
 _NAME = re.compile(r"[^/\0\s][^/\0]{0,199}")
 
 
+def split_uri(uri: str) -> tuple[str, str, str]:
+    """Scheme, members and name of a location in a grid; one without a scheme has nothing but a name.
+
+    >>> split_uri("grid://10.0.0.1:5710/orders#2"), split_uri("grid:///orders"), split_uri("orders")
+    (('grid', '10.0.0.1:5710', 'orders#2'), ('grid', '', 'orders'), ('', '', 'orders'))
+    """
+    # Not urlsplit(): it drops what is after # or ? from a name, and has an error of its own for a lone bracket.
+    scheme, found, rest = uri.partition("://")
+    if not found:
+        scheme, _, name = uri.rpartition(":")
+        return scheme.lower(), "", name.strip("/")
+    members, _, name = rest.partition("/")
+    return scheme.lower(), members, name.strip("/")
+
+
 class Place(msgspec.Struct, frozen=True):
     """Where a map or a journal is in its grid.
 

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
 from sparkjet.errors import AnalysisError, SourceError
+from sparkjet.grid.access import create_token
 from sparkjet.grid.journal_retention import Retention
 from sparkjet.grid.journal_version import Position
 from sparkjet.grid.reader_leases import LEASE
 from sparkjet.grid.version_store import Writer
 from sparkjet.options import Options
-from sparkjet.sources.grid.journal_settings import EARLIEST, LATEST, JournalSettings
+from sparkjet.sources.grid.journal_settings import EARLIEST, LATEST, JournalSettings, open_journal
 from sparkjet.sources.grid.journal_source import GridJournalDataSource, JournalStreamReader
 from sparkjet.sources.grid.location import Location
 from sparkjet.testing.source_contract import SourceContract, SourceUnderTest, through_json
@@ -299,3 +301,13 @@ def test_a_journal_that_was_begun_again_during_a_batch_is_refused(
     journal.newest = ("another", 25)
     with pytest.raises(SourceError, match="is written by query another, and was by q when"):
         latest(reader, end)
+
+
+def test_a_name_has_all_that_is_in_its_path(tmp_path: Path) -> None:
+    for name in ("orders#2", "orders?of=today", "a b.ü"):
+        found = JournalSettings.of(Options({"path": f"grid://[::1]:5710,h:1/{name}"})).location
+        assert (found.uri, found.name) == ("grid://[::1]:5710,h:1", name)
+    unclosed = JournalSettings.of(Options({"path": "grid://[::1:5710/orders"})).location
+    create_token(tmp_path / "token")
+    with pytest.raises(AnalysisError, match=r'"\[::1:5710" is not host:port'):
+        open_journal(replace(unclosed, token_file=str(tmp_path / "token")))
