@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
+import pyarrow as pa
 import pytest
 
 from sparkjet.cli import main
-from sparkjet.cli.grid_places import moment
+from sparkjet.cli.grid_places import listed, moment
 from sparkjet.grid.journal_reader import Journal
 from sparkjet.grid.journal_retention import Retention
 from sparkjet.time import MAX, MIN
@@ -104,3 +105,14 @@ def test_a_watermark_may_be_of_any_year() -> None:
     ]
     for micros in (253_402_300_800_000_000, -62_198_755_200_000_000, MIN + 1, MAX):
         assert moment(micros) == f"{micros} µs"
+
+
+def test_rows_of_any_year_are_shown() -> None:
+    late = pa.array([253_402_300_800_000_000, None], pa.timestamp("us", "UTC"))
+    batch = pa.record_batch({"n": [1, 2], "ts": late, "window": pa.StructArray.from_arrays([late], ["start"])})
+    text = "10000-01-01 00:00:00.000000Z"
+    assert listed(batch) == [
+        {"n": 1, "ts": text, "window": {"start": text}},
+        {"n": 2, "ts": None, "window": {"start": None}},
+    ]
+    assert listed(batch.slice(1)) == [{"n": 2, "ts": None, "window": {"start": None}}]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sparkjet.cli.arguments import AsJson, TlsAuthorities, TlsCertificate, TlsKey, TokenFile, access_of
-from sparkjet.cli.grid_places import Lines, moment, opened, show_rows
+from sparkjet.cli.grid_places import Lines, listed, moment, opened, show_rows
 from sparkjet.errors import AnalysisError
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def scan(
             raise AnalysisError(f"--limit: {left} is no number of rows.")
         reader = map_.scan([name.strip() for name in columns.split(",")] if columns else None)
         for batch in reader:
-            rows = batch.to_pylist() if left is None else batch.slice(0, left).to_pylist()
+            rows = listed(batch if left is None else batch.slice(0, left))
             show_rows(rows, as_json=as_json)
             left = None if left is None else left - len(rows)
             if left == 0:

@@ -12,6 +12,8 @@ from sparkjet.errors import AnalysisError, SparkjetError
 from sparkjet.time import MIN
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from sparkjet.grid.access import Access
     from sparkjet.grid.client import GridClient
 
@@ -51,6 +53,29 @@ def opened(where: str, access: Access, kind: str, *, of_all: bool) -> tuple[Grid
         told = str(error.args[0])
         raise AnalysisError(told if told.startswith("--") else f"{argument}: {told}") from error
     return client, name
+
+
+def listed(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+    """The rows of a batch."""
+    rows: list[dict[str, Any]]
+    try:
+        rows = batch.to_pylist()
+    except OverflowError:
+        # Some year is none of Python's, and who looks at rows may be looking for just that.
+        rows = _without_times(batch).to_pylist()
+    return rows
+
+
+def _without_times(batch: pa.RecordBatch) -> pa.Table:
+    """The rows with times as Arrow's text."""
+    import pyarrow as pa  # noqa: PLC0415 - the extra is optional
+
+    def told(field: pa.Field) -> pa.Field:
+        if pa.types.is_timestamp(field.type) or pa.types.is_date(field.type):
+            return field.with_type(pa.string())
+        return field.with_type(pa.struct(map(told, field.type))) if pa.types.is_struct(field.type) else field
+
+    return pa.Table.from_batches([batch]).cast(pa.schema(map(told, batch.schema)))
 
 
 def show_rows(rows: Iterable[dict[str, Any]], *, as_json: bool) -> None:
