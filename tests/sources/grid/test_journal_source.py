@@ -270,11 +270,14 @@ class FakeJournal:
 
     def check(self, offsets: dict[int, int]) -> None:
         """Everything is there."""
+        self.latest()
 
     def register(self, reader: str, offsets: dict[int, int]) -> None:
         self.registered[reader] = dict(offsets)
+        self.check(offsets)
 
-    renew = register
+    def renew(self, reader: str, offsets: dict[int, int]) -> None:
+        self.registered[reader] = dict(offsets)
 
 
 @pytest.fixture

@@ -210,16 +210,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _keep(self, offset: JournalOffset) -> dict[int, int]:
         """Have the rows kept from an offset on, and answer where they begin: further on if some are lost."""
         first = offset.positions
-        # Otherwise the writer would be that of the version seen last, though there is another journal since.
-        self._journal.latest()
-        writer = self._journal.writer.query
-        if writer != offset.writer:
-            message = (
-                f"{NAME}: {self._settings.location.name} is written by query {writer}, and was by {offset.writer} when "
-                "this query read it: it was removed and begun again, and its offsets are those of other rows. Start "
-                "from scratch with another checkpointLocation."
-            )
-            raise SourceError(message)
+        self._check_writer(offset)
         while True:
             try:
                 if self._reader and first == self._kept:
@@ -231,11 +222,24 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     self._journal.register(reader, first)
                     self._reader = reader
             except FallenBehindError as error:
+                self._check_writer(offset)
                 self._lost(error)
                 first |= error.first
             else:
+                # Again, of the version that was looked at now: there may be another journal since the last one.
+                self._check_writer(offset)
                 self._kept = dict(first)
                 return first
+
+    def _check_writer(self, offset: JournalOffset) -> None:
+        writer = self._journal.writer.query
+        if writer != offset.writer:
+            message = (
+                f"{NAME}: {self._settings.location.name} is written by query {writer}, and was by {offset.writer} when "
+                "this query read it: it was removed and begun again, and its offsets are those of other rows. Start "
+                "from scratch with another checkpointLocation."
+            )
+            raise SourceError(message)
 
     def _offset(
         self,
