@@ -32,7 +32,7 @@ def main(root: Path) -> None:
     writer = per_ten_minutes(spark, places.feed, grid, places.late).option("closeWindowsAtEnd", True)
     writer = writer.option("checkpointLocation", places.checkpoint("ten-minutes")).trigger(availableNow=True)
     first = writer.onEpochPhase(lambda phase, epoch: say(phase=phase.value, epoch=epoch)).start()
-    await_journal(grid, token)
+    await_journal(grid, token, first)
     home = places.checkpoint("board")
     second = per_hour(spark, grid, token).option("checkpointLocation", home).start()
     first.awaitTermination()
@@ -44,13 +44,16 @@ def main(root: Path) -> None:
     spark.stop()
 
 
-def await_journal(grid: str, token: Path) -> None:
+def await_journal(grid: str, token: Path, writer: sj.StreamingQuery) -> None:
     """Wait for the first epoch of the first query: then the journal has columns."""
     with Journal(grid, TEN_MINUTES, token_file=str(token)) as journal:
         while True:
             try:
                 journal.latest()
             except sj.AnalysisError:
+                if writer.exception() is not None:
+                    # Of a query that has failed no journal comes; this raises what it has failed with.
+                    writer.awaitTermination()
                 time.sleep(0.5)
             else:
                 return

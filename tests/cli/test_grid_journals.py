@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
+import pyarrow as pa
 import pytest
 
 from sparkjet.cli import main
+from sparkjet.cli.grid_places import listed, moment
 from sparkjet.grid.journal_reader import Journal
 from sparkjet.grid.journal_retention import Retention
+from sparkjet.time import MAX, MIN
 from tests.grid.grids import Grid, grid_of
 from tests.grid.journals import JournalWriter
 
@@ -91,3 +94,25 @@ def test_a_journal_that_is_removed_is_gone_with_its_memory(grid: Grid) -> None:
     assert writer.client.entries(writer.store.place.root) == []
     assert writer.store.numbers() == []
     assert run(grid, "remove", "/old") == 1
+
+
+def test_a_watermark_may_be_of_any_year() -> None:
+    assert [moment(micros) for micros in (None, MIN, 0, 1_700_000_000_123_456)] == [
+        None,
+        None,
+        "1970-01-01T00:00:00+00:00",
+        "2023-11-14T22:13:20.123456+00:00",
+    ]
+    for micros in (253_402_300_800_000_000, -62_198_755_200_000_000, MIN + 1, MAX):
+        assert moment(micros) == f"{micros} µs"
+
+
+def test_rows_of_any_year_are_shown() -> None:
+    late = pa.array([253_402_300_800_000_000, None], pa.timestamp("us", "UTC"))
+    batch = pa.record_batch({"n": [1, 2], "ts": late, "window": pa.StructArray.from_arrays([late], ["start"])})
+    text = "10000-01-01 00:00:00.000000Z"
+    assert listed(batch) == [
+        {"n": 1, "ts": text, "window": {"start": text}},
+        {"n": 2, "ts": None, "window": {"start": None}},
+    ]
+    assert listed(batch.slice(1)) == [{"n": 2, "ts": None, "window": {"start": None}}]

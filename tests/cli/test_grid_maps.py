@@ -93,11 +93,11 @@ def test_a_map_that_is_removed_is_gone_with_its_memory(grid: Grid, tmp_path: Pat
     assert run(grid, "remove", "/old") == 1
 
 
-def test_a_year_that_python_does_not_have_gets_one_line(
+def test_a_year_that_python_does_not_have_is_shown(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     batch = pa.record_batch({"since": pa.array([253_402_300_800_000_000], pa.timestamp("us", "UTC"))})
     rows = SimpleNamespace(scan=lambda _: [batch])
     monkeypatch.setattr(grid_maps, "_opened", lambda *_: nullcontext(rows))
-    assert main(["grid", "map", "scan", "grid:///orders"]) == 1
-    assert "beyond the years 1 to 9999" in capsys.readouterr().err
+    assert main(["grid", "map", "scan", "grid:///orders"]) == 0
+    assert capsys.readouterr().out == "since=10000-01-01 00:00:00.000000Z\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
@@ -15,6 +16,7 @@ from sparkjet.grid.journal_retention import FullError, Retention
 from sparkjet.grid.reader_leases import LEASE
 from tests.grid.grids import Grid, grid_of
 from tests.grid.journals import PARTITIONS, JournalWriter, read
+from tests.grid.test_journal_version import EMPTY
 
 
 @pytest.fixture(scope="module")
@@ -252,3 +254,10 @@ def test_a_process_without_pyspark_reads(grid: Grid, writer: JournalWriter) -> N
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.stdout == "[{'n': 5, '_partition': 0, '_offset': 0, '_epoch': 1}] 1\n", done.stderr
+
+
+def test_a_partition_that_is_none_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = Journal("", "orders", client=SimpleNamespace())  # type: ignore[arg-type]
+    monkeypatch.setattr(journal._store, "newest", lambda: EMPTY)
+    with pytest.raises(AnalysisError, match='journal "orders" has no partition 7: there are 3, from 0'):
+        next(journal.read(7, 0, 1))

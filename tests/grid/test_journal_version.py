@@ -6,13 +6,20 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 import msgspec
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sparkjet.grid.contents import Digest
+from sparkjet.grid.entries import Key
+from sparkjet.grid.fetching import Fetched
 from sparkjet.grid.journal_retention import FullError, Retention
 from sparkjet.grid.journal_version import Appended, Chunk, JournalVersion, following, to_merge
+from sparkjet.grid.journal_writing import Appending
 from sparkjet.grid.messages import Held
+from sparkjet.grid.places import JournalPlace
+from sparkjet.grid.putting import NewEntry
 
 PARTITIONS = 3
 EMPTY = JournalVersion(
@@ -141,3 +148,50 @@ def test_an_epoch_that_is_larger_than_the_limit_is_no_readers_fault(waits: bool)
     with pytest.raises(FullError) as caught:
         Retention(1, None, 20, waits=waits).kept(model.append([10, 11, 0], 0), {"r": {0: 0}})
     assert caught.value.readers == {}
+
+
+def test_only_readers_of_earlier_epochs_are_said_to_hold_them() -> None:
+    model = Model(mergeable=0)
+    model.version = model.append([5, 0, 5], 0)
+    with pytest.raises(FullError) as caught:
+        # The second has read all that is visible; the third was of a journal with more partitions.
+        Retention(1, None, 12).kept(model.append([8, 0, 0], 0), {"r": {0: 0}, "up": {0: 5, 2: 5}, "old": {7: 3}})
+    assert caught.value.readers == {"r": 13}
+
+
+@dataclass
+class Memory:
+    """A client of one partition that keeps entries in memory."""
+
+    tables: dict[str, pa.Table] = field(default_factory=dict)
+    rows: tuple[int, ...] = (0,)
+
+    def state(self) -> Memory:
+        return self
+
+    def key(self, name: str) -> Key:
+        return Key(0, name)
+
+    def entry(self, name: str, schema: pa.Schema, batches: list[pa.RecordBatch], partition: int) -> NewEntry:
+        return NewEntry(Key(partition, name), schema, batches)
+
+    def put(self, entries: list[NewEntry]) -> list[Held]:
+        for each in entries:
+            self.tables[each.key.name] = pa.Table.from_batches(each.batches, each.schema)
+        return [Held(0, each.key.name, each.rows, sum(each.sizes), "") for each in entries]
+
+    def get(self, entries: list[Held]) -> list[Fetched]:
+        found = [(held.key, self.tables[held.name]) for held in entries]
+        return [Fetched(key, table.schema, table.to_batches(), Digest()) for key, table in found]
+
+
+def test_what_is_merged_follows_from_rows_and_not_from_their_bytes() -> None:
+    client, version = Memory(), EMPTY
+    for epoch in range(1, 601):
+        appending = Appending(client, JournalPlace("j"), f"1-{epoch}-0", version, epoch, 0)  # type: ignore[arg-type]
+        appended = appending.append({0: pa.table({"text": [f"{epoch:0100}"]})})
+        version = following(msgspec.structs.replace(version, number=epoch, epoch=epoch), appended)
+    # 600 = 512 + 64 + 3 * 8: of a row that is merged whenever there are seven chunks, each is written 15 times.
+    assert [chunk.entry.rows for chunk in version.chunks[0]] == [512, 64, 8, 8, 8]
+    texts = [row for chunk in version.chunks[0] for row in client.tables[chunk.entry.name]["text"].to_pylist()]
+    assert [*map(int, texts)] == [*range(1, 601)]

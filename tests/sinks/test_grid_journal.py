@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
 from itertools import chain, count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F
@@ -27,6 +29,7 @@ from sparkjet.storage.grid_location import GridLocation
 from sparkjet.testing import StreamDriver
 from sparkjet.testing.sink_contract import SCHEMA, SinkContract, SinkUnderTest, transaction
 from tests.grid.grids import Grid, grid_of
+from tests.grid.test_journal_version import EMPTY
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -364,3 +367,12 @@ def test_a_driver_that_dies_at_any_step_leaves_each_row_once(
     assert sorted(rows_of(journal)) == [("a", 1), ("a", 2), ("b", 1), ("b", 3), ("c", 2)]
     assert [row["_epoch"] for row in all_of(journal) if row["k"] == "b"] in ([1, 2], [1, 3])
     driver.stop()
+
+
+@pytest.mark.parametrize(("clock", "told"), [(100, False), (101, True), (100 - 3600, True)])
+def test_a_clock_that_was_ahead_does_not_silence_the_watermark(clock: int, told: bool) -> None:
+    location = SimpleNamespace(client=None)
+    sink = GridJournalSink(GridJournalSettings("grid:///j"), location, JournalPlace("j"))  # type: ignore[arg-type]
+    sink._newest = msgspec.structs.replace(EMPTY, clock=100_000_000, watermark=5)
+    assert sink.tells(clock * 1_000_000, 6) is told
+    assert not sink.tells(clock * 1_000_000, 5)

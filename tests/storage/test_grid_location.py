@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,12 +9,9 @@ from typing import Any
 
 import pytest
 
-from sparkjet.cli import main
 from sparkjet.errors import AnalysisError
 from sparkjet.grid.access import Access, create_token
 from sparkjet.grid.cluster_state import reformed
-from sparkjet.options import Options
-from sparkjet.sources.grid.location import Location
 from sparkjet.storage.directory import Directory
 from sparkjet.storage.grid_location import GridLocation, grid_location
 from sparkjet.storage.schemes import directory_at
@@ -103,20 +99,3 @@ def test_without_a_token_nothing_is_asked(monkeypatch: pytest.MonkeyPatch) -> No
 def test_the_embedded_member_is_not_for_executors_elsewhere() -> None:
     with pytest.raises(AnalysisError, match=r"snapshotStore: executors on other machines cannot reach"):
         grid_location("grid:///x", "snapshotStore", session("spark://10.0.0.1:7077"))
-
-
-@pytest.mark.parametrize(
-    ("location", "said"),
-    [
-        ("grid://10.0.0.1:5710/orders#1", r'"grid://10\.0\.0\.1:5710/orders#1" has a \? or a #, which no name'),
-        ("grid://10.0.0.1:5710/orders?of=1", r'"grid://10\.0\.0\.1:5710/orders\?of=1" has a \? or a #'),
-        ("grid://[::1/orders", r'"grid://\[::1/orders" is no location: Invalid IPv6 URL'),
-    ],
-)
-def test_no_two_names_are_one(location: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(AnalysisError, match=f"path: {said}"):
-        grid_location(location, "path", session())
-    with pytest.raises(AnalysisError, match=f"path: {said}"):
-        Location.of(Options({"path": location}), "sparkjet-grid-map", "map")
-    assert main(["grid", "map", "remove", location]) == 1
-    assert re.search(f"MAP: {said}", capsys.readouterr().err)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sparkjet.cli.arguments import AsJson, TlsAuthorities, TlsCertificate, TlsKey, TokenFile, access_of
-from sparkjet.cli.grid_places import Lines, moment, opened, show_rows, shown
+from sparkjet.cli.grid_places import Lines, listed, moment, opened, show_rows
 from sparkjet.errors import AnalysisError
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def read(
 ) -> None:
     """Show rows that are retained."""
     access = access_of(token_file, tls_certificate, tls_key, tls_authorities)
-    with shown(), _opened(where, access) as journal:
+    with _opened(where, access) as journal:
         show_rows(_rows(journal, partition, offset, limit), as_json=as_json)
 
 
@@ -119,4 +119,4 @@ def _rows(journal: Journal, partition: int | None, offset: int | None, limit: in
         start = first[each] if offset is None else offset
         end = ends[each] if limit is None else min(ends[each], start + limit)
         for batch in journal.read(each, start, end):
-            yield from batch.to_pylist()
+            yield from listed(batch)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sparkjet.cli.arguments import AsJson, TlsAuthorities, TlsCertificate, TlsKey, TokenFile, access_of
-from sparkjet.cli.grid_places import Lines, moment, opened, show_rows, shown
+from sparkjet.cli.grid_places import Lines, listed, moment, opened, show_rows
 from sparkjet.errors import AnalysisError
 
 if TYPE_CHECKING:
@@ -63,9 +63,13 @@ def get(
 ) -> int:
     """Show the rows of keys, in their order; the exit status is 1 where one has none."""
     access = access_of(token_file, tls_certificate, tls_key, tls_authorities)
-    with shown(), _opened(where, access) as map_:
+    with _opened(where, access) as map_:
         keys = [_key(text, map_) for text in key]
-        found = map_.get_all(keys)
+        try:
+            found = map_.get_all(keys)
+        except OverflowError as error:
+            message = "A row has a date or a time beyond the years 1 to 9999, the only ones of Python: scan shows it."
+            raise AnalysisError(message) from error
         show_rows((found[each] for each in keys if each in found), as_json=as_json)
         return 0 if len(found) == len(set(keys)) else 1
 
@@ -83,13 +87,13 @@ def scan(
 ) -> None:
     """Show all rows of one epoch."""
     access = access_of(token_file, tls_certificate, tls_key, tls_authorities)
-    with shown(), _opened(where, access) as map_:
+    with _opened(where, access) as map_:
         left = limit
         if left is not None and left < 0:
             raise AnalysisError(f"--limit: {left} is no number of rows.")
         reader = map_.scan([name.strip() for name in columns.split(",")] if columns else None)
         for batch in reader:
-            rows = batch.to_pylist() if left is None else batch.slice(0, left).to_pylist()
+            rows = listed(batch if left is None else batch.slice(0, left))
             show_rows(rows, as_json=as_json)
             left = None if left is None else left - len(rows)
             if left == 0:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from datetime import datetime, timezone
+from collections.abc import Iterable
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,9 +12,12 @@ from sparkjet.errors import AnalysisError, SparkjetError
 from sparkjet.time import MIN
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from sparkjet.grid.access import Access
     from sparkjet.grid.client import GridClient
 
+_EPOCH = datetime.fromtimestamp(0, timezone.utc)
 Lines = Annotated[bool, typer.Option("--json", help="one object of JSON a line")]
 
 
@@ -32,12 +34,12 @@ def opened(where: str, access: Access, kind: str, *, of_all: bool) -> tuple[Grid
         AnalysisError: It names no grid, or one that does not answer.
     """
     from sparkjet.grid.client_of import client_of  # noqa: PLC0415 - the extra is optional
-    from sparkjet.grid.places import located  # noqa: PLC0415 - as above
+    from sparkjet.grid.places import split_uri  # noqa: PLC0415 - as above
 
+    scheme, members, name = split_uri(where)
+    grid = f"grid://{members}"
     argument = "GRID" if of_all else kind.upper()
-    parts, name = located(where, argument)
-    grid = f"{parts.scheme}://{parts.netloc}"
-    if parts.scheme != "grid":
+    if scheme != "grid":
         raise AnalysisError(f'{argument}: "{where}" is not grid://host:port of members, as grid://10.0.0.1:5710 is.')
     if of_all and name:
         raise AnalysisError(f'GRID: "{where}" names a {kind}. Name only the grid: {grid}.')
@@ -53,14 +55,27 @@ def opened(where: str, access: Access, kind: str, *, of_all: bool) -> tuple[Grid
     return client, name
 
 
-@contextmanager
-def shown() -> Iterator[None]:
-    """Says of rows why they cannot be shown."""
+def listed(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+    """The rows of a batch."""
+    rows: list[dict[str, Any]]
     try:
-        yield
-    except OverflowError as error:
-        message = "A row has a date or a time beyond the years 1 to 9999, the only ones of Python: read it with Spark."
-        raise AnalysisError(message) from error
+        rows = batch.to_pylist()
+    except OverflowError:
+        # Some year is none of Python's, and who looks at rows may be looking for just that.
+        rows = _without_times(batch).to_pylist()
+    return rows
+
+
+def _without_times(batch: pa.RecordBatch) -> pa.Table:
+    """The rows with times as Arrow's text."""
+    import pyarrow as pa  # noqa: PLC0415 - the extra is optional
+
+    def told(field: pa.Field) -> pa.Field:
+        if pa.types.is_timestamp(field.type) or pa.types.is_date(field.type):
+            return field.with_type(pa.string())
+        return field.with_type(pa.struct(map(told, field.type))) if pa.types.is_struct(field.type) else field
+
+    return pa.Table.from_batches([batch]).cast(pa.schema(map(told, batch.schema)))
 
 
 def show_rows(rows: Iterable[dict[str, Any]], *, as_json: bool) -> None:
@@ -78,13 +93,12 @@ def moment(micros: int | None) -> str | None:
     """A watermark as text; None before the first.
 
     >>> moment(1_500_000), moment(1 << 60)
-    ('1970-01-01T00:00:01.500000+00:00', '1152921504606846976 µs since 1970')
+    ('1970-01-01T00:00:01.500000+00:00', '1152921504606846976 µs')
     """
     if micros is None or micros == MIN:
         return None
-    seconds, rest = divmod(micros, 1_000_000)
     try:
-        return datetime.fromtimestamp(seconds, timezone.utc).replace(microsecond=rest).isoformat()
-    except (ValueError, OverflowError):
-        # A row may say any year, and Python has those from 1 to 9999.
-        return f"{micros} µs since 1970"
+        return (_EPOCH + timedelta(microseconds=micros)).isoformat()
+    except OverflowError:
+        # As of milliseconds that were read as seconds: the year is none of Python's.
+        return f"{micros} µs"

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from urllib.parse import urlsplit
-
 from sparkjet.errors import AnalysisError
 from sparkjet.grid.access import Access
 from sparkjet.grid.client import PATIENCE, GridClient
 from sparkjet.grid.embedded import embedded_directory, running_member
+from sparkjet.grid.places import split_uri
 
 
 def client_of(uri: str, access: Access, patience: float = PATIENCE) -> GridClient:
@@ -16,13 +15,13 @@ def client_of(uri: str, access: Access, patience: float = PATIENCE) -> GridClien
     Raises:
         AnalysisError: It is no grid, there is no token, or the member of this machine does not run.
     """
-    parts = urlsplit(uri)
-    if parts.scheme != "grid" or parts.path.strip("/"):
+    scheme, members, name = split_uri(uri)
+    if scheme != "grid" or name:
         message = f'uri: "{uri}" names no grid, as grid://10.0.0.1:5710 does. What it holds is the next argument.'
         raise AnalysisError(message)
-    if parts.netloc:
+    if members:
         access.token()
-        return GridClient(parts.netloc.split(","), access, patience=patience)
+        return GridClient(members.split(","), access, patience=patience)
     member = running_member(embedded_directory())
     if member is None:
         message = f'uri: "{uri}" is the member that drivers start on this machine, and none runs.'

@@ -123,7 +123,7 @@ class Journal:
         """
         while start < end:
             version = self._last()
-            if end > version.ends[partition]:
+            if partition not in range(version.partitions) or end > version.ends[partition]:
                 version = self._newest()
             self._check(version, {partition: start})
             if end > version.ends[partition]:

@@ -71,14 +71,16 @@ class Retention:
         if size > self.limit:
             # Waiting does not help where the epoch has no room even without them.
             is_readers_fault = _size(_trimmed(chunks, version.epoch, size=self.limit)) <= self.limit
-            behind = {each: lag(version, offsets) for each, offsets in readers.items()} if is_readers_fault else {}
-            raise FullError(size, {each: rows for each, rows in behind.items() if rows})
+            behind = {
+                each: lag(version, offsets) for each, offsets in readers.items() if _holds(chunks, version, offsets)
+            }
+            raise FullError(size, behind if is_readers_fault else {})
         return msgspec.structs.replace(version, chunks=chunks, progress=_progress_of(version.progress, chunks))
 
 
 def lag(version: JournalVersion, offsets: Mapping[int, int]) -> int:
-    """How many rows there are after some offsets."""
-    return sum(version.ends[partition] - offset for partition, offset in offsets.items())
+    """How many rows there are after some offsets, which may be of a journal that was removed."""
+    return sum(max(0, end - offsets.get(partition, end)) for partition, end in enumerate(version.ends))
 
 
 def lowest(readers: Sequence[Mapping[int, int]]) -> Offsets:
@@ -88,6 +90,15 @@ def lowest(readers: Sequence[Mapping[int, int]]) -> Offsets:
         for partition, offset in offsets.items():
             found[partition] = min(offset, found.get(partition, offset))
     return found
+
+
+def _holds(chunks: Chunks, version: JournalVersion, offsets: Mapping[int, int]) -> bool:
+    """Whether a reader needs rows of earlier epochs: those of the newest are visible to nobody yet."""
+    return any(
+        chunk.last_epoch < version.epoch and chunk.end > offsets.get(partition, chunk.end)
+        for partition, each in enumerate(chunks)
+        for chunk in each
+    )
 
 
 def _size(chunks: Chunks) -> int:

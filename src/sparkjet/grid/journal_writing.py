@@ -74,7 +74,7 @@ class Appending:
             for partition in rows
         }
         taken = {
-            partition: _taken(there[partition], table.nbytes, self._mergeable) for partition, table in rows.items()
+            partition: _taken(there[partition], table.num_rows, self._mergeable) for partition, table in rows.items()
         }
         older = tables_of(self._client, [chunk.entry for chunks in taken.values() for chunk in chunks])
         entries = []

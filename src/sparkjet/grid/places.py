@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from typing import ClassVar
-from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 from typing_extensions import Self
@@ -12,6 +11,21 @@ from typing_extensions import Self
 from sparkjet.errors import AnalysisError
 
 _NAME = re.compile(r"[^/\0\s][^/\0]{0,199}")
+
+
+def split_uri(uri: str) -> tuple[str, str, str]:
+    """Scheme, members and name of a location in a grid; one without a scheme has nothing but a name.
+
+    >>> split_uri("grid://10.0.0.1:5710/orders#2"), split_uri("grid:///orders"), split_uri("orders")
+    (('grid', '10.0.0.1:5710', 'orders#2'), ('grid', '', 'orders'), ('', '', 'orders'))
+    """
+    # Not urlsplit(): it drops what is after # or ? from a name, and has an error of its own for a lone bracket.
+    scheme, found, rest = uri.partition("://")
+    if not found:
+        scheme, _, name = uri.rpartition(":")
+        return scheme.lower(), "", name.strip("/")
+    members, _, name = rest.partition("/")
+    return scheme.lower(), members, name.strip("/")
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -94,19 +108,3 @@ class JournalPlace(Place, frozen=True):
 
     kind: ClassVar[str] = "journal"
     directory: ClassVar[str] = ".journals"
-
-
-def located(location: str, option: str) -> tuple[SplitResult, str]:
-    """The parts of a location such as ``grid://10.0.0.1:5710/orders``, and the name in it, which may be empty.
-
-    Raises:
-        AnalysisError: It has a bracket that is not closed, or what would be lost, so that two names would be one.
-    """
-    try:
-        parts = urlsplit(location)
-    except ValueError as error:
-        raise AnalysisError(f'{option}: "{location}" is no location: {error}.') from error
-    if parts.query or parts.fragment:
-        message = f'{option}: "{location}" has a ? or a #, which no name in a grid has. Leave it out.'
-        raise AnalysisError(message)
-    return parts, parts.path.strip("/")

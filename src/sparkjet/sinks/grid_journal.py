@@ -113,7 +113,9 @@ class GridJournalSink(GridVersionsSink[JournalVersion]):
         if newest is None:
             return True
         is_another = newest.watermark is None or watermark > newest.watermark
-        return is_another and clock - newest.clock >= self._settings.progress_interval
+        # A clock that was ahead and is right again would tell nothing until it has come as far.
+        is_early = 0 <= clock - newest.clock < self._settings.progress_interval
+        return is_another and not is_early
 
     def tell(self, transaction: TransactionId) -> Handle:
         """See :meth:`Telling.tell`."""

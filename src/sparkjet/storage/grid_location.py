@@ -13,7 +13,7 @@ from sparkjet.grid.access import Access
 from sparkjet.grid.client import GridClient
 from sparkjet.grid.cluster_state import may_start
 from sparkjet.grid.embedded import embedded_directory, embedded_member
-from sparkjet.grid.places import located
+from sparkjet.grid.places import split_uri
 from sparkjet.storage.sharing import is_local
 
 if TYPE_CHECKING:
@@ -93,18 +93,18 @@ def grid_location(location: str, option: str, session: SparkSession) -> tuple[Gr
             answer, or executors cannot reach them.
         StorageError: The embedded member does not start.
     """
-    parts, name = located(location, option)
+    _, members, name = split_uri(location)
     if _NAME.fullmatch(name) is None:
         message = (
             f'{option}: "{location}" names no place in a grid. Give the addresses of some members and a name, as in '
             "grid://10.0.0.1:5710,10.0.0.2:5710/orders; or grid:///orders for a member on this machine."
         )
         raise AnalysisError(message)
-    if not parts.netloc:
+    if not members:
         return _embedded(option, session), name
     settings = session.conf
     access = Access(**{field: settings.get(setting, None) for field, setting in _SETTINGS.items()})
-    return _found(tuple(parts.netloc.split(",")), access, option), name
+    return _found(tuple(members.split(",")), access, option), name
 
 
 def _embedded(option: str, session: SparkSession) -> GridLocation:

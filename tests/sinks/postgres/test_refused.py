@@ -156,7 +156,10 @@ def test_rows_that_were_decided_and_then_refused_are_left_out_by_the_command(
     content = damaged.read_bytes()
     damaged.write_bytes(content[:-1])
     assert main(command) == 1
-    assert f"nothing was published: [SPARKJET_LOST_TRANSACTION] {damaged} has {len(content) - 1} bytes" in capsys.readouterr().out
+    assert (
+        f"nothing was published: [SPARKJET_LOST_TRANSACTION] {damaged} has {len(content) - 1} bytes"
+        in capsys.readouterr().out
+    )
     damaged.write_bytes(content)
     assert main(command) == 1
     assert f'--refused: "{file}" cannot be created: File exists' in capsys.readouterr().err

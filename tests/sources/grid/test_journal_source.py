@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
 from sparkjet.errors import AnalysisError, SourceError
+from sparkjet.grid.access import create_token
 from sparkjet.grid.journal_retention import Retention
+from sparkjet.grid.journal_version import Position
 from sparkjet.grid.reader_leases import LEASE
+from sparkjet.grid.version_store import Writer
 from sparkjet.options import Options
-from sparkjet.sources.grid.journal_settings import EARLIEST, LATEST, JournalSettings
+from sparkjet.sources.grid.journal_settings import EARLIEST, LATEST, JournalSettings, open_journal
 from sparkjet.sources.grid.journal_source import GridJournalDataSource, JournalStreamReader
 from sparkjet.sources.grid.location import Location
 from sparkjet.testing.source_contract import SourceContract, SourceUnderTest, through_json
@@ -240,3 +244,73 @@ def test_options_are_checked_and_a_journal_must_be_there(setting: Setting) -> No
     options = {"path": f"{location.uri}/nowhere", "tokenFile": str(location.token_file)}
     with pytest.raises(AnalysisError, match='no journal "nowhere"'):
         GridJournalDataSource(options).schema()
+
+
+class FakeJournal:
+    """A journal of one partition with ten rows, as the source asks one; another one has its name from some call on."""
+
+    def __init__(self) -> None:
+        self.newest = ("q", 10)
+        self.seen = self.newest
+        self.registered: dict[str, dict[int, int]] = {}
+
+    @property
+    def writer(self) -> Writer:
+        return Writer(self.seen[0], "results")
+
+    def latest(self) -> Position:
+        self.seen = self.newest
+        return Position(self.seen[1], None, {0: self.seen[1]})
+
+    def progress(self, after_epoch: int = 0) -> list[Position]:
+        return [self.latest()]
+
+    def earliest(self) -> dict[int, int]:
+        return {0: 0}
+
+    def check(self, offsets: dict[int, int]) -> None:
+        """Everything is there."""
+        self.latest()
+
+    def register(self, reader: str, offsets: dict[int, int]) -> None:
+        self.registered[reader] = dict(offsets)
+        self.check(offsets)
+
+    def renew(self, reader: str, offsets: dict[int, int]) -> None:
+        self.registered[reader] = dict(offsets)
+
+
+@pytest.fixture
+def fake() -> tuple[FakeJournal, JournalStreamReader]:
+    journal, reader = FakeJournal(), JournalStreamReader(JournalSettings(Location("grid://", "j"), reader="r"), NAMES)
+    reader.__dict__["_journal"] = journal
+    return journal, reader
+
+
+def test_rows_go_when_spark_asks_what_comes_after_them(fake: tuple[FakeJournal, JournalStreamReader]) -> None:
+    journal, reader = fake
+    end = latest(reader, reader.initialOffset())
+    assert journal.registered == {"r": {0: 0}}
+    # Its batch has ended. Spark commits it with the next one, which a writer that waits for room never writes.
+    assert latest(reader, end) == end
+    assert journal.registered == {"r": {0: 10}}
+
+
+def test_a_journal_that_was_begun_again_during_a_batch_is_refused(
+    fake: tuple[FakeJournal, JournalStreamReader],
+) -> None:
+    journal, reader = fake
+    end = latest(reader, reader.initialOffset())
+    journal.newest = ("another", 25)
+    with pytest.raises(SourceError, match="is written by query another, and was by q when"):
+        latest(reader, end)
+
+
+def test_a_name_has_all_that_is_in_its_path(tmp_path: Path) -> None:
+    for name in ("orders#2", "orders?of=today", "a b.ü"):
+        found = JournalSettings.of(Options({"path": f"grid://[::1]:5710,h:1/{name}"})).location
+        assert (found.uri, found.name) == ("grid://[::1]:5710,h:1", name)
+    unclosed = JournalSettings.of(Options({"path": "grid://[::1:5710/orders"})).location
+    create_token(tmp_path / "token")
+    with pytest.raises(AnalysisError, match=r'"\[::1:5710" is not host:port'):
+        open_journal(replace(unclosed, token_file=str(tmp_path / "token")))

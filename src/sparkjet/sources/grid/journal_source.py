@@ -103,8 +103,8 @@ class GridJournalDataSource(DataSource):
 class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans batches in a Python process of the driver, and reads their ranges in the executors.
 
-    From the first batch on the journal keeps the rows for this reader that Spark has not committed. Its name is in the
-    offsets, so the next run of the query takes the same one.
+    From the first batch on the journal keeps the rows for this reader that are in no batch that has ended. Its name is
+    in the offsets, so the next run of the query takes the same one.
 
     Args:
         settings: The options.
@@ -116,6 +116,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._placed: dict[int, int] = {}
         self._target: Position | None = None
         self._reader = ""
+        self._kept: dict[int, int] = {}
 
     @cached_property
     def _journal(self) -> Journal:
@@ -200,14 +201,37 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def commit(self, end: dict[str, Any]) -> None:
         """Let the rows before a batch's end go: the query's record has them, as epochs do not overlap."""
         done = JournalOffset.of(end)
-        if self._reader:
-            self._journal.renew(self._reader, done.positions)
-        else:
+        if not self._reader:
             self._keep(done)
+        elif done.positions != self._kept:
+            self._journal.renew(self._reader, done.positions)
+            self._kept = done.positions
 
     def _keep(self, offset: JournalOffset) -> dict[int, int]:
         """Have the rows kept from an offset on, and answer where they begin: further on if some are lost."""
         first = offset.positions
+        self._check_writer(offset)
+        while True:
+            try:
+                if self._reader and first == self._kept:
+                    self._journal.check(first)
+                else:
+                    # Also between batches: Spark commits one when it has planned the next, and a writer that waits for
+                    # room would never give it a reason to.
+                    reader = self._reader or self._settings.reader or offset.reader or f"reader-{uuid4().hex[:12]}"
+                    self._journal.register(reader, first)
+                    self._reader = reader
+            except FallenBehindError as error:
+                self._check_writer(offset)
+                self._lost(error)
+                first |= error.first
+            else:
+                # Again, of the version that was looked at now: there may be another journal since the last one.
+                self._check_writer(offset)
+                self._kept = dict(first)
+                return first
+
+    def _check_writer(self, offset: JournalOffset) -> None:
         writer = self._journal.writer.query
         if writer != offset.writer:
             message = (
@@ -216,19 +240,6 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 "from scratch with another checkpointLocation."
             )
             raise SourceError(message)
-        while True:
-            try:
-                if self._reader:
-                    self._journal.check(first)
-                else:
-                    reader = self._settings.reader or offset.reader or f"reader-{uuid4().hex[:12]}"
-                    self._journal.register(reader, first)
-                    self._reader = reader
-            except FallenBehindError as error:
-                self._lost(error)
-                first |= error.first
-            else:
-                return first
 
     def _offset(
         self,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TypedDict
 
 from sparkjet.errors import AnalysisError
-from sparkjet.grid.places import located
+from sparkjet.grid.places import split_uri
 from sparkjet.options import Options
 
 LOCATION_OPTIONS = {
@@ -46,14 +46,14 @@ class Location:
         Raises:
             AnalysisError: ``path`` names none.
         """
-        parts, name = located(options.get("path") or "", "path")
-        if parts.scheme != "grid" or not name:
+        scheme, members, name = split_uri(options.get("path") or "")
+        if scheme != "grid" or not name:
             message = (
                 f'path: format("{format}") needs load("grid://10.0.0.1:5710/orders"): some members, and the {kind}.'
             )
             raise AnalysisError(message)
         files = (options.get(each) for each in ("tokenFile", "tlsCertificate", "tlsKey", "tlsAuthorities"))
-        return Location(f"grid://{parts.netloc}", name, *files)
+        return Location(f"grid://{members}", name, *files)
 
     @property
     def files(self) -> Files:
