@@ -87,4 +87,19 @@ def test_fields_of_structs_and_names_with_dots(tmp_path: Path) -> None:
     found = json.loads(FileStatistics(PosixDirectory(tmp_path), "f").as_json(schema, [["s", "x"], ["a.b"], ["a", "b"]]))
     assert found["nullCount"] == {"s": {"x": 1}}
     assert found["minValues"] == found["maxValues"] == {"s": {"x": 1}}
-    assert FileStatistics(PosixDirectory(tmp_path), "f").nulls("a.b") is None
+
+
+def test_nulls_are_counted_where_the_footer_does_not_say(tmp_path: Path) -> None:
+    table = pa.table(
+        {
+            "s": [{"x": None}, {"x": 1}],
+            "null": [None, {"x": 1}],
+            "list": [[], [None]],
+            "a.b": [1, None],
+            "a": [{"b": 5}, {"b": 6}],
+        }
+    )
+    for footer in (True, False):
+        parquet.write_table(table, tmp_path / "f", write_statistics=footer)
+        found = FileStatistics(PosixDirectory(tmp_path), "f")
+        assert [name for name in table.column_names if found.has_nulls(name)] == ["null", "a.b"]

@@ -213,7 +213,7 @@ class DeltaSink:
         for name, _ in files:
             values, footer = values_of(name), FileStatistics(self.directory, name)
             null = [column for column in in_paths if values.get(column) is None]
-            null += [column for column in in_files if footer.nulls(column)]
+            null += [column for column in in_files if footer.has_nulls(column)]
             if null:
                 message = (
                     f"delta: column {null[0]!r} has a null, and {self.directory} has it NOT NULL. Leave such rows out, "

@@ -57,16 +57,20 @@ class FileStatistics:
     """
 
     def __init__(self, directory: Directory, name: str) -> None:
+        self._directory, self._name = directory, name
         with directory.open(name) as content, parquet.ParquetFile(content) as file:
             self._footer = file.metadata
         self._positions: dict[str, list[int]] = {}
         for position in range(self._footer.num_columns):
             self._positions.setdefault(self._footer.schema.column(position).path, []).append(position)
 
-    def nulls(self, column: str) -> int | None:
-        """The number of nulls in a column without fields, None if the file does not say."""
+    def has_nulls(self, column: str) -> bool:
+        """Whether a column has nulls; it is read if the footer does not say, as of structs and of long texts."""
         found = self._column([column], None)
-        return None if found is None else found.nulls
+        if found is not None:
+            return found.nulls > 0
+        with self._directory.open(self._name) as content, parquet.ParquetFile(content) as file:
+            return any(batch.column(column).null_count for batch in file.iter_batches(columns=[column]))
 
     def as_json(self, schema: StructType, columns: Sequence[Sequence[str]]) -> str:
         """As the log has it, for some columns, each the names that lead to it."""
