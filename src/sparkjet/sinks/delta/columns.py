@@ -161,7 +161,8 @@ def _check_column(field: StructField, column: StructField, where: str) -> None:
 def _plain(kind: DataType) -> Any:
     """A type without what does not count: nullability, and metadata of fields."""
     if isinstance(kind, StructType):
-        return [(field.name.lower(), _plain(field.dataType)) for field in kind.fields]
+        # As they are written: Spark alone finds fields by names in another case.
+        return [(field.name, _plain(field.dataType)) for field in kind.fields]
     if isinstance(kind, ArrayType):
         return ["array", _plain(kind.elementType)]
     if isinstance(kind, MapType):

@@ -1,0 +1,31 @@
+"""Columns of rows and of a Delta table: what fits, and what is refused before the start."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql.types import ArrayType, LongType, StringType, StructType
+
+from sparkjet.errors import AnalysisError
+from sparkjet.sinks.delta.columns import mapped
+from sparkjet.sinks.delta.kernel import Version
+
+NUMBER, TEXT = LongType(), StringType()
+
+
+def table(schema: StructType, *partition_by: str) -> Version:
+    return Version(0, schema, partition_by, {}, (), None)
+
+
+def test_columns_are_found_in_any_order_and_case() -> None:
+    there = table(StructType().add("Key", TEXT).add("n", NUMBER, nullable=False).add("more", NUMBER), "Key")
+    found = mapped(there, StructType().add("N", NUMBER).add("key", TEXT), ["KEY"], "/t")
+    assert list(found.names.items()) == [("N", "n"), ("key", "Key")]
+    assert found.required == ("n",)
+
+
+@pytest.mark.parametrize("wrap", [lambda kind: kind, ArrayType])
+def test_fields_whose_names_differ_by_case_are_refused(wrap: type[ArrayType]) -> None:
+    there, rows = (StructType().add("s", wrap(StructType().add(name, NUMBER))) for name in ("x", "X"))
+    # Others than Spark would read nulls.
+    with pytest.raises(AnalysisError, match=r"'s' is .*struct<X:bigint>.*, and in /t it is .*struct<x:bigint>.* Cast"):
+        mapped(table(there), rows, (), "/t")
