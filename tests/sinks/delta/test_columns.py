@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from pyspark.sql.types import ArrayType, LongType, StringType, StructType
+from pyspark.sql.types import ArrayType, BinaryType, LongType, StringType, StructType
 
 from sparkjet.errors import AnalysisError
 from sparkjet.sinks.delta.columns import mapped
@@ -29,3 +29,20 @@ def test_fields_whose_names_differ_by_case_are_refused(wrap: type[ArrayType]) ->
     # Others than Spark would read nulls.
     with pytest.raises(AnalysisError, match=r"'s' is .*struct<X:bigint>.*, and in /t it is .*struct<x:bigint>.* Cast"):
         mapped(table(there), rows, (), "/t")
+
+
+def test_partitions_that_are_not_written_are_refused() -> None:
+    there = table(StructType().add("b", BinaryType()).add("n", NUMBER), "b")
+    with pytest.raises(AnalysisError, match="/t is partitioned by 'b', which is binary"):
+        mapped(there, there.schema, (), "/t")
+
+
+def test_rows_that_leave_nothing_in_the_files_are_refused() -> None:
+    there = table(StructType().add("k", TEXT).add("n", NUMBER), "k")
+    with pytest.raises(AnalysisError, match="/t has columns in its files beside k"):
+        mapped(there, StructType().add("k", TEXT), (), "/t")
+
+
+def test_a_text_that_must_not_be_null_is_looked_at_in_paths() -> None:
+    there = table(StructType().add("k", TEXT, nullable=False).add("n", NUMBER, nullable=False), "k")
+    assert mapped(there, there.schema, (), "/t").required == ("k",)

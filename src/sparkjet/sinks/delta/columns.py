@@ -85,7 +85,8 @@ def mapped(table: Version, schema: StructType, partition_by: Sequence[str], wher
             raise AnalysisError(message)
         _check_column(field, column, where)
         names[field.name] = column.name
-        if field.nullable and not column.nullable:
+        # In a path an empty text is a null.
+        if not column.nullable and (field.nullable or column.name in table.partition_by):
             required.append(column.name)
     for column in known.values():
         if not column.nullable or _DEFAULT in (column.metadata or {}) or column.name in table.partition_by:
@@ -94,6 +95,9 @@ def mapped(table: Version, schema: StructType, partition_by: Sequence[str], wher
                 f'Add it: withColumn("{column.name}", …).'
             )
             raise AnalysisError(message)
+    if set(names.values()) <= set(table.partition_by):
+        message = f"{where} has columns in its files beside {_listed(table.partition_by)}. Add one to the result."
+        raise AnalysisError(message)
     return Mapped(names, tuple(required))
 
 
@@ -119,6 +123,12 @@ def _check_table(table: Version, where: str) -> None:
         )
         raise AnalysisError(message)
     for column in table.schema.fields:
+        if column.name in table.partition_by and not can_partition_by(column.dataType):
+            message = (
+                f"{where} is partitioned by {column.name!r}, which is {column.dataType.simpleString()}, and that is "
+                f"not written here. {_INSTEAD}."
+            )
+            raise AnalysisError(message)
         reasons = [reason for key, reason in _FILLED.items() if key in _metadata_of(column)]
         if reasons:
             message = f"column {column.name!r} of {where} {reasons[0]}, which is not done here. {_INSTEAD}."
