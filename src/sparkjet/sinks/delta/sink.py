@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 import msgspec
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from sparkjet.catalyst.columns import quoted
 from sparkjet.errors import AnalysisError, CopiedHomeError, LostTransactionError, SinkError
@@ -121,6 +121,9 @@ class DeltaSink:
             "epoch": transaction.epoch,
             "rows": found.rows,
             "files": files,
+            "schema": self._as_written().jsonValue(),
+            "partition_by": [*self._columns],
+            "required": [*self._mapped.required],
             "progress": msgspec.to_builtins(_progress(transaction, found.rows)),
             **origin(transaction),
         }
@@ -193,6 +196,11 @@ class DeltaSink:
         self._mapped = mapped(version, self._schema, self.partition_by, str(self.directory))
         self._columns = version.partition_by
 
+    def _as_written(self) -> StructType:
+        """The schema of the rows, by the table's names."""
+        fields = self._schema.fields
+        return StructType([StructField(self._mapped.names[each.name], each.dataType, each.nullable) for each in fields])
+
     def _check_empty(self) -> None:
         """Refuse a directory with files of somebody else's, which would be no rows of the table."""
         others = sorted(name for name in self.directory.names() if not name.startswith(("_", ".")))
@@ -232,6 +240,7 @@ class DeltaSink:
                 "file, or rerun the query from its input. Was VACUUM run with a retention of a few hours or none?"
             )
             raise LostTransactionError(message)
+        _check_unchanged(version, handle, directory)
         payload = told(msgspec.convert(handle["progress"], WriterProgress), handle["run"])
         files = [_data_file(name, size) for name, size in handle["files"]]
         application = _application(handle["query"], handle["sink"])
@@ -304,6 +313,26 @@ def _progress(transaction: TransactionId, rows: int) -> WriterProgress:
         query=transaction.query, output=transaction.sink, epoch=transaction.epoch, watermark=transaction.watermark
     )
     return msgspec.structs.replace(given, rows=rows)
+
+
+def _check_unchanged(version: Version, handle: Handle, directory: Directory) -> None:
+    """Refuse files that the table does not take any more: somebody has altered or replaced it since they were written.
+
+    Raises:
+        SinkError: Kernel would add them, and readers fail or find wrong values.
+    """
+    why = "Its columns or partitions are others."
+    try:
+        now = mapped(version, StructType.fromJson(handle["schema"]), (), str(directory))
+        same = all(own == name for own, name in now.names.items()) and set(now.required) <= set(handle["required"])
+    except AnalysisError as error:
+        same, why = False, str(error)
+    if not same or [*version.partition_by] != handle["partition_by"]:
+        message = (
+            f"{directory} was changed after epoch {handle['epoch']} had been written for it, which is not added now: "
+            f"{why} Make the table what it was"
+        )
+        raise SinkError(message)
 
 
 def _data_file(name: str, size: int) -> DataFile:
