@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -148,7 +149,11 @@ class DeltaSink:
             raise SinkError(message)
         self._added = str(directory), handle["run"], handle["epoch"]
         between()
-        _prepared(directory, handle["query"], handle["sink"]).remove(handle["folder"])
+        prepared = _prepared(directory, handle["query"], handle["sink"])
+        prepared.remove(handle["folder"])
+        # What a power failure brought back here, a start would take for an orphan: files that the table has.
+        with contextlib.suppress(FileNotFoundError):
+            prepared.sync((handle["folder"],), contents=False)
 
     def abort(self, transaction: TransactionId) -> None:
         """See :meth:`Aborting.abort`."""
