@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any, cast
+
 import pytest
 from pyspark.sql.types import ArrayType, BinaryType, LongType, StringType, StructType
 
 from sparkjet.errors import AnalysisError
 from sparkjet.sinks.delta.columns import mapped
 from sparkjet.sinks.delta.kernel import Version
+from sparkjet.sinks.delta.sink import DeltaSink
+from sparkjet.storage.posix_directory import PosixDirectory
 
 NUMBER, TEXT = LongType(), StringType()
 
@@ -46,3 +51,27 @@ def test_rows_that_leave_nothing_in_the_files_are_refused() -> None:
 def test_a_text_that_must_not_be_null_is_looked_at_in_paths() -> None:
     there = table(StructType().add("k", TEXT, nullable=False).add("n", NUMBER, nullable=False), "k")
     assert mapped(there, there.schema, (), "/t").required == ("k",)
+
+
+def test_a_new_table_has_nothing_of_the_table_that_its_columns_are_read_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[StructType] = []
+
+    class Table:
+        log = PosixDirectory(tmp_path / "t" / "_delta_log")
+
+        def version(self) -> None:
+            return None
+
+        def try_to_create(self, schema: StructType, _: str) -> None:
+            made.append(schema)
+
+    sink = DeltaSink(PosixDirectory(tmp_path / "t"), cast("Any", None))
+    monkeypatch.setattr(sink, "_table", lambda _: Table())
+    asked = {"__CHAR_VARCHAR_TYPE_STRING": "varchar(9)", "CURRENT_DEFAULT": "'x'", "delta.invariants": "{}"}
+    own = {"comment": "a key", "nullable": False}
+    sink.check(StructType().add("k", TEXT, nullable=False, metadata={**asked, **own}).add("n", NUMBER))
+    assert made == [StructType().add("k", TEXT, metadata=own).add("n", NUMBER)]
+    # What it is created with, the start then finds fit for its rows.
+    assert mapped(table(made[0]), made[0], (), "/t").names == {"k": "k", "n": "n"}

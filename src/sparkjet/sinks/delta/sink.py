@@ -293,6 +293,8 @@ class DeltaSink:
 
 
 _BY = "sparkjet"
+_OF_A_TABLE = "delta.", "CURRENT_DEFAULT", "EXISTS_DEFAULT", "__CHAR_VARCHAR_TYPE_STRING"
+"""What the metadata of columns begins with that are read from a table: lengths, defaults, how they are filled."""
 
 
 def _application(query: str, sink: str) -> str:
@@ -355,5 +357,10 @@ def _all_nullable(found: Any) -> Any:
     if not isinstance(found, dict):
         return found
     loose = {name: True for name in ("nullable", "containsNull", "valueContainsNull") if name in found}
-    # Metadata is the user's, whatever its keys are.
-    return {name: value if name == "metadata" else _all_nullable(value) for name, value in found.items()} | loose
+    # Metadata is the user's, whatever its keys are, but for what another table asks of its writers.
+    return {
+        name: {key: each for key, each in value.items() if not key.startswith(_OF_A_TABLE)}
+        if name == "metadata"
+        else _all_nullable(value)
+        for name, value in found.items()
+    } | loose
