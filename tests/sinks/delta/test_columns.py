@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql.types import ArrayType, BinaryType, LongType, StringType, StructType
 
 from sparkjet.errors import AnalysisError
-from sparkjet.sinks.delta.columns import mapped
+from sparkjet.sinks.delta.columns import check_new, mapped
 from sparkjet.sinks.delta.kernel import Version
 from sparkjet.sinks.delta.sink import DeltaSink
 from sparkjet.storage.posix_directory import PosixDirectory
@@ -37,9 +37,12 @@ def test_fields_whose_names_differ_by_case_are_refused(wrap: type[ArrayType]) ->
 
 
 def test_partitions_that_are_not_written_are_refused() -> None:
-    there = table(StructType().add("b", BinaryType()).add("n", NUMBER), "b")
-    with pytest.raises(AnalysisError, match="/t is partitioned by 'b', which is binary"):
-        mapped(there, there.schema, (), "/t")
+    for name, kind in {"b": BinaryType(), "a:b": TEXT}.items():
+        there = table(StructType().add(name, kind).add("n", NUMBER), name)
+        with pytest.raises(AnalysisError, match=f"/t is partitioned by '{name}'"):
+            mapped(there, there.schema, (), "/t")
+        with pytest.raises(AnalysisError, match=f"partitionBy: .*'{name}'"):
+            check_new(there.schema, [name])
 
 
 def test_rows_that_leave_nothing_in_the_files_are_refused() -> None:

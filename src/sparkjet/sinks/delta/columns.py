@@ -24,6 +24,8 @@ _FILLED = {
 _DEFAULT = "CURRENT_DEFAULT"
 _MANAGED = ("catalogManaged", "catalogOwned", "catalogOwned-preview", "coordinatedCommits-preview")
 _FORGETS = "delta.setTransactionRetentionDuration"
+_COLON = ":"
+"""In a partition's name, Kernel takes what is before it for the scheme of a URI."""
 _INSTEAD = "Write to another table, or merge the rows yourself in foreachBatch(…)"
 
 
@@ -53,6 +55,9 @@ def check_new(schema: StructType, partition_by: Sequence[str]) -> None:
         kind = schema[name].dataType
         if not can_partition_by(kind):
             message = f"partitionBy: {name!r} is {kind.simpleString()}, which paths cannot hold. Use another column."
+            raise AnalysisError(message)
+        if _COLON in name:
+            message = f"partitionBy: Delta Kernel takes no colon in {name!r}. Give the column another name."
             raise AnalysisError(message)
     if len(partition_by) == len(schema.fields):
         message = "partitionBy: at least one column must stay in the files."
@@ -123,10 +128,11 @@ def _check_table(table: Version, where: str) -> None:
         )
         raise AnalysisError(message)
     for column in table.schema.fields:
-        if column.name in table.partition_by and not can_partition_by(column.dataType):
+        is_written = can_partition_by(column.dataType) and _COLON not in column.name
+        if column.name in table.partition_by and not is_written:
             message = (
-                f"{where} is partitioned by {column.name!r}, which is {column.dataType.simpleString()}, and that is "
-                f"not written here. {_INSTEAD}."
+                f"{where} is partitioned by {column.name!r} ({column.dataType.simpleString()}), which is not written "
+                f"here. {_INSTEAD}."
             )
             raise AnalysisError(message)
         reasons = [reason for key, reason in _FILLED.items() if key in _metadata_of(column)]
