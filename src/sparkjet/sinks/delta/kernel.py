@@ -161,8 +161,15 @@ class DeltaTable:
             raise AnalysisError(self._explained(error)) from error
 
     def last(self, version: Version, application: str) -> int | None:
-        """The number of the newest transaction of an application, None if there was none."""
-        found = version.java.getLatestTransactionVersion(self._engine(), application)
+        """The number of the newest transaction of an application, None if there was none.
+
+        Raises:
+            SinkError: The log cannot be read.
+        """
+        try:
+            found = version.java.getLatestTransactionVersion(self._engine(), application)
+        except JAVA_ERRORS as error:
+            raise SinkError(self._explained(error)) from error
         return found.get() if found.isPresent() else None
 
     def append(

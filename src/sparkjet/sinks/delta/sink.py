@@ -337,7 +337,7 @@ def _check_unchanged(version: Version, handle: Handle, directory: Directory) -> 
     if not same or [*version.partition_by] != handle["partition_by"]:
         message = (
             f"{directory} was changed after epoch {handle['epoch']} had been written for it, which is not added now: "
-            f"{why} Make the table what it was"
+            f"{why} Make the table what it was."
         )
         raise SinkError(message)
 

@@ -1,4 +1,4 @@
-"""Processes that create a Delta table at once: what one has created, the others take."""
+"""What Kernel refuses: a table that another process creates at once is taken, and the rest is an error that says so."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 
 from sparkjet.errors import AnalysisError, SinkError
 from sparkjet.sinks.delta import kernel
-from sparkjet.sinks.delta.kernel import DeltaTable
+from sparkjet.sinks.delta.kernel import DeltaTable, Version
 from sparkjet.storage.posix_directory import PosixDirectory
 
 
@@ -60,3 +60,13 @@ def test_one_that_kernel_refuses_is_not(tmp_path: Path, monkeypatch: pytest.Monk
         refused.try_to_create(StructType(), "test")
     with pytest.raises(SinkError, match="refused"):
         refused.create(StructType(), (), "test")
+
+
+def test_a_log_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read(*_: object) -> NoReturn:
+        raise RefusedError("KernelEngineException")
+
+    java = SimpleNamespace(getLatestTransactionVersion=read)
+    version = Version(1, StructType(), (), {}, (), java)
+    with pytest.raises(SinkError, match=f"Delta's table {tmp_path}: refused"):
+        table(tmp_path, monkeypatch, "").last(version, "sparkjet/q/results")
