@@ -35,6 +35,11 @@ class PowerCut:
             or (path.is_file() and path.stat().st_ino not in self._contents)
         ]
 
+    def brought_back(self) -> list[str]:
+        """Everything that was removed and that a power cut could bring back."""
+        gone = (path / name for path, names in self._names.items() for name in names if not (path / name).exists())
+        return sorted(path.relative_to(self._top).as_posix() for path in gone)
+
 
 @contextmanager
 def recorded(top: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PowerCut]:

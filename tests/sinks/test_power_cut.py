@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from sparkjet.sinks.delta.sink import DeltaSink
 from sparkjet.sinks.files import FilesSink
 from sparkjet.sinks.manifest import Manifest
 from sparkjet.snapshots import DirectoryStore
+from sparkjet.storage.posix_directory import PosixDirectory
 from sparkjet.testing.sink_contract import QUERY, SCHEMA, transaction
 from tests.durable import recorded
 
@@ -61,3 +63,22 @@ def test_the_store(rows: DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPa
         store.put_blob("000000-1-source0", b"x")
         store.write_delta("000000-1-0", rows)
         assert cut.lost() == []
+
+
+def test_what_a_delta_table_has_is_not_prepared_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Table:
+        def version(self) -> int:
+            return 1
+
+    sink = DeltaSink(PosixDirectory(tmp_path), cast("Any", None))
+    monkeypatch.setattr(sink, "_table", lambda _: Table())
+    monkeypatch.setattr(sink, "_is_committed", lambda *_: True)
+    prepared = sink.directory.below(f"_sparkjet/{QUERY}/results/prepared")
+    handle = {"directory": str(tmp_path), "query": QUERY, "sink": "results", "folder": "f", "epoch": 1, "run": ""}
+    with recorded(tmp_path, monkeypatch) as cut:
+        prepared.create()
+        prepared.write("f", b"")
+        sink.commit(handle, lambda: None)
+        # A start would remove the files of the table with it.
+        assert cut.brought_back() == []
+        assert prepared.names() == []

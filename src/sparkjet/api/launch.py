@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from pyspark.sql import SparkSession
@@ -102,8 +102,14 @@ class Launch:
         return {sink.directory.path: sink.option for sink in self._file_sinks if sink.directory.path is not None}
 
     @property
-    def _file_sinks(self) -> list[FilesSink]:
-        return [output.sink for output in self.plan.outputs if isinstance(output.sink, FilesSink)]
+    def _file_sinks(self) -> list[Any]:
+        files = [output.sink for output in self.plan.outputs if isinstance(output.sink, FilesSink)]
+        return [*files, *self._delta_sinks]
+
+    @property
+    def _delta_sinks(self) -> list[Any]:
+        # By their name: the class needs the packages of the extra "delta".
+        return [output.sink for output in self.plan.outputs if output.format == "delta"]
 
     @cached_property
     def _spark_directory(self) -> Path:
@@ -133,6 +139,7 @@ class Launch:
         for output in self.plan.outputs:
             output.check()
             steps.one()
+        self._check_home()
         steps.at("checking the executors")
         packages = self.home.packages if isinstance(self.home, HoldsRows) else {}
         check_workers(self.plan.source.sparkSession, {**worker_packages(self.plan), **packages})
@@ -265,6 +272,21 @@ class Launch:
         # The last copy was not there yet when the last epoch was.
         if reports:
             reports[-1] = self._with_backup(reports[-1])
+
+    def _check_home(self) -> None:
+        """Refuse a home among the files of a Delta table: VACUUM removes what no version names.
+
+        Raises:
+            AnalysisError: It is there.
+        """
+        for table in (sink.directory for sink in self._delta_sinks):
+            top, home = table.resolved().rstrip("/"), self.home.resolved()
+            if f"{home}/".startswith(f"{top}/") and not home.startswith((f"{top}/_", f"{top}/.")):
+                message = (
+                    f'checkpointLocation: "{self.home}" is in the Delta table {table}, where VACUUM removes what no '
+                    f"version names. Give it a place of its own, or one below {table}/_checkpoints."
+                )
+                raise AnalysisError(message)
 
     def _check_shared(self) -> None:
         """Check that the executors write where this driver reads; before anything is created or taken over.

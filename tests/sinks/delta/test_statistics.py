@@ -34,12 +34,8 @@ CASES = [
     (LongType(), pa.int64(), [3, None, -1], (-1, 3)),
     (DoubleType(), pa.float64(), [1.5, -0.0], (0.0, 1.5)),
     (DoubleType(), pa.float64(), [float("inf"), 1.0], None),
-    (
-        DecimalType(38, 2),
-        pa.decimal128(38, 2),
-        [Decimal("1.50"), Decimal("123456789012345678901234567890123456.78")],
-        ...,
-    ),
+    (DecimalType(38, 2), pa.decimal128(38, 2), [Decimal("-1.50"), Decimal("1234567890123.45")], ...),
+    (DecimalType(18, 2), pa.decimal128(18, 2), [Decimal("1.50"), Decimal("9999999999999999.99")], None),
     (StringType(), pa.string(), ["b", "a"], ("a", "b")),
     (StringType(), pa.string(), ["x" * 99], ("x" * LONGEST, "x" * LONGEST + LAST)),
     (StringType(), pa.string(), ["x" * LONGEST + LAST + "y"], None),
@@ -74,6 +70,13 @@ def test_bounds_and_nulls(tmp_path: Path, kind: DataType, arrow: pa.DataType, va
     assert told == ((min(values), max(values)) if bounds is ... else bounds)
 
 
+def test_texts_that_are_no_unicode_have_no_bounds(tmp_path: Path) -> None:
+    values = pa.array([b"\xff\xfe", b"a", None]).view(pa.string())
+    parquet.write_table(pa.table({"c": values}), tmp_path / "f")
+    text = FileStatistics(PosixDirectory(tmp_path), "f").as_json(StructType().add("c", StringType()), [["c"]])
+    assert json.loads(text) == {"numRecords": 3, "minValues": {}, "maxValues": {}, "nullCount": {"c": 1}}
+
+
 def test_fields_of_structs_and_names_with_dots(tmp_path: Path) -> None:
     table = pa.table({"s": [{"x": 1}, None], "a.b": [1, 2], "a": [{"b": 5}, {"b": 6}]})
     parquet.write_table(table, tmp_path / "f")
@@ -84,4 +87,19 @@ def test_fields_of_structs_and_names_with_dots(tmp_path: Path) -> None:
     found = json.loads(FileStatistics(PosixDirectory(tmp_path), "f").as_json(schema, [["s", "x"], ["a.b"], ["a", "b"]]))
     assert found["nullCount"] == {"s": {"x": 1}}
     assert found["minValues"] == found["maxValues"] == {"s": {"x": 1}}
-    assert FileStatistics(PosixDirectory(tmp_path), "f").nulls("a.b") is None
+
+
+def test_nulls_are_counted_where_the_footer_does_not_say(tmp_path: Path) -> None:
+    table = pa.table(
+        {
+            "s": [{"x": None}, {"x": 1}],
+            "null": [None, {"x": 1}],
+            "list": [[], [None]],
+            "a.b": [1, None],
+            "a": [{"b": 5}, {"b": 6}],
+        }
+    )
+    for footer in (True, False):
+        parquet.write_table(table, tmp_path / "f", write_statistics=footer)
+        found = FileStatistics(PosixDirectory(tmp_path), "f")
+        assert [name for name in table.column_names if found.has_nulls(name)] == ["null", "a.b"]

@@ -24,6 +24,8 @@ _FILLED = {
 _DEFAULT = "CURRENT_DEFAULT"
 _MANAGED = ("catalogManaged", "catalogOwned", "catalogOwned-preview", "coordinatedCommits-preview")
 _FORGETS = "delta.setTransactionRetentionDuration"
+_COLON = ":"
+"""In a partition's name, Kernel takes what is before it for the scheme of a URI."""
 _INSTEAD = "Write to another table, or merge the rows yourself in foreachBatch(…)"
 
 
@@ -53,6 +55,9 @@ def check_new(schema: StructType, partition_by: Sequence[str]) -> None:
         kind = schema[name].dataType
         if not can_partition_by(kind):
             message = f"partitionBy: {name!r} is {kind.simpleString()}, which paths cannot hold. Use another column."
+            raise AnalysisError(message)
+        if _COLON in name:
+            message = f"partitionBy: Delta Kernel takes no colon in {name!r}. Give the column another name."
             raise AnalysisError(message)
     if len(partition_by) == len(schema.fields):
         message = "partitionBy: at least one column must stay in the files."
@@ -85,7 +90,8 @@ def mapped(table: Version, schema: StructType, partition_by: Sequence[str], wher
             raise AnalysisError(message)
         _check_column(field, column, where)
         names[field.name] = column.name
-        if field.nullable and not column.nullable:
+        # In a path an empty text is a null.
+        if not column.nullable and (field.nullable or column.name in table.partition_by):
             required.append(column.name)
     for column in known.values():
         if not column.nullable or _DEFAULT in (column.metadata or {}) or column.name in table.partition_by:
@@ -94,6 +100,9 @@ def mapped(table: Version, schema: StructType, partition_by: Sequence[str], wher
                 f'Add it: withColumn("{column.name}", …).'
             )
             raise AnalysisError(message)
+    if set(names.values()) <= set(table.partition_by):
+        message = f"{where} has columns in its files beside {_listed(table.partition_by)}. Add one to the result."
+        raise AnalysisError(message)
     return Mapped(names, tuple(required))
 
 
@@ -119,6 +128,13 @@ def _check_table(table: Version, where: str) -> None:
         )
         raise AnalysisError(message)
     for column in table.schema.fields:
+        is_written = can_partition_by(column.dataType) and _COLON not in column.name
+        if column.name in table.partition_by and not is_written:
+            message = (
+                f"{where} is partitioned by {column.name!r} ({column.dataType.simpleString()}), which is not written "
+                f"here. {_INSTEAD}."
+            )
+            raise AnalysisError(message)
         reasons = [reason for key, reason in _FILLED.items() if key in _metadata_of(column)]
         if reasons:
             message = f"column {column.name!r} of {where} {reasons[0]}, which is not done here. {_INSTEAD}."
@@ -161,7 +177,8 @@ def _check_column(field: StructField, column: StructField, where: str) -> None:
 def _plain(kind: DataType) -> Any:
     """A type without what does not count: nullability, and metadata of fields."""
     if isinstance(kind, StructType):
-        return [(field.name.lower(), _plain(field.dataType)) for field in kind.fields]
+        # As they are written: Spark alone finds fields by names in another case.
+        return [(field.name, _plain(field.dataType)) for field in kind.fields]
     if isinstance(kind, ArrayType):
         return ["array", _plain(kind.elementType)]
     if isinstance(kind, MapType):

@@ -29,6 +29,7 @@ _PACKAGES = ",".join(
     f"io.delta:{name}:4.4.0" for name in ("delta-kernel-api", "delta-kernel-defaults", "delta-storage")
 )
 _NOT_FOUND = "io.delta.kernel.exceptions.TableNotFoundException"
+_FOUND = "io.delta.kernel.exceptions.TableAlreadyExistsException"
 _CONFLICTS = (
     "io.delta.kernel.exceptions.ConcurrentWriteException",
     "io.delta.kernel.exceptions.ConcurrentTransactionException",
@@ -129,7 +130,7 @@ class DeltaTable:
         except JAVA_ERRORS as error:
             if committer.failure is not None:
                 raise committer.failure from error
-            if not committer.has_lost:
+            if not committer.has_lost and not _is_a(error, _FOUND):
                 raise SinkError(self._explained(error)) from error
 
     def try_to_create(self, schema: StructType, by: str) -> None:
@@ -142,6 +143,9 @@ class DeltaTable:
         try:
             self._creation(schema, by).build(self._engine())
         except JAVA_ERRORS as error:
+            if _is_a(error, _FOUND):
+                # Another process has created it meanwhile; what it is, whoever creates next looks at.
+                return
             raise AnalysisError(self._explained(error)) from error
 
     def try_to_append(self, version: Version, by: str) -> None:
@@ -157,8 +161,15 @@ class DeltaTable:
             raise AnalysisError(self._explained(error)) from error
 
     def last(self, version: Version, application: str) -> int | None:
-        """The number of the newest transaction of an application, None if there was none."""
-        found = version.java.getLatestTransactionVersion(self._engine(), application)
+        """The number of the newest transaction of an application, None if there was none.
+
+        Raises:
+            SinkError: The log cannot be read.
+        """
+        try:
+            found = version.java.getLatestTransactionVersion(self._engine(), application)
+        except JAVA_ERRORS as error:
+            raise SinkError(self._explained(error)) from error
         return found.get() if found.isPresent() else None
 
     def append(

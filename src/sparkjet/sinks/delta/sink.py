@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ from urllib.parse import unquote
 
 import msgspec
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from sparkjet.catalyst.columns import quoted
 from sparkjet.errors import AnalysisError, CopiedHomeError, LostTransactionError, SinkError
@@ -121,6 +122,9 @@ class DeltaSink:
             "epoch": transaction.epoch,
             "rows": found.rows,
             "files": files,
+            "schema": self._as_written().jsonValue(),
+            "partition_by": [*self._columns],
+            "required": [*self._mapped.required],
             "progress": msgspec.to_builtins(_progress(transaction, found.rows)),
             **origin(transaction),
         }
@@ -145,7 +149,11 @@ class DeltaSink:
             raise SinkError(message)
         self._added = str(directory), handle["run"], handle["epoch"]
         between()
-        _prepared(directory, handle["query"], handle["sink"]).remove(handle["folder"])
+        prepared = _prepared(directory, handle["query"], handle["sink"])
+        prepared.remove(handle["folder"])
+        # What a power failure brought back here, a start would take for an orphan: files that the table has.
+        with contextlib.suppress(FileNotFoundError):
+            prepared.sync((handle["folder"],), contents=False)
 
     def abort(self, transaction: TransactionId) -> None:
         """See :meth:`Aborting.abort`."""
@@ -193,6 +201,11 @@ class DeltaSink:
         self._mapped = mapped(version, self._schema, self.partition_by, str(self.directory))
         self._columns = version.partition_by
 
+    def _as_written(self) -> StructType:
+        """The schema of the rows, by the table's names."""
+        fields = self._schema.fields
+        return StructType([StructField(self._mapped.names[each.name], each.dataType, each.nullable) for each in fields])
+
     def _check_empty(self) -> None:
         """Refuse a directory with files of somebody else's, which would be no rows of the table."""
         others = sorted(name for name in self.directory.names() if not name.startswith(("_", ".")))
@@ -213,7 +226,7 @@ class DeltaSink:
         for name, _ in files:
             values, footer = values_of(name), FileStatistics(self.directory, name)
             null = [column for column in in_paths if values.get(column) is None]
-            null += [column for column in in_files if footer.nulls(column)]
+            null += [column for column in in_files if footer.has_nulls(column)]
             if null:
                 message = (
                     f"delta: column {null[0]!r} has a null, and {self.directory} has it NOT NULL. Leave such rows out, "
@@ -232,6 +245,7 @@ class DeltaSink:
                 "file, or rerun the query from its input. Was VACUUM run with a retention of a few hours or none?"
             )
             raise LostTransactionError(message)
+        _check_unchanged(version, handle, directory)
         payload = told(msgspec.convert(handle["progress"], WriterProgress), handle["run"])
         files = [_data_file(name, size) for name, size in handle["files"]]
         application = _application(handle["query"], handle["sink"])
@@ -279,6 +293,8 @@ class DeltaSink:
 
 
 _BY = "sparkjet"
+_OF_A_TABLE = "delta.", "CURRENT_DEFAULT", "EXISTS_DEFAULT", "__CHAR_VARCHAR_TYPE_STRING"
+"""What the metadata of columns begins with that are read from a table: lengths, defaults, how they are filled."""
 
 
 def _application(query: str, sink: str) -> str:
@@ -306,6 +322,26 @@ def _progress(transaction: TransactionId, rows: int) -> WriterProgress:
     return msgspec.structs.replace(given, rows=rows)
 
 
+def _check_unchanged(version: Version, handle: Handle, directory: Directory) -> None:
+    """Refuse files that the table does not take any more: somebody has altered or replaced it since they were written.
+
+    Raises:
+        SinkError: Kernel would add them, and readers fail or find wrong values.
+    """
+    why = "Its columns or partitions are others."
+    try:
+        now = mapped(version, StructType.fromJson(handle["schema"]), (), str(directory))
+        same = all(own == name for own, name in now.names.items()) and set(now.required) <= set(handle["required"])
+    except AnalysisError as error:
+        same, why = False, str(error)
+    if not same or [*version.partition_by] != handle["partition_by"]:
+        message = (
+            f"{directory} was changed after epoch {handle['epoch']} had been written for it, which is not added now: "
+            f"{why} Make the table what it was."
+        )
+        raise SinkError(message)
+
+
 def _data_file(name: str, size: int) -> DataFile:
     return DataFile(name, size, values_of(name))
 
@@ -321,5 +357,10 @@ def _all_nullable(found: Any) -> Any:
     if not isinstance(found, dict):
         return found
     loose = {name: True for name in ("nullable", "containsNull", "valueContainsNull") if name in found}
-    # Metadata is the user's, whatever its keys are.
-    return {name: value if name == "metadata" else _all_nullable(value) for name, value in found.items()} | loose
+    # Metadata is the user's, whatever its keys are, but for what another table asks of its writers.
+    return {
+        name: {key: each for key, each in value.items() if not key.startswith(_OF_A_TABLE)}
+        if name == "metadata"
+        else _all_nullable(value)
+        for name, value in found.items()
+    } | loose

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 LONGEST = 32
 """Characters of a text that the log has; every version is read by everyone."""
 _LAST = "\U0010ffff"
+_EXACT = 15
+"""Decimal digits that a floating-point number keeps."""
 _START, _END = datetime(1, 1, 1, tzinfo=timezone.utc), datetime(9999, 12, 31, 23, 59, 59, 999_000, tzinfo=timezone.utc)
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MILLI = 1000
@@ -55,16 +57,20 @@ class FileStatistics:
     """
 
     def __init__(self, directory: Directory, name: str) -> None:
+        self._directory, self._name = directory, name
         with directory.open(name) as content, parquet.ParquetFile(content) as file:
             self._footer = file.metadata
         self._positions: dict[str, list[int]] = {}
         for position in range(self._footer.num_columns):
             self._positions.setdefault(self._footer.schema.column(position).path, []).append(position)
 
-    def nulls(self, column: str) -> int | None:
-        """The number of nulls in a column without fields, None if the file does not say."""
+    def has_nulls(self, column: str) -> bool:
+        """Whether a column has nulls; it is read if the footer does not say, as of structs and of long texts."""
         found = self._column([column], None)
-        return None if found is None else found.nulls
+        if found is not None:
+            return found.nulls > 0
+        with self._directory.open(self._name) as content, parquet.ParquetFile(content) as file:
+            return any(batch.column(column).null_count for batch in file.iter_batches(columns=[column]))
 
     def as_json(self, schema: StructType, columns: Sequence[Sequence[str]]) -> str:
         """As the log has it, for some columns, each the names that lead to it."""
@@ -136,8 +142,18 @@ def _floats(found: Any, _: Any) -> Any:
     return (found.min + 0.0, found.max + 0.0) if math.isfinite(found.min) and math.isfinite(found.max) else None
 
 
+def _decimals(found: Any, _: Any) -> Any:
+    both = found.min, found.max
+    # Kernel reads fractions as floating-point numbers: bounds would be off, or have more digits than the type.
+    return None if any(len(each.as_tuple().digits) > _EXACT for each in both) else both
+
+
 def _texts(found: Any, _: Any) -> Any:
-    low, high = found.min, found.max
+    try:
+        low, high = found.min, found.max
+    except UnicodeDecodeError:
+        # Spark makes a text of any bytes.
+        return None
     if len(high) > LONGEST:
         if high[LONGEST] == _LAST:
             # No text of this length comes after it.
@@ -172,7 +188,7 @@ def _time(micros: int) -> datetime | None:
 
 _READERS: Mapping[type[DataType], Callable[[Any, Any], Any]] = {
     IntegralType: _numbers,
-    DecimalType: _numbers,
+    DecimalType: _decimals,
     FractionalType: _floats,
     StringType: _texts,
     DateType: _days,
