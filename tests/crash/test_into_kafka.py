@@ -71,7 +71,9 @@ def test_of_drivers_that_start_at_once_one_survives_and_each_row_is_there_once(q
         thread.start()
     for thread in threads:
         thread.join(PATIENCE)
-    assert sorted(outcomes) == ["done", "fenced", "fenced"]
+    # Who starts when another one has finished finds nothing to do.
+    assert len(outcomes) == len(threads)
+    assert {"done"} <= {*outcomes} <= {"done", "fenced"}
     query.check()
 
 
