@@ -189,7 +189,10 @@ def test_a_process_stands_still_between_its_turns_and_leaves_nothing_behind() ->
         while any(state(each) != "T" for each in group):
             assert time.monotonic() < deadline
         assert peer.results() == Results(complete=1, ends={})
-    assert not any(in_group(found, pid) and state(int(found.parent.name)) != "Z" for found in processes())
+    deadline = time.monotonic() + 60
+    while any(in_group(found, pid) and state(int(found.parent.name)) != "Z" for found in processes()):
+        # Who is killed ends when the machine has time for it.
+        assert time.monotonic() < deadline
 
 
 def processes() -> list[Path]:
