@@ -218,5 +218,5 @@ def test_a_member_that_others_have_removed_ends(zookeeper: Controls) -> None:
     zookeeper.fill(3)
     victim, other, _ = zookeeper.members
     other.control.propose(lambda state: left(state, {victim.member.id}))
-    until(lambda: victim.reasons == ["the others have removed it"], "its end")
+    until(lambda: victim.reasons == ["[SPARKJET_GRID.REMOVED] the others have removed it"], "its end")
     assert put(other.control, "removed/2", b"token")
