@@ -162,7 +162,7 @@ class Trial:
         found += ["a step that was never taken"] if self.steps else []
         found += [cell.clock] if cell.clock != USUAL and not self.clock.seen else []
         # With its home in the grid and its rows on a server, a query has nothing below any path.
-        in_folder = cell.home != "grid" or cell.sink in {"files", "foreachBatch"} or self.query.closes
+        in_folder = cell.home != "grid" or cell.sink == "files" or self.query.closes
         found += [cell.path] if in_folder and cell.path != USUAL and not any(self.folder.iterdir()) else []
         if cell.settings != USUAL and not changed(self.spark, cell.settings):
             found.append(cell.settings)
