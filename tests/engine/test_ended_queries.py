@@ -132,7 +132,13 @@ def test_queries_leave_nothing(spark: SparkSession, tmp_path: Path, rounds: int)
         jobs.round()
     after = left(spark, before)
     assert {name: number for name, number in after.items() if number > before[name]} == {}
-    assert heap(spark) < used + 4 * rounds * HEAP
+    most = used + 4 * rounds * HEAP
+    for _ in range(TRIES):
+        if heap(spark) < most:
+            break
+        # With each collection Spark's cleaner lets go of more.
+        left(spark)
+    assert heap(spark) < most
 
 
 def test_a_stopped_query_frees_its_state_though_its_handle_is_kept(spark: SparkSession, tmp_path: Path) -> None:
