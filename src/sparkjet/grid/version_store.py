@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -60,7 +61,7 @@ class Writer(msgspec.Struct, frozen=True, array_like=True):
     output: str
 
 
-class VersionStore(Generic[V]):
+class VersionStore(ABC, Generic[V]):
     """The versions of one map or journal. Thread-safe, but for what only its writer calls.
 
     Args:
@@ -187,9 +188,9 @@ class VersionStore(Generic[V]):
             partitions = sorted({key.partition for key in lost})
             raise LostRowsError(self._told(partitions, self._lost_of(version, lost))) from error
 
+    @abstractmethod
     def _lost_of(self, version: V, lost: Sequence[Key]) -> str:
         """What is lost of a version, by its entries on no replica."""
-        raise NotImplementedError
 
     def _told(self, partitions: Sequence[int], what: str) -> str:
         lost = self.client.state().lost
