@@ -35,7 +35,7 @@ class Table:
 
 
 def version(schema: StructType = SCHEMA, *partition_by: str, **properties: str) -> Version:
-    return Version(1, schema, partition_by, properties, (), None)
+    return Version(1, schema, partition_by, properties, (), None, None)
 
 
 def prepared(place: Path) -> tuple[DeltaSink, Handle]:

@@ -18,7 +18,7 @@ NUMBER, TEXT = LongType(), StringType()
 
 
 def table(schema: StructType, *partition_by: str) -> Version:
-    return Version(0, schema, partition_by, {}, (), None)
+    return Version(0, schema, partition_by, {}, (), None, None)
 
 
 def test_columns_are_found_in_any_order_and_case() -> None:

@@ -67,6 +67,6 @@ def test_a_log_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.
         raise RefusedError("KernelEngineException")
 
     java = SimpleNamespace(getLatestTransactionVersion=read)
-    version = Version(1, StructType(), (), {}, (), java)
+    version = Version(1, StructType(), (), {}, (), java, None)
     with pytest.raises(SinkError, match=f"Delta's table {tmp_path}: refused"):
         table(tmp_path, monkeypatch, "").last(version, "sparkjet/q/results")

@@ -64,6 +64,7 @@ class Version:
         properties: Of the table.
         features: Of the table, that writers must support.
         java: Kernel's snapshot.
+        committer: Puts what is added to it into the log.
     """
 
     number: int
@@ -72,6 +73,7 @@ class Version:
     properties: Mapping[str, str]
     features: tuple[str, ...]
     java: Any
+    committer: _LogCommitter
 
 
 class DeltaTable:
@@ -92,9 +94,10 @@ class DeltaTable:
     def version(self) -> Version | None:
         """The newest version, None if there is no table."""
         self._enter()
+        committer = _LogCommitter(self._session, self._directory)
         try:
             found = static_method(self._session, f"{_KERNEL}.TableManager.loadSnapshot")(self._place)
-            java = found.withCommitter(_LogCommitter(self._session, self._directory)).build(self._engine())
+            java = found.withCommitter(committer).build(self._engine())
         except JAVA_ERRORS as error:
             if _is_a(error, _NOT_FOUND):
                 return None
@@ -108,6 +111,7 @@ class DeltaTable:
             dict(java.getTableProperties()),
             tuple(sorted(protocol.getWriterFeatures())),
             java,
+            committer,
         )
 
     def create(self, schema: StructType, partition_by: Sequence[str], by: str) -> None:
@@ -178,7 +182,7 @@ class DeltaTable:
         """Add files to a version as one transaction; False if the version is not the newest one any more.
 
         Args:
-            version: What the table is.
+            version: What the table is; it is added to once at most.
             files: The files, which must exist.
             application: Whose transaction it is.
             number: The number of the transaction among those of the application.
@@ -189,13 +193,10 @@ class DeltaTable:
             SinkError: It cannot be done.
         """
         self._enter()
-        engine = self._engine()
-        committer = _LogCommitter(self._session, self._directory, told)
+        engine, committer = self._engine(), version.committer
+        committer.told = told
         try:
-            # Ours, with what is told: the version may have been loaded for other things.
-            loaded = static_method(self._session, f"{_KERNEL}.TableManager.loadSnapshot")(self._place)
-            java = loaded.atVersion(version.number).withCommitter(committer).build(engine)
-            transaction = self._transaction(version, by, java, (application, number))
+            transaction = self._transaction(version, by, (application, number))
             state = transaction.getTransactionState(engine)
             rows = java_class(self._session, "java.util.ArrayList")()
             for file in files:
@@ -222,9 +223,9 @@ class DeltaTable:
         create = static_method(self._session, f"{_KERNEL}.TableManager.buildCreateTableTransaction")
         return create(self._place, read(schema.json()), by)
 
-    def _transaction(self, version: Version, by: str, java: Any = None, identity: tuple[str, int] | None = None) -> Any:
+    def _transaction(self, version: Version, by: str, identity: tuple[str, int] | None = None) -> Any:
         operation = java_class(self._session, f"{_KERNEL}.Operation").STREAMING_UPDATE
-        building = (java or version.java).buildUpdateTableTransaction(by, operation).withMaxRetries(0)
+        building = version.java.buildUpdateTableTransaction(by, operation).withMaxRetries(0)
         if identity is not None:
             building = building.withTransactionId(*identity)
         return building.build(self._engine())
@@ -259,13 +260,10 @@ class DeltaTable:
     def _iterator(self, values: Any) -> Any:
         return static_method(self._session, f"{_KERNEL}.internal.util.Utils.toCloseableIterator")(values.iterator())
 
-    def _column(self, name: str) -> Any:
-        return java_class(self._session, f"{_KERNEL}.expressions.Column")(name)
-
     def _columns(self, names: Sequence[str]) -> Any:
         columns = java_class(self._session, "java.util.ArrayList")()
         for name in names:
-            columns.add(self._column(name))
+            columns.add(java_class(self._session, f"{_KERNEL}.expressions.Column")(name))
         return columns
 
     def _engine(self) -> Any:
@@ -298,9 +296,11 @@ class DeltaTable:
 class _LogCommitter:
     """Kernel's committer: puts a version into the log, for the JVM to call."""
 
-    def __init__(self, session: SparkSession, directory: Directory, told: str | None = None) -> None:
+    def __init__(self, session: SparkSession, directory: Directory) -> None:
         ensure_callback_server_started(session.sparkContext._gateway)
-        self._session, self._directory, self._told = session, directory, told
+        self._session, self._directory = session, directory
+        self.told: str | None = None
+        """What the history says of the version, ``userMetadata``; of one that only makes the table, nothing."""
         self.has_lost = False
         """Whether another process has put the version first."""
         self.failure: Exception | None = None
@@ -336,11 +336,11 @@ class _LogCommitter:
 
     def _line(self, action: str) -> str:
         """An action as it is written; that of the commit itself says more than Kernel lets its callers say."""
-        if self._told is None or not action.startswith('{"commitInfo"'):
+        if self.told is None or not action.startswith('{"commitInfo"'):
             return action
         found = json.loads(action)
         # Files are only added, whatever is read: others that delete or compact rows need not give way.
-        found["commitInfo"] |= {"isBlindAppend": True, "userMetadata": self._told}
+        found["commitInfo"] |= {"isBlindAppend": True, "userMetadata": self.told}
         return json.dumps(found, separators=(",", ":"))
 
     class Java:
@@ -352,11 +352,7 @@ class _LostError(Exception):
 
 
 def _is_a(error: Exception, *names: str) -> bool:
-    return _class_of(error) in names
-
-
-def _class_of(error: Exception) -> str:
-    return str(error.java_exception.getClass().getName()) if hasattr(error, "java_exception") else ""
+    return hasattr(error, "java_exception") and error.java_exception.getClass().getName() in names
 
 
 def _said(error: Exception) -> str:
