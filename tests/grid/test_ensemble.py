@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 import pytest
+from kazoo.exceptions import BadVersionError
 
 from sparkjet.grid.cluster_state import Member, first
 from sparkjet.grid.ensemble import Ensemble
@@ -96,6 +97,35 @@ def test_a_removed_server_ends_when_those_that_stay_go_on_without_it(
     assert not _runs(server)
     ensemble.refresh(session, lambda *_: None)
     assert all(each.member != "outsider" for each in ensemble._addresses.values())
+
+
+def test_who_has_read_of_a_server_cannot_let_it_vote_after_its_end(
+    ensemble: Ensemble, session: ZooKeeperSession
+) -> None:
+    """Two left at once: the coordinator made a server the only voter that had just ended, and nobody could go on."""
+    until(_offered(ensemble, session), "the server to be ready")
+    coordinator = Ensemble("n1", SETTINGS)
+    coordinator.refresh(session, lambda *_: None)
+    voters, version = coordinator._voting.ids, coordinator._voting.version
+    until(lambda: ensemble.adapt(session, OTHERS, coordinates=False) or ensemble.server is None, "its end")
+    with pytest.raises(BadVersionError):
+        session.ask(lambda client: client.reconfig_async(None, "99", None, version))
+    assert not coordinator.adapt(session, OUTSIDER, coordinates=True)
+    coordinator.refresh(session, lambda *_: None)
+    assert coordinator._voting.ids == voters
+
+
+def test_a_server_that_was_withdrawn_is_offered_again_if_it_is_wanted(
+    ensemble: Ensemble, session: ZooKeeperSession
+) -> None:
+    until(_offered(ensemble, session), "the server to be ready")
+    own = ensemble._own
+    assert own is not None
+    assert ensemble._is_withdrawn(session, own)
+    ensemble.refresh(session, lambda *_: None)
+    assert all(each.member != "outsider" for each in ensemble._addresses.values())
+    until(_offered(ensemble, session), "the server to be offered again")
+    assert ensemble._own is own
 
 
 def test_a_voter_that_has_died_keeps_what_it_has_until_a_majority_goes_on_without_it(

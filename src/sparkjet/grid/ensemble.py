@@ -40,6 +40,8 @@ _STARTS_WITHIN = 60.0
 """Seconds that a server may take on a busy machine until it answers."""
 _OFFERS_WITHIN = 2 * _STARTS_WITHIN
 """Seconds after which a member that is to vote, and offers no server, is not waited for any more."""
+_LATER = BadVersionError, NewConfigNoQuorumError, ReconfigInProcessError
+"""What says that a change of the voters was not made, and may be tried again."""
 
 
 @dataclass
@@ -50,12 +52,14 @@ class _Own:
         server: The server.
         node: By which others are told of it; None for the first one until there is a session.
         is_told: Whether they are.
+        was_told: Whether they ever were: one that has read it may still let it vote.
         started: When it was last started.
     """
 
     server: ZooKeeperServer
     node: str | None = None
     is_told: bool = False
+    was_told: bool = False
     started: float = field(default_factory=time.monotonic)
 
     @property
@@ -120,7 +124,8 @@ class Ensemble:
             check_free(address.host, port, "--advertise", "--control-ports")
         if self._settings.is_encrypted:
             check_free("127.0.0.1", address.plain, "--control-ports", "--control-ports")
-        self._start(_Own(ZooKeeperServer(address, self._settings), is_told=True), [address.line], is_first=True)
+        own = _Own(ZooKeeperServer(address, self._settings), is_told=True, was_told=True)
+        self._start(own, [address.line], is_first=True)
         self._take([address], Voting({1: address.line}, 0))
         return address.contact
 
@@ -136,9 +141,11 @@ class Ensemble:
 
     def refresh(self, session: ZooKeeperSession, woken: Callable[..., None]) -> None:
         """Look who votes, and where servers listen."""
+        # In this order: whoever withdraws a server makes the configuration a newer one afterwards, so that a change by
+        # one who has still read of that server fails.
+        config, _ = session.ask(lambda client: client.get_async(_CONFIG, watch=woken))
         names = session.ask(lambda client: client.get_children_async(SERVERS, watch=woken))
         addresses = [address for name in names if (address := self._read(session, f"{SERVERS}/{name}")) is not None]
-        config, _ = session.ask(lambda client: client.get_async(_CONFIG, watch=woken))
         self._take(addresses, Voting.parsed(config))
         session.use(self.contacts())
 
@@ -242,7 +249,7 @@ class Ensemble:
         version = self._voting.version
         try:
             session.ask(lambda client: client.reconfig_async(joining or None, leaving or None, None, version))
-        except (BadVersionError, NewConfigNoQuorumError, ReconfigInProcessError):
+        except _LATER:
             # Another one came first, or those that come have not caught up yet: the next step looks again.
             return
 
@@ -254,7 +261,7 @@ class Ensemble:
         elif own is not None and votes and not own.is_told:
             self._tell_when_ready(session, own)
         elif own is not None and not votes and not self.votes():
-            if own.is_told and not self._is_released(own):
+            if own.was_told and not (self._is_released(own) and self._is_withdrawn(session, own)):
                 return False
             self._discard(session)
         elif replaced is not None and replaced.id not in self._voting.ids:
@@ -334,6 +341,25 @@ class Ensemble:
                 return True
         return False
 
+    def _is_withdrawn(self, session: ZooKeeperSession, own: _Own) -> bool:
+        """Whether nobody can let a server of this member's vote any more, whatever they have read of it before.
+
+        A coordinator that had read of it could otherwise make it the only one that votes, after its end.
+        """
+        if own.node is not None:
+            node, own.node, own.is_told = own.node, None, False
+            self._remove(session, node)
+        content, _ = session.ask(lambda client: client.get_async(_CONFIG))
+        voting = Voting.parsed(content)
+        if own.id in voting.ids:
+            return False
+        try:
+            # It is not there to be removed: what changes is the version, which every change has to name.
+            session.ask(lambda client: client.reconfig_async(None, str(own.id), None, voting.version))
+        except _LATER:
+            return False
+        return True
+
     def _look(self, contacts: Sequence[str]) -> Voting | None:
         """Which servers vote, as one of these says that has a leader; None if none answers at once."""
         session = ZooKeeperSession(contacts, self._settings, lambda: None)
@@ -348,6 +374,9 @@ class Ensemble:
 
     def _tell(self, session: ZooKeeperSession, own: _Own) -> None:
         content = msgspec.msgpack.encode(own.server.address)
+        own.node = own.node or self._new_node(session)
+        # Before: the answer may be lost of what others read.
+        own.was_told = True
         session.ask(lambda client: client.set_async(own.node, content))
         own.is_told = True
 
