@@ -252,10 +252,19 @@ def decimal_mean(name: str, total: Column, count: Column, data_type: DecimalType
     rough = F.try_divide(total, rows).try_cast(result)
     if scale < _MOST_DIGITS:
         rest = total % rows
-        # One digit less if whole and part would have 39, as Spark would drop a digit of scale.
-        whole = F.try_divide(F.try_subtract(total, rest), rows).try_cast(
-            f"decimal({max(1, min(digits, _MOST_DIGITS - 1) - scale)},0)"
-        )
+        quotient = F.try_divide(F.try_subtract(total, rest), rows)
         part = (rest / rows).cast(f"decimal({scale + 1},{scale})")
-        rough = F.coalesce((whole + part).try_cast(result), rough)
+        # One digit less if whole and part would have 39, as Spark would drop a digit of scale.
+        whole = quotient.try_cast(f"decimal({max(1, min(digits, _MOST_DIGITS - 1) - scale)},0)")
+        exact = [(whole + part).try_cast(result)]
+        if digits == _MOST_DIGITS > scale + 1:
+            # Put side by side instead: only a part that was rounded up to 1 has to be added.
+            whole = quotient.try_cast(f"decimal({digits - scale},0)")
+            joined = F.concat(whole.cast("string"), F.substr(F.abs(part).cast("string"), F.lit(2)))
+            exact.append(
+                F.when(F.abs(part) < 1, joined.try_cast(result)).otherwise(
+                    (whole + F.signum(part).cast("decimal(1,0)")).try_cast(result)
+                )
+            )
+        rough = F.coalesce(*exact, rough)
     return F.coalesce(rough, _decimal_overflow(name, result, overflow))
