@@ -184,6 +184,7 @@ def test_means_of_small_decimals_are_sparks(spark: SparkSession, data_type: str,
     rows = frame_of(spark, [Decimal(value), Decimal(value), None, Decimal(0)], data_type)
     assert J.avg("x").evaluate(rows) == rows.agg(F.avg("x")).collect()[0][0]
 
+
 @pytest.mark.parametrize("sign", ["", "-"])
 def test_means_of_wide_decimals_keep_every_digit(spark: SparkSession, sign: str) -> None:
     """With 24 digits before the point and 14 behind it they lost the last ones, and some that round up to a whole."""
@@ -191,7 +192,6 @@ def test_means_of_wide_decimals_keep_every_digit(spark: SparkSession, sign: str)
     for values in ([most, Decimal(0), Decimal("-1.5"), Decimal("-1.5")], [most, most, Decimal(f"{sign}2.9999999999")]):
         rows = frame_of(spark, values, "decimal(38,10)")
         assert J.try_avg("x").evaluate(rows) == rows.agg(F.avg("x")).collect()[0][0]
-
 
 
 @exact
