@@ -19,6 +19,7 @@ from sparkjet.grid.client import GridClient
 from sparkjet.grid.requests import Status
 from sparkjet.grid.voters import wanted_voters
 from tests.faults.waiting import until
+from tests.servers.programs import PATIENCE
 
 _LISTENS = re.compile(r"^member (\w+) listens at (\S+)$", re.MULTILINE)
 
@@ -83,8 +84,8 @@ class MemberProcess:
         self.process.wait()
 
     def ended(self) -> int:
-        """Wait for its end; returns its exit status."""
-        return self.process.wait(60)
+        """Wait for its end; returns its exit status. On a busy machine servers that take over need half a minute."""
+        return self.process.wait(PATIENCE)
 
 
 @dataclass
