@@ -70,6 +70,29 @@ DELTA_OPTIONS: Mapping[str, str] = {
 }
 """Options of ``format("delta")``."""
 
+JDBC_OPTIONS: Mapping[str, str] = {
+    "url": "The database, jdbc:…; what follows a ? or ; in it is never logged or recorded.",
+    "driver": "Class of the driver; by default the one that is registered for the URL.",
+    "user": "User name.",
+    "password": "Password; never logged or recorded.",
+    "dbtable": "Name of the table as it stands in SQL; it is created if it does not exist.",
+    "mode": "append (default) or upsert.",
+    "keyColumns": "mode=upsert: columns, separated by commas, that identify the row to replace.",
+    "tryOut": "Whether the rows of an epoch are written and rolled back before its decision (true).",
+    "batchsize": "Rows of a round trip, as in Spark's JDBC writer (1000).",
+    "numPartitions": "Maximum number of connections, as in Spark's JDBC writer.",
+    "isolationLevel": "Of the transactions in which tasks write, as in Spark's JDBC writer.",
+    "queryTimeout": "Seconds that a statement may take, as in Spark's JDBC writer (for ever).",
+    "sessionInitStatement": "Statement with which each connection that publishes rows begins.",
+    "createTableOptions": "What CREATE TABLE ends with for a new table, as in Spark's JDBC writer.",
+    "createTableColumnTypes": "Types of columns of a new table, as in Spark's JDBC writer: name VARCHAR(64), ….",
+    "connectionProvider": "Name of the provider of connections, as in Spark's JDBC writer.",
+    "keytab": "File with the Kerberos key, as in Spark's JDBC writer.",
+    "principal": "Of Kerberos, as in Spark's JDBC writer.",
+    "refreshKrb5Config": "As in Spark's JDBC writer.",
+}
+"""Options of ``format("jdbc")``."""
+
 CONSOLE_OPTIONS: Mapping[str, str] = {
     "numRows": "Number of rows to print of each epoch (20).",
     "truncate": "Whether to truncate long values (true).",
@@ -173,6 +196,7 @@ SINK_OPTIONS: Mapping[str, Mapping[str, str]] = {
     "files": FILE_OPTIONS,
     "grid-journal": GRID_JOURNAL_OPTIONS,
     "grid-map": GRID_MAP_OPTIONS,
+    "jdbc": JDBC_OPTIONS,
     "kafka": KAFKA_OPTIONS,
     "postgres": POSTGRES_OPTIONS,
     "rabbitmq": RABBITMQ_OPTIONS,
@@ -279,6 +303,31 @@ def file_writer_options(options: Options) -> dict[str, str]:
 def delta_writer_options(options: Options) -> dict[str, str]:
     """The options of ``format("delta")`` that are passed to Spark's writer of Parquet."""
     return _given(options, DELTA_OPTIONS, "path")
+
+
+def upsert_keys(options: Options) -> tuple[str, ...]:
+    """The columns of ``keyColumns``; empty with ``mode=append``.
+
+    Raises:
+        AnalysisError: One of the two is given without the other.
+    """
+    given = options.get("keyColumns")
+    names = tuple(name.strip() for name in (given or "").split(",") if name.strip())
+    if options.choice("mode", ("append", "upsert"), "append") == "append":
+        if given is not None:
+            message = "keyColumns: with mode=append, rows have no keys. Use mode=upsert, or leave keyColumns out."
+            raise AnalysisError(message)
+        return ()
+    if not names:
+        message = 'mode=upsert needs option("keyColumns", "a, b"): the columns that identify the row to replace.'
+        raise AnalysisError(message)
+    return names
+
+
+def jdbc_options(options: Options) -> dict[str, str]:
+    """The options of ``format("jdbc")`` that are passed to Spark's data source."""
+    own = ("mode", "keyColumns", "tryOut", "createTableOptions", "createTableColumnTypes", "sessionInitStatement")
+    return _given(options, JDBC_OPTIONS, *own)
 
 
 def _given(options: Options, known: Mapping[str, str], *but: str) -> dict[str, str]:

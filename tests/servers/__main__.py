@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.servers import artemis, delta, hdfs, kafka, s3
+from tests.servers import artemis, delta, hdfs, jdbc, kafka, s3
 
 
 def main() -> None:
@@ -10,6 +10,7 @@ def main() -> None:
     kafka.jars()
     artemis.jars()
     delta.kernel()
+    jdbc.drivers()
     hdfs.jars(hdfs.POM)
     s3.client()
     s3.proxy()

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from tests.servers.artemis import ArtemisServer
     from tests.servers.hdfs import HdfsServer
+    from tests.servers.jdbc import MariaServer
     from tests.servers.kafka import KafkaServer
     from tests.servers.postgres import PostgresServer
     from tests.servers.rabbitmq import RabbitServer
@@ -204,6 +205,33 @@ def delta(spark: SparkSession, delta_kernel: list[str]) -> SparkSession:
     for jar in delta_kernel:
         spark.sql(f"ADD JAR '{jar}'")
     return spark
+
+
+@pytest.fixture(scope="session")
+def jdbc_drivers() -> list[str]:
+    """The jars of drivers of databases."""
+    from tests.servers.jdbc import drivers
+    from tests.servers.programs import NoProgramError
+
+    return list(map(str, available(drivers, NoProgramError)))
+
+
+@pytest.fixture(scope="session")
+def jdbc(spark: SparkSession, jdbc_drivers: list[str]) -> SparkSession:
+    """The shared session, to which the drivers of databases were added while it ran."""
+    for jar in jdbc_drivers:
+        spark.sql(f"ADD JAR '{jar}'")
+    return spark
+
+
+@pytest.fixture(scope="session")
+def mariadb() -> Iterator[MariaServer]:
+    """A MariaDB; tests share it and make databases of their own."""
+    from tests.servers.jdbc import MariaServer
+    from tests.servers.programs import NoProgramError
+
+    with available(MariaServer, NoProgramError) as server:
+        yield server
 
 
 @pytest.fixture

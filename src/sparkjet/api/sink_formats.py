@@ -15,6 +15,8 @@ from sparkjet.sinks.file_formats import FORMATS
 from sparkjet.sinks.files import FilesSink
 from sparkjet.sinks.foreach import ForeachSink
 from sparkjet.sinks.foreach_batch import ForeachBatchSink
+from sparkjet.sinks.jdbc.settings import JdbcSettings
+from sparkjet.sinks.jdbc.sink import JdbcSink
 from sparkjet.sinks.memory import MemorySink
 from sparkjet.sinks.noop import NoopSink
 from sparkjet.sinks.protocol import Guarantee
@@ -62,6 +64,7 @@ class SinkFormat:
             "files",
             "grid-journal",
             "grid-map",
+            "jdbc",
             "kafka",
             "postgres",
             "rabbitmq",
@@ -95,6 +98,7 @@ class SinkFormat:
             "foreachBatch": lambda: ForeachBatchSink(self.function, complete=complete),
             "grid-journal": lambda: _grid_journal(options, session, clock),
             "grid-map": lambda: _grid_map(options, session, clock),
+            "jdbc": lambda: JdbcSink(JdbcSettings.of(options), session),
             "kafka": lambda: _kafka(options),
             "memory": lambda: MemorySink(table, session, complete=complete),
             "noop": NoopSink,

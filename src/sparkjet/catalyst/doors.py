@@ -81,6 +81,17 @@ MICRO_BATCH = Door(
 )
 DOORS = (
     Door(
+        "databases: Spark's dialects, connections and types of columns",
+        ("catalyst/jdbc",),
+        (
+            f"{_SQL}.jdbc.JdbcDialects.get(1)",
+            f"{_SQL}.jdbc.JdbcDialect.quoteIdentifier(1)",
+            f"{_SQL}.jdbc.JdbcDialect.createConnectionFactory(1)",
+            f"{_EXECUTION}.datasources.jdbc.JDBCOptions(1)",
+            f"{_EXECUTION}.datasources.jdbc.JdbcUtils.schemaString(4)",
+        ),
+    ),
+    Door(
         "plans of Columns and DataFrames, taken apart and made again",
         (
             "aggregates/operation",

@@ -9,6 +9,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from sparkjet.errors import AnalysisError
+from sparkjet.options import upsert_keys
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,7 +51,7 @@ class PostgresSettings:
         return PostgresSettings(
             _conninfo(options),
             table,
-            _keys(options),
+            upsert_keys(options),
             options.choice("prepared", ("auto", "always", "never"), "auto"),
             None if options.get("numPartitions") is None else options.number("numPartitions", default=1),
         )
@@ -81,17 +82,3 @@ def connection_string(dsn: str, given: Mapping[str, str] | None = None) -> str:
             "values that hold blanks in single quotes, or postgresql://user@host:port/dbname with %-escapes."
         )
         raise AnalysisError(message) from None
-
-
-def _keys(options: Options) -> tuple[str, ...]:
-    given = options.get("keyColumns")
-    names = tuple(name.strip() for name in (given or "").split(",") if name.strip())
-    if options.choice("mode", ("append", "upsert"), "append") == "append":
-        if given is not None:
-            message = "keyColumns: with mode=append, rows have no keys. Use mode=upsert, or leave keyColumns out."
-            raise AnalysisError(message)
-        return ()
-    if not names:
-        message = 'mode=upsert needs option("keyColumns", "a, b"): the columns that identify the row to replace.'
-        raise AnalysisError(message)
-    return names

@@ -1,0 +1,70 @@
+"""Spark's way to databases: its dialects, its connections, and the types that it writes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JJavaError
+
+from sparkjet.java import as_map, java_class, nothing, static_method
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
+
+_SQL = "org.apache.spark.sql"
+_JDBC = f"{_SQL}.execution.datasources.jdbc"
+
+
+class Dialect:
+    """How Spark speaks with the databases of a URL.
+
+    Args:
+        session: The user's.
+        url: The URL.
+    """
+
+    def __init__(self, session: SparkSession, url: str) -> None:
+        self._session = session
+        self._found = static_method(session, f"{_SQL}.jdbc.JdbcDialects.get")(url)
+
+    @property
+    def name(self) -> str:
+        """Of Spark's class, such as ``MySQLDialect``; ``NoopDialect`` where Spark knows no such database."""
+        return str(self._found.getClass().getSimpleName()).rstrip("$")
+
+    def quoted(self, name: str) -> str:
+        """A name as an identifier."""
+        return str(self._found.quoteIdentifier(name))
+
+    def connection(self, options: Mapping[str, str]) -> Any:
+        """A new ``java.sql.Connection`` of the driver's, as Spark opens them: with its providers of credentials.
+
+        Args:
+            options: Of Spark's data source ``jdbc``.
+        """
+        parsed = java_class(self._session, f"{_JDBC}.JDBCOptions")(as_map(self._session, options.items()))
+        return self._found.createConnectionFactory(parsed).apply(-1)
+
+    def columns(self, schema: StructType, types: str | None = None) -> str:
+        """The columns of a schema as ``CREATE TABLE`` has them.
+
+        Args:
+            schema: The schema.
+            types: Other types of some of them, as in Spark's option ``createTableColumnTypes``.
+
+        Raises:
+            Py4JJavaError: Spark does not write one of the types, or does not understand ``types``.
+        """
+        parsed = java_class(self._session, f"{_SQL}.types.DataType").fromJson(schema.json())
+        given = nothing(self._session) if types is None else java_class(self._session, "scala.Some")(types)
+        return str(static_method(self._session, f"{_JDBC}.JdbcUtils.schemaString")(self._found, parsed, False, given))
+
+
+def message_of(error: Py4JJavaError) -> str:
+    """What the innermost cause of a Java exception says, in one line."""
+    cause = error.java_exception
+    while cause.getCause() is not None and cause.getCause() != cause:
+        cause = cause.getCause()
+    return " ".join(str(cause.getMessage()).split())

@@ -1,0 +1,1 @@
+"""The JDBC sink: any database that has transactions and a driver for Java."""

@@ -1,0 +1,80 @@
+"""Settings of the JDBC sink, from the options of ``writeStream``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from sparkjet.errors import AnalysisError
+from sparkjet.options import jdbc_options, upsert_keys
+
+if TYPE_CHECKING:
+    from sparkjet.options import Options
+
+_SHOWN = re.compile(r"[?;].*|(?<=//)[^/@]*@|(?<=thin:)[^@]*(?=@)", re.DOTALL)
+"""Parts of a URL that may hold a password."""
+
+
+@dataclass(frozen=True)
+class JdbcSettings:
+    """The parsed options.
+
+    Attributes:
+        spark: What Spark's data source ``jdbc`` is given; may include a password and is never shown.
+        table: The option ``dbtable``.
+        keys: The option ``keyColumns``; empty with mode=append.
+        tries: Whether rows are written and rolled back before each decision.
+        table_options: What a new table's ``CREATE TABLE`` ends with.
+        table_types: Types of columns of a new table, as in Spark.
+        initial: A statement for each connection that publishes.
+    """
+
+    spark: Mapping[str, str] = field(repr=False)
+    table: str
+    keys: tuple[str, ...] = ()
+    tries: bool = True
+    table_options: str = ""
+    table_types: str | None = None
+    initial: str | None = None
+
+    @property
+    def url(self) -> str:
+        """The URL; may include a password."""
+        return self.spark["url"]
+
+    @property
+    def shown(self) -> str:
+        """The URL without what may be a secret.
+
+        >>> JdbcSettings({"url": "jdbc:mysql://ann:pw@db:3306/shop?password=pw"}, "t").shown
+        'jdbc:mysql://db:3306/shop'
+        """
+        return _SHOWN.sub("", self.url)
+
+    @staticmethod
+    def of(options: Options) -> JdbcSettings:
+        """The settings in some options.
+
+        Raises:
+            AnalysisError: Naming an option that is missing or invalid.
+        """
+        url, table = options.get("url"), options.get("dbtable")
+        if not url or not url.lower().startswith("jdbc:"):
+            message = 'start: format("jdbc") needs option("url", "jdbc:…"), the database, as in Spark.'
+            raise AnalysisError(message)
+        if not table:
+            message = 'start: format("jdbc") needs option("dbtable", "…"), the table to write to.'
+            raise AnalysisError(message)
+        if options.get("numPartitions") is not None:
+            options.number("numPartitions", default=1)
+        return JdbcSettings(
+            jdbc_options(options),
+            table,
+            upsert_keys(options),
+            options.flag("tryOut", default=True),
+            options.get("createTableOptions") or "",
+            options.get("createTableColumnTypes"),
+            options.get("sessionInitStatement"),
+        )

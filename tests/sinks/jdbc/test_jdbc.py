@@ -1,0 +1,225 @@
+"""The JDBC sink: the contract of all sinks on MariaDB and H2, and its own behaviour."""
+
+from __future__ import annotations
+
+import json
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import pytest
+
+from sparkjet.engine.phases import EpochPhase
+from sparkjet.errors import AnalysisError, LostTransactionError, SinkError
+from sparkjet.options import Options
+from sparkjet.sinks.jdbc.settings import JdbcSettings
+from sparkjet.sinks.jdbc.sink import JdbcSink
+from sparkjet.testing.sink_contract import RUN, SCHEMA, SinkContract, SinkUnderTest, transaction
+from sparkjet.testing.stream_driver import StreamDriver
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from sparkjet.sinks.protocol import Handle
+    from tests.servers.jdbc import MariaServer
+
+
+def sink_of(spark: SparkSession, options: Mapping[str, str], schema: str = SCHEMA, **more: str) -> JdbcSink:
+    sink = JdbcSink(JdbcSettings.of(Options({"dbtable": "orders", **options, **more})), spark)
+    sink.check(spark.createDataFrame([], schema).schema)
+    sink.create()
+    return sink
+
+
+def read(spark: SparkSession, options: Mapping[str, str], table: str = "orders") -> DataFrame:
+    return spark.read.format("jdbc").options(**options, dbtable=table).load()
+
+
+@pytest.fixture
+def maria(jdbc: SparkSession, mariadb: MariaServer) -> Mapping[str, str]:
+    name = f"t{uuid4().hex[:12]}"
+    mariadb.sql(f"CREATE DATABASE {name}")
+    return mariadb.options(name)
+
+
+@pytest.fixture
+def h2(jdbc: SparkSession) -> Mapping[str, str]:
+    return {"url": f"jdbc:h2:mem:t{uuid4().hex[:12]};DB_CLOSE_DELAY=-1", "driver": "org.h2.Driver"}
+
+
+class OnADatabase(SinkContract):
+    def target_on(self, spark: SparkSession, options: Mapping[str, str]) -> SinkUnderTest:
+        sink = sink_of(spark, options)
+
+        def staged() -> int:
+            with sink._database.connected() as connection:
+                place = connection.place("orders")
+                assert place is not None
+                return sum(each.lower().startswith("sparkjet_") for each in connection.tables(place)) - 1
+
+        return SinkUnderTest(sink, lambda: [(row.k, row.n) for row in read(spark, options).collect()], staged)
+
+
+class TestOnMariaDB(OnADatabase):
+    @pytest.fixture
+    def target(self, spark: SparkSession, maria: Mapping[str, str]) -> SinkUnderTest:
+        return self.target_on(spark, maria)
+
+
+class TestOnH2(OnADatabase):
+    @pytest.fixture
+    def target(self, spark: SparkSession, h2: Mapping[str, str]) -> SinkUnderTest:
+        return self.target_on(spark, h2)
+
+
+@pytest.fixture(params=["maria", "h2"])
+def options(request: pytest.FixtureRequest) -> Mapping[str, str]:
+    found: Mapping[str, str] = request.getfixturevalue(request.param)
+    return found
+
+
+def published(sink: JdbcSink, rows: DataFrame, epoch: int = 1) -> Handle:
+    handle = sink.prepare(rows, transaction(epoch, run=RUN))
+    assert handle is not None
+    sink.try_out(handle, [])
+    # As from the record of another process.
+    sink.commit(json.loads(json.dumps(handle)), lambda: None)
+    return handle
+
+
+def executed(sink: JdbcSink, statement: str) -> None:
+    with sink._database.connected() as connection:
+        connection.execute(statement)
+
+
+EVERY = """n long, i int, s short, b byte, f float, d double, dec decimal(20, 6), yes boolean, bin binary, day date,
+    ts timestamp, text string"""
+
+
+def test_values_are_what_sparks_own_writer_makes_of_them(spark: SparkSession, options: Mapping[str, str]) -> None:
+    rows = spark.createDataFrame(
+        [
+            (2**62, -(2**31), 7, -8, 1.5, -0.25, Decimal("12345678901234.567891"), True, b"\x00\xff",
+             date(2026, 3, 29), datetime(2026, 11, 26, 2, 30, 1), "a'b`c\"d\\\u20ac"),
+            (None,) * 12,
+            (0, 0, 0, 0, 0.0, 1e300, Decimal(0), False, b"", date(1970, 1, 1), datetime(1999, 12, 31), ""),
+        ],
+        EVERY,
+    )  # fmt: skip
+    sink = sink_of(spark, options, EVERY)
+    assert published(sink, rows)["rows"] == 3
+    rows.write.format("jdbc").options(**options, dbtable="of_spark").save()
+    own, sparks = (read(spark, options, table).orderBy("n") for table in ("orders", "of_spark"))
+    assert own.collect() == sparks.collect()
+    assert own.dtypes == sparks.dtypes
+
+
+def test_upserts_replace_rows_by_their_key(spark: SparkSession, options: Mapping[str, str]) -> None:
+    types = {"createTableColumnTypes": "k VARCHAR(40)"}
+    sink = sink_of(spark, options, "k string, n long, v string", mode="upsert", keyColumns="k, n", **types)
+    published(sink, spark.createDataFrame([("a", 1, "x"), ("b", 1, None)], "k string, n long, v string"))
+    # Of several rows of an epoch the greatest one stays, wherever it comes from; null is the least.
+    more = [("a", 1, None), ("a", 1, "z"), ("a", 1, "y"), ("c", 2, "w")]
+    published(sink, spark.createDataFrame(more, "k string, n long, v string"), 2)
+    assert sorted(map(tuple, read(spark, options).collect())) == [("a", 1, "z"), ("b", 1, None), ("c", 2, "w")]
+    with pytest.raises(SinkError, match=r"no value in 'k'.*IS NOT NULL|'k' cannot be null") as refused:
+        sink.prepare(spark.createDataFrame([(None, 1, "x")], "k string, n long, v string"), transaction(3))
+    assert options.get("password", "?") not in str(refused.value)
+
+
+def test_what_does_not_fit_fails_before_the_decision(spark: SparkSession, maria: Mapping[str, str]) -> None:
+    sink = sink_of(spark, maria, createTableColumnTypes="k VARCHAR(3)")
+    executed(sink, f"CREATE UNIQUE INDEX once ON orders ({sink._database.dialect.quoted('n')})")
+    with pytest.raises(SinkError, match=r"(?i)jdbc: orders: .*too long"):
+        sink.prepare(spark.createDataFrame([("abcd", 1)], SCHEMA), transaction(1))
+    sink.abort(transaction(1))
+    handle = sink.prepare(spark.createDataFrame([("a", 1), ("b", 1)], SCHEMA), transaction(1, attempt=1))
+    assert handle is not None
+    with pytest.raises(SinkError, match=r"(?i)unique|duplicate"):
+        sink.try_out(handle, [])
+    sink.abort(transaction(1, attempt=1))
+    published(sink, spark.createDataFrame([("a", 1)], SCHEMA))
+    assert read(spark, maria).count() == 1
+
+
+def test_rows_that_are_gone_are_named_and_nothing_is_published(spark: SparkSession, options: Mapping[str, str]) -> None:
+    sink = sink_of(spark, options)
+    handle = sink.prepare(spark.createDataFrame([("a", 1), ("b", 2)], SCHEMA), transaction(1, run=RUN))
+    assert handle is not None
+    statements = sink._statements_of(handle)
+    executed(sink, f"DELETE FROM {statements.beside(handle['staging'])} WHERE {statements.quoted('n')} = 1")
+    for _ in range(2):
+        with pytest.raises(LostTransactionError, match=r"2 rows for orders, .* not say that they were published"):
+            sink.commit(handle, lambda: None)
+        sink._drop(statements, handle["staging"])
+    assert read(spark, options).count() == 0
+
+
+def test_a_query_writes_each_row_once_though_the_server_is_killed(
+    spark: SparkSession, maria: Mapping[str, str], mariadb: MariaServer, tmp_path: Path
+) -> None:
+    def sink() -> JdbcSink:
+        return JdbcSink(JdbcSettings.of(Options({**maria, "dbtable": "orders"})), spark)
+
+    def driver() -> StreamDriver:
+        schema = spark.createDataFrame([], SCHEMA).schema
+        return StreamDriver(spark, lambda rows: rows, schema, sinks=[sink()], directory=tmp_path / "home")
+
+    query = driver()
+    query.process([("a", 1)])
+    with query.crash(at=EpochPhase.DECIDE):
+        query.process([("b", 2), ("c", 3)])
+    mariadb.restart()
+    again = driver()
+    again.process([("d", 4)])
+    again.stop()
+    assert sorted(mariadb.sql("SELECT k, n FROM orders", maria["url"].split("/")[3].partition("?")[0])) == [
+        ["a", "1"], ["b", "2"], ["c", "3"], ["d", "4"],
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("made", "more", "message"),
+    [
+        (
+            "CREATE TABLE orders (k TEXT, n BIGINT) ENGINE=MyISAM",
+            {},
+            "engine MyISAM, which has no transactions.*InnoDB",
+        ),
+        ("CREATE TABLE orders (k TEXT, n BIGINT) ENGINE=Aria", {}, "engine Aria, which has no transactions"),
+        ("CREATE TABLE orders (k TEXT)", {}, 'no column "n"'),
+        ("CREATE TABLE orders (k TEXT, n BIGINT, x INT NOT NULL)", {}, '"x" is NOT NULL without a default'),
+        ("CREATE TABLE orders (k TEXT, n BIGINT AS (length(k)))", {}, '"n" is computed by the database'),
+        ("CREATE VIEW orders AS SELECT 'a' AS k, 1 AS n", {}, "not a table"),
+        ("CREATE TABLE orders (k TEXT, n BIGINT)", {"mode": "upsert", "keyColumns": "n"}, "no primary key or unique"),
+        (
+            "CREATE TABLE orders (k INT UNIQUE, n BIGINT PRIMARY KEY)",
+            {"mode": "upsert", "keyColumns": "n"},
+            "another unique index, on \\(k\\)",
+        ),
+        ("", {"password": "wrong"}, "Access denied"),
+        ("", {"driver": "org.nobody.Driver"}, "spark.jars.packages"),
+        ("", {"url": "jdbc:mariadb://127.0.0.1:PORT/NAME"}, "permitMysqlScheme"),
+        ("", {"url": "URL&sessionVariables=sql_mode=''"}, "change values that do not fit.*STRICT_TRANS_TABLES"),
+        ("", {"mode": "upsert", "keyColumns": "x"}, "no column 'x' in the result"),
+    ],
+)
+def test_a_start_that_would_lose_rows_is_refused(
+    spark: SparkSession,
+    maria: Mapping[str, str],
+    mariadb: MariaServer,
+    made: str,
+    more: Mapping[str, str],
+    message: str,
+) -> None:
+    name = maria["url"].split("/")[3].partition("?")[0]
+    if made:
+        mariadb.sql(made, name)
+    url = more.get("url", "URL").replace("URL", maria["url"]).replace("PORT", str(mariadb.port)).replace("NAME", name)
+    with pytest.raises(AnalysisError, match=message) as refused:
+        sink_of(spark, {**maria, **more, "url": url})
+    assert maria["password"] not in str(refused.value)
