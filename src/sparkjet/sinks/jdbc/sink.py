@@ -251,8 +251,8 @@ class JdbcSink:
         return (
             f"Epoch {handle['epoch']} was prepared with {handle['rows']} rows for {handle['table']}, but they are not "
             f"in {self._settings.shown} any more ({why}), and {EPOCHS} does not say that they were published. "
-            "Nothing was published now. Point url at the database that they were prepared in; if the table was dropped, "
-            "rerun the query from its input."
+            "Nothing was published now. Point url at the database that they were prepared in; if the table was "
+            "dropped, rerun the query from its input."
         )
 
     def _is_published(self, handle: Handle, epoch: int, gid: str) -> bool:
