@@ -57,6 +57,16 @@ def into_delta(results: AggregateRows | Stream, place: Place, rules: Rules) -> S
     return writer.option("path", place.root / "delta")
 
 
+def into_jdbc(results: AggregateRows | Stream, place: Place, rules: Rules) -> StreamWriter:
+    """A table of texts in the database that is named in the query's directory, with the jars of its driver."""
+    from pyspark.sql import SparkSession
+
+    given = json.loads((place.root / "jdbc.json").read_text())
+    for jar in given["jars"]:
+        SparkSession.active().sql(f"ADD JAR '{jar}'")
+    return results.select(_as_json(rules).alias("body")).writeStream.format("jdbc").options(**given["options"])
+
+
 def into_topic(results: WindowedStream | Stream, place: Place, rules: Rules) -> StreamWriter:
     """The topic that is named in the query's directory."""
     from pyspark.sql import functions as F
