@@ -57,7 +57,7 @@ def report_of(record: Record, before: Record | None = None) -> ProgressReport:
         withheld_windows=sum(stage.withheld for stage in record.stages.values()),
         epoch=EpochReport(record.epoch, {}),
         snapshot=SnapshotReport(len(deltas), sum(delta.rows for delta in deltas), 0),
-        sinks=[SinkReport(each.sink, each.handle.get("rows"), each.handle) for each in record.transactions],
+        sinks=[SinkReport.of(each.sink, each.handle) for each in record.transactions],
         open_windows=open_windows(record.stages.values()),
     )
 
