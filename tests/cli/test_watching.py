@@ -11,6 +11,7 @@ import threading
 import urllib.request
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from urllib.parse import quote
 
 import msgspec
 import pytest
@@ -142,13 +143,17 @@ def test_what_is_no_home_is_refused(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 def test_a_page_of_a_home_until_ctrl_c(home: Path) -> None:
-    command = [sys.executable, "-m", "sparkjet", "page", str(home)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    command = [sys.executable, "-m", "sparkjet", "page", "."]
+    odd = os.fsencode(home) + b"\xff\nhome"
+    home.rename(os.fsdecode(odd))
+    with subprocess.Popen(command, cwd=odd, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         address = process.stdout.readline().split()[0]
         with urllib.request.urlopen(f"{address}runs", timeout=60) as answer:  # noqa: S310 - loopback
             (run,) = json.loads(answer.read())
-        assert run["name"] == str(home)
+        with urllib.request.urlopen(f"{address}runs/{quote(run['run'])}", timeout=60) as answer:  # noqa: S310 - loopback
+            assert json.loads(answer.read())["epoch"] == 8
+        assert run["name"] == "."
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=60)
     assert (process.returncode, errors) == (0, "")

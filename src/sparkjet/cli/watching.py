@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 import urllib.request
@@ -154,7 +155,10 @@ def _recorded(home: str, settings: Sequence[str]) -> RecordedRun:
     directory = home_at(home, "home", settings)
     # Refused now if it is no home.
     newest_record(directory, "home")
-    recorded = RecordedRun(RecordLog(DirectoryStore(directory.below("snapshots"))), home, time.time_ns() // 1000)
+    log = RecordLog(DirectoryStore(directory.below("snapshots")))
+    # JSON has no bytes that are no UTF-8, and a path that has its identity no line breaks, nor an end such as "/.".
+    label, run = os.fsencode(home).decode(errors="replace"), quote(os.fsencode(str(directory)))
+    recorded = RecordedRun(log, label, time.time_ns() // 1000, run)
     # Only a home in a grid has it.
     recorded.run.grid = getattr(directory, "standing", None)
     recorded.look()
