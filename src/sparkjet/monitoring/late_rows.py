@@ -53,7 +53,8 @@ def newest_rows(transaction: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _shown(rows: RecordBatch) -> list[dict[str, str]]:
-    return [{name: _text(rows[name][at]) for name in rows.schema.names} for at in range(rows.num_rows)]
+    columns = list(zip(rows.schema.names, rows.columns, strict=True))
+    return [{name: _text(column[at]) for name, column in columns} for at in range(rows.num_rows)]
 
 
 def _text(value: Scalar) -> str:
