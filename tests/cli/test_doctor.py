@@ -34,6 +34,7 @@ def script(directory: Path, text: str) -> None:
         ("echo 'java version \"1.8.0_401\"' >&2", BAD, "Java 8 at"),
         ("echo 'openjdk version \"25\" 2025' >&2", ADVICE, "Java 25 at"),
         ("exit 3", BAD, "-version says: nothing"),
+        ("printf '\\377' >&2", BAD, "-version says: \ufffd"),
     ],
 )
 def test_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str, verdict: str, told: str) -> None:
@@ -41,6 +42,18 @@ def test_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str, verd
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     (found,) = java()
     assert (found.verdict, told in found.told, found.remedy is None) == (verdict, True, verdict == OK)
+
+
+def test_a_java_that_cannot_be_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script(tmp_path, "")
+    (tmp_path / "bin" / "java").write_bytes(b"of another machine")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    (found,) = java()
+    assert (found.verdict, "cannot be started: Exec format error" in found.told, found.remedy is None) == (
+        BAD,
+        True,
+        False,
+    )
 
 
 def test_no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

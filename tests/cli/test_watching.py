@@ -7,8 +7,11 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import urllib.request
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from urllib.parse import quote
 
 import msgspec
 import pytest
@@ -140,13 +143,62 @@ def test_what_is_no_home_is_refused(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 def test_a_page_of_a_home_until_ctrl_c(home: Path) -> None:
-    command = [sys.executable, "-m", "sparkjet", "page", str(home)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    command = [sys.executable, "-m", "sparkjet", "page", "."]
+    odd = os.fsencode(home) + b"\xff\nhome"
+    home.rename(os.fsdecode(odd))
+    with subprocess.Popen(command, cwd=odd, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         address = process.stdout.readline().split()[0]
         with urllib.request.urlopen(f"{address}runs", timeout=60) as answer:  # noqa: S310 - loopback
             (run,) = json.loads(answer.read())
-        assert run["name"] == str(home)
+        with urllib.request.urlopen(f"{address}runs/{quote(run['run'])}", timeout=60) as answer:  # noqa: S310 - loopback
+            assert json.loads(answer.read())["epoch"] == 8
+        assert run["name"] == "."
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=60)
     assert (process.returncode, errors) == (0, "")
+
+
+def test_top_in_a_pipe_tells_how_it_is_each_second(home: Path) -> None:
+    command = [sys.executable, "-m", "sparkjet", "top", str(home)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == f"{home}  recorded\n"
+        # As head does, which has seen enough.
+        process.stdout.close()
+        assert process.stderr is not None
+        assert (process.wait(60), process.stderr.read()) == (1, "")
+
+
+def test_what_cannot_be_written_is_told_in_a_line(home: Path) -> None:
+    command = [sys.executable, "-m", "sparkjet", "top", str(home), "--once"]
+    with Path("/dev/full").open("wb") as full:
+        ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (1, "sparkjet: [Errno 28] No space left on device\n")
+
+
+def test_letters_that_the_terminal_does_not_have_are_escaped(home: Path) -> None:
+    command = [sys.executable, "-m", "sparkjet", "top", str(home), "--once"]
+    ended = subprocess.run(command, env=os.environ | {"PYTHONIOENCODING": "ascii"}, capture_output=True, check=False)
+    assert (ended.returncode, b"\\u201ca\\u201d holds the stream back" in ended.stdout) == (0, True), ended.stderr
+
+
+def test_another_server_is_no_page(capsys: pytest.CaptureFixture[str]) -> None:
+    class Answers(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b'{"status": "ok"}')
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Nothing."""
+
+    with HTTPServer(("127.0.0.1", 0), Answers) as server:
+        serving = threading.Thread(target=server.serve_forever)
+        serving.start()
+        try:
+            assert main(["top", f"http://127.0.0.1:{server.server_port}/", "--json"]) == 1
+        finally:
+            server.shutdown()
+            serving.join()
+    assert "Pass what query.page() prints" in capsys.readouterr().err

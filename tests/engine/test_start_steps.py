@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import io
 import logging
+import os
+import pty
+import struct
 import sys
+import termios
 
 import pytest
 
@@ -30,6 +35,11 @@ def test_a_line_each_time_says_what_is_done_and_how_far_it_is(caplog: pytest.Log
     with about("bars"), steps.told():
         pass
     assert caplog.messages[told:] in ([], caplog.messages[-1:])
+
+
+@pytest.fixture(autouse=True)
+def _terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
 
 
 def test_on_a_terminal_one_line_is_written_over_and_removed_at_the_end(caplog: pytest.LogCaptureFixture) -> None:
@@ -88,3 +98,23 @@ def test_a_terminal_that_is_closed_meanwhile_stops_nothing() -> None:
     gone = Gone()
     with StartSteps(gone, every=0.001).told():
         until(lambda: gone.asked > 1, "two lines", 60)
+
+
+def test_a_narrow_terminal_has_one_row_that_is_written_over() -> None:
+    leader, follower = pty.openpty()
+    with os.fdopen(leader, "rb", buffering=0) as screen, os.fdopen(follower, "w") as terminal:
+        fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 5, 20, 0, 0))
+        steps = StartSteps(terminal, every=0.001)
+        steps.at("restoring the state", 4)
+        with steps.told():
+            assert screen.read(23) == b"\r\x1b[K[------------------"
+            assert screen.read(5) == b"\r\x1b[K["
+
+
+def test_a_dumb_terminal_is_a_log(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    caplog.set_level(logging.INFO, "sparkjet")
+    monkeypatch.setenv("TERM", "dumb")
+    terminal = Terminal()
+    with StartSteps(terminal, every=0.001).told():
+        until(lambda: "starting (0 s)" in caplog.messages, "a line of the log", 60)
+    assert terminal.getvalue() == ""

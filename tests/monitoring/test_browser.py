@@ -73,12 +73,15 @@ def test_on_a_phone_nothing_is_wider_than_the_screen_and_dark_is_dark(browser: B
 def test_a_thousand_substreams_stay_readable(browser: Browser, page: Page) -> None:
     run = Run("many", "many", "many", NOW + 1)
     many = {f"p{number}": substream(NOW - number, holds=number == 999) for number in range(1000)}
-    run.history.add(report(1, many), NOW)
+    run.history.add(report(1, {f"p{number}": substream(NOW + number) for number in range(1000)}), NOW)
     run.history.add(report(2, many), NOW + 1)
     page._routes.runs.add(run)
     browser.shows(page.address, WIDTH)
     browser.waits_for("document.title.startsWith('many')", "the newest query")
     assert browser.value("document.querySelectorAll('#substreams tbody tr').length") == 20
+    # Others were the last ones before, and the chart has those of now.
+    assert browser.value("document.querySelectorAll('#watermarks .legend li').length") == 21
+    assert "p999" in browser.value("document.getElementById('watermarks').textContent")
     assert "980 more substreams" in browser.value("document.getElementById('others').textContent")
 
 

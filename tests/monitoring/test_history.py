@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from sparkjet.engine.progress_report import SinkReport
 from sparkjet.monitoring.history import AGE, FURTHEST, OTHERS, History, Point, furthest_behind
+from sparkjet.monitoring.runs import Run
+from sparkjet.monitoring.view import details
 from tests.monitoring.reports import NOW, SECOND, report, substream
 
 gaps = st.integers(-5 * SECOND, 5 * 60 * SECOND)
@@ -52,6 +54,24 @@ def test_after_a_day_a_point_goes() -> None:
         history.add(report(day), NOW + day * (AGE + 1))
     assert [point.epoch for point in history.points] == [2]
     assert history.totals.epochs == 3
+
+
+def test_what_was_before_the_clock_was_set_back_stays_in_its_order() -> None:
+    history = History()
+    for number, now in enumerate((NOW + AGE, NOW + AGE + SECOND, NOW, NOW + 2 * SECOND)):
+        history.add(report(number), now)
+    ends = [NOW - SECOND - 1, NOW - 1, NOW, NOW + 2 * SECOND]
+    assert [(point.epoch, point.at) for point in history.points] == list(enumerate(ends))
+
+
+def test_what_a_sink_of_the_users_calls_rows_and_epoch_may_be_something_else() -> None:
+    run = Run("query", "run", None, NOW, recorded=True)
+    named = {"schema": {"fields": ["_reason"]}, "files": [], "directory": "", "format": "parquet"}
+    for epoch in ("2026-01-05", None, 1.5, True):
+        sink = SinkReport.of("mine", {"rows": "many", "epoch": epoch, **named})
+        run.history.add(report(3, sinks=[sink]), NOW)
+        assert details(run, NOW)["transactions"] == [{"output": "mine", "rows": None, "epoch": 3}]
+        assert details(run, NOW)["unsettled"] == 0
 
 
 def test_a_day_of_epochs_stays_a_chart() -> None:

@@ -72,11 +72,15 @@ def test_a_query_that_hangs_in_its_first_epoch_has_an_age() -> None:
 
 def test_of_the_runs_of_a_query_the_newest_is_shown() -> None:
     runs = Runs()
+    # The clock was set back between the two.
     for started, late in ((2, 20), (1, 10)):
         run = one("q", started)
         run.history.add(report(1, late=late), NOW)
         runs.add(run)
-    assert scraped(runs)["sparkjet_late_rows_total"] == {(("query", "q"),): 20}
+        if late == 20:
+            run.end(2, None)
+    assert scraped(runs)["sparkjet_late_rows_total"] == {(("query", "q"),): 10}
+    assert scraped(runs)["sparkjet_up"] == {(("query", "q"),): 1}
 
 
 def test_records_do_not_say_whether_a_query_is_running() -> None:

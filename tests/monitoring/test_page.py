@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import socket
 from collections.abc import Iterator
 from contextlib import closing
@@ -18,7 +19,7 @@ from sparkjet.engine.progress_report import SinkReport
 from sparkjet.errors import AnalysisError
 from sparkjet.grid.errors import UnreachableError
 from sparkjet.monitoring import Run, Runs, open_page
-from sparkjet.monitoring.page import Page
+from sparkjet.monitoring.page import READERS, Page
 from tests.monitoring.reports import NOW, SECOND, report, substream
 
 
@@ -121,7 +122,13 @@ def test_late_rows_are_looked_at_where_they_are_in_files(page: Page, runs: Runs,
     )
     in_year_10000 = pa.array([253_402_300_800_000_000], pa.timestamp("us", "UTC"))
     pq.write_table(pa.table({"v": in_year_10000, "_reason": ["late"]}), tmp_path / "part 1")
-    assert "cannot be read: date value out of range" in json.loads(asked(page, path)[1])["why"]
+    assert json.loads(asked(page, path)[1])["rows"] == [
+        {"v": "cannot be shown: date value out of range", "_reason": "late"}
+    ]
+    no_text = pa.Array.from_buffers(pa.utf8(), 1, [None, pa.py_buffer(b"\0\0\0\0\1\0\0\0"), pa.py_buffer(b"\xff")])
+    pq.write_table(pa.table({"v": no_text, "_reason": ["late"]}), tmp_path / "part 1")
+    (row,) = json.loads(asked(page, path)[1])["rows"]
+    assert row["v"].startswith("cannot be shown: 'utf-8' codec can't decode byte 0xff")
     (tmp_path / "part 1").unlink()
     assert "cannot be read" in json.loads(asked(page, path)[1])["why"]
     handle["directory"] = "s3a://bucket/late"
@@ -189,9 +196,31 @@ def test_an_address_that_cannot_be_used_is_named(page: Page) -> None:
     for host, port in (("192.0.2.1", 0), ("127.0.0.1", 70_000), ("nowhere.invalid", 0)):
         with pytest.raises(AnalysisError, match="The page cannot listen"):
             Page(host, port)
+    for host, port in ((None, 0), ("127.0.0.1", "80"), ("127.0.0.1", None)):
+        with pytest.raises(AnalysisError, match="The page cannot listen"):
+            Page(host, port)  # type: ignore[arg-type]
     for token in ("", "öffne", "a b", "a;b"):
         with pytest.raises(AnalysisError, match="token is not made of"):
             Page(token=token)
+
+
+def test_after_its_stop_nobody_waits_for_an_answer_of_a_process_that_was_forked(runs: Runs) -> None:
+    page = Page(runs=runs)
+    # What a fork has of it.
+    with socket.socket(fileno=os.dup(page._socket.fileno())):
+        page.stop()
+        with pytest.raises(ConnectionRefusedError):
+            asked(page, "/runs")
+
+
+def test_so_many_readers_are_answered_and_no_more(page: Page) -> None:
+    readers = [socket.create_connection(("127.0.0.1", page.port)) for _ in range(READERS)]
+    for reader in readers:
+        reader.sendall(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert reader.recv(4) == b"HTTP"
+    assert asked(page, "/runs")[0].status == 503
+    for reader in readers:
+        reader.close()
 
 
 def test_a_second_call_returns_the_page_that_is_there(runs: Runs) -> None:

@@ -42,7 +42,7 @@ def run(name):
 
 run("off")
 assert gauges() == {}, gauges()
-spark.conf.set("spark.sql.streaming.metricsEnabled", True)
+spark.conf.set("spark.sql.streaming.metricsEnabled", "TRUE")
 run("on")
 # The same name again: it goes on with its gauges.
 run("on")

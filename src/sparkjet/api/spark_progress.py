@@ -135,7 +135,7 @@ def _written(report: ProgressReport) -> int:
     """Number of rows that the epoch's outputs have, -1 where a sink does not count them."""
     number = report.epoch.number
     # Not those of earlier epochs that are not committed yet: their rows were counted there.
-    counts = [each.rows for each in report.sinks if each.transaction.get("epoch", number) == number]
+    counts = [each.rows for each in report.sinks if each.epoch(number) == number]
     return _NEVER if any(count is None for count in counts) else sum(count or 0 for count in counts)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import os
 import sys
 from collections.abc import Sequence
 
@@ -15,4 +17,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         print(f"sparkjet: the command line needs {error.name}: pip install typer", file=sys.stderr)
         return 1
-    return run(arguments)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # Names may have letters that the terminal's encoding does not.
+        sys.stdout.reconfigure(errors="backslashreplace")
+    try:
+        status = run(arguments)
+        if sys.stdout is not None:
+            # Not at Python's exit, which would print a traceback of what fails.
+            sys.stdout.flush()
+    except OSError as error:
+        # Such as a full disk, to which the output goes; a reader like head, which has seen enough, is told nothing.
+        if not isinstance(error, BrokenPipeError):
+            print(f"sparkjet: {error}", file=sys.stderr)
+        _drop_output()
+        return 1
+    return status
+
+
+def _drop_output() -> None:
+    """Let what could not be written go, or Python tries again at its exit."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

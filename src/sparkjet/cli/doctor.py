@@ -121,7 +121,13 @@ def java() -> Iterator[Finding]:
         told = f"JAVA_HOME={place} has no bin/java" if place else "there is no java on the PATH"
         yield Finding("Java", BAD, told, remedy)
         return
-    answer = subprocess.run([command, "-version"], capture_output=True, text=True, check=False).stderr  # noqa: S603
+    try:
+        ended = subprocess.run([command, "-version"], capture_output=True, check=False)  # noqa: S603
+    except OSError as error:
+        # It is not executable, or of another architecture.
+        yield Finding("Java", BAD, f"{command} cannot be started: {error.strerror}", remedy)
+        return
+    answer = ended.stderr.decode(errors="replace")
     found = re.search(r'version "(?:1\.)?(\d+)', answer)
     if found is None:
         yield Finding("Java", BAD, f"{command} -version says: {answer.strip()[:200] or 'nothing'}", remedy)

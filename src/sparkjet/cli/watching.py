@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 import urllib.request
 from collections.abc import Callable, Sequence
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -30,6 +31,13 @@ LOOK_SECONDS = 1.0
 """How often records, or a page, are looked at."""
 PATIENCE_SECONDS = 10
 """How long a page may take to answer."""
+_T = TypeVar("_T")
+
+
+class _Listed(msgspec.Struct):
+    """What is needed of a run in a page's list."""
+
+    run: str
 
 
 def serve(
@@ -79,6 +87,11 @@ def watch(homes: Sequence[str], settings: Sequence[str], *, once: bool, as_json:
         console.print(screen([run for look in watched for run in look()]))
         return 0
     try:
+        # Live would keep what goes into a pipe or a file to itself until Ctrl-C.
+        while not console.is_terminal:
+            console.print(screen([run for look in watched for run in look()]))
+            sys.stdout.flush()
+            time.sleep(LOOK_SECONDS)
         with Live(console=console, screen=sys.stdout.isatty(), auto_refresh=False) as live:
             while True:
                 live.update(screen([run for look in watched for run in look()]), refresh=True)
@@ -142,7 +155,10 @@ def _recorded(home: str, settings: Sequence[str]) -> RecordedRun:
     directory = home_at(home, "home", settings)
     # Refused now if it is no home.
     newest_record(directory, "home")
-    recorded = RecordedRun(RecordLog(DirectoryStore(directory.below("snapshots"))), home, time.time_ns() // 1000)
+    log = RecordLog(DirectoryStore(directory.below("snapshots")))
+    # JSON has no bytes that are no UTF-8, and a path that has its identity no line breaks, nor an end such as "/.".
+    label, run = os.fsencode(home).decode(errors="replace"), quote(os.fsencode(str(directory)))
+    recorded = RecordedRun(log, label, time.time_ns() // 1000, run)
     # Only a home in a grid has it.
     recorded.run.grid = getattr(directory, "standing", None)
     recorded.look()
@@ -163,15 +179,15 @@ def _of_page(address: str) -> Callable[[], list[dict[str, Any]]]:
     base, _, query = address.partition("?")
     token = query.partition("token=")[2].partition("&")[0]
 
-    def get(path: str) -> Any:
+    def get(path: str, kind: type[_T]) -> _T:
         try:
             request = urllib.request.Request(base.rstrip("/") + path)  # noqa: S310 - what the user has given
             if token:
                 request.add_header("Authorization", f"Bearer {token}")
             with urllib.request.urlopen(request, timeout=PATIENCE_SECONDS) as answer:  # noqa: S310
-                return msgspec.json.decode(answer.read())
+                return msgspec.json.decode(answer.read(), type=kind)
         except (OSError, HTTPException, ValueError, msgspec.DecodeError) as error:
             message = f"{base} does not answer as the page of a driver does: {error}. Pass what query.page() prints."
             raise AnalysisError(message) from error
 
-    return lambda: [get(f"/runs/{quote(run['run'])}?points=no") for run in get("/runs")]
+    return lambda: [get(f"/runs/{quote(each.run)}?points=no", dict[str, Any]) for each in get("/runs", list[_Listed])]

@@ -84,10 +84,7 @@ class EpochProgress:
                 time.time_ns() // 1000,
             ),
             snapshot=SnapshotReport(len(deltas), sum(delta.rows for delta in deltas), state.partitions),
-            sinks=[
-                SinkReport(prepared.sink, prepared.handle.get("rows"), prepared.handle)
-                for prepared in record.transactions
-            ],
+            sinks=[SinkReport.of(prepared.sink, prepared.handle) for prepared in record.transactions],
             open_windows=open_windows(record.stages.values()),
         )
 

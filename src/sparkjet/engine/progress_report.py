@@ -71,6 +71,17 @@ class SinkReport(msgspec.Struct, frozen=True, rename="camel"):
     transaction: dict[str, Any]
     """What its sink commits, as the sink describes it."""
 
+    @classmethod
+    def of(cls, name: str, transaction: dict[str, Any]) -> SinkReport:
+        """A transaction as a record has it; a sink of the user's may call something else its rows."""
+        rows = transaction.get("rows")
+        return cls(name, rows if type(rows) is int else None, transaction)
+
+    def epoch(self, number: int) -> int:
+        """The epoch that it is of: the one that the record has ended, unless its sink names another."""
+        epoch = self.transaction.get("epoch")
+        return epoch if type(epoch) is int else number
+
 
 class BackupReport(msgspec.Struct, frozen=True, rename="camel"):
     """The copies of snapshots in another home."""

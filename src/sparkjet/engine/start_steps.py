@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
@@ -14,6 +15,7 @@ from sparkjet.query_log import about, current, logger
 EVERY = 1.0
 """Seconds between two lines; what is done sooner says nothing."""
 _BAR = 20
+_USUAL = 80
 
 
 class StartSteps:
@@ -51,7 +53,8 @@ class StartSteps:
                 while not ended.wait(self._every):
                     line = self.line(time.monotonic() - began, bar=on_terminal)
                     if on_terminal:
-                        _write(stream, f"\r\x1b[K{line}")
+                        # In one row: of a longer line, only the last row would be written over.
+                        _write(stream, f"\r\x1b[K{line[: _columns(stream) - 1]}")
                     else:
                         logger.info("%s", line)
 
@@ -85,10 +88,18 @@ class StartSteps:
 
 def _is_terminal(stream: TextIO) -> bool:
     try:
-        return stream.isatty()
+        # Emacs, and what logs of builds go to, would show the sequences.
+        return stream.isatty() and os.environ.get("TERM") != "dumb"
     except (AttributeError, ValueError):
         # None where there is no standard error, or closed; and what programs put in its place is often only written to.
         return False
+
+
+def _columns(stream: TextIO) -> int:
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or _USUAL
+    except (AttributeError, OSError, ValueError):
+        return _USUAL
 
 
 def _write(stream: TextIO, text: str) -> None:

@@ -21,6 +21,8 @@ POINTS = 720
 """Points that a history keeps: a day of epochs has one for four minutes, and the newest epochs one each."""
 AGE = 24 * 3600 * 1_000_000
 """Microseconds after which a point is dropped."""
+SET_BACK = 60_000_000
+"""Microseconds by which a clock is set back, and not merely kept right."""
 FURTHEST = 20
 """Substreams that are shown by name; a query may have thousands."""
 OTHERS = "other substreams"
@@ -126,15 +128,17 @@ class History:
             rows_in: Rows that batches have read since the epoch before.
         """
         number = report.epoch.number
-        # Where a sink of the user's does not name the epoch in what it commits, it is this one's.
-        new = [sink for sink in report.sinks if sink.transaction.get("epoch", number) == number]
+        new = [sink for sink in report.sinks if sink.epoch(number) == number]
         if self.newest is not None and self.newest.epoch.number == number:
             # Another record of the epoch, such as the one that names maps for the next: it was counted before.
             new = []
         out = {sink.name: sink.rows for sink in new if sink.rows is not None}
+        with self._lock:
+            self._move_back(now)
+            at = self._points[-1].at if self._points else 0
         point = Point(
             # Strictly later than the one before: a reader asks for what came after a point, and clocks are set back.
-            at=max(now, self._points[-1].at + 1) if self._points else now,
+            at=max(now, at + 1),
             epoch=number,
             epochs=1,
             watermark=report.watermark,
@@ -163,6 +167,13 @@ class History:
         """When an epoch first reported the substream's present watermark; None for one that none has reported."""
         with self._lock:
             return self._moved[substream][1] if substream in self._moved else None
+
+    def _move_back(self, now: int) -> None:
+        """Where the clock was set back, move what had been with it: a chart has no room for hours in one place."""
+        behind = self._points[-1].at + 1 - now if self._points else 0
+        if behind > SET_BACK:
+            self._merges += 1
+            self._points = [msgspec.structs.replace(each, at=each.at - behind) for each in self._points]
 
     def _merge(self) -> None:
         self._merges += 1

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch, Scalar
 
 REASON = "_reason"
 """The column that only late rows, and rows without an event time, have."""
 MOST = 20
+_KEYS = frozenset({"directory", "epoch", "files", "format"})
 _LONGEST = 200
 
 
 def holds_late_rows(transaction: Mapping[str, Any]) -> bool:
     """Whether it is a transaction of files with such rows."""
+    # A sink of the user's may call something else by these names.
     schema = transaction.get("schema")
-    fields = schema.get("fields", ()) if isinstance(schema, dict) and "files" in transaction else ()
-    return any(field.get("name") == REASON for field in fields)
+    fields = schema.get("fields") if isinstance(schema, dict) and transaction.keys() >= _KEYS else ()
+    return isinstance(fields, list) and any(isinstance(each, dict) and each.get("name") == REASON for each in fields)
 
 
 def newest_rows(transaction: Mapping[str, Any]) -> dict[str, Any]:
@@ -39,14 +43,23 @@ def newest_rows(transaction: Mapping[str, Any]) -> dict[str, Any]:
         for _, name in transaction["files"]:
             with ParquetFile(local / name) as file:
                 for batch in file.iter_batches(MOST):
-                    rows += (_shown(row) for row in islice(batch.to_pylist(), MOST - len(rows)))
+                    rows += _shown(batch.slice(0, MOST - len(rows)))
                     if len(rows) == MOST:
                         return {**told, "rows": rows}
-    except (OSError, ArrowException, OverflowError) as error:
-        # Decided and not yet renamed into place, or removed since; or a year that Python does not have.
+    except (OSError, ArrowException) as error:
+        # Decided and not yet renamed into place, or removed since.
         return {**told, "why": f"{place} cannot be read: {str(error).partition(chr(10))[0]}"}
     return {**told, "rows": rows}
 
 
-def _shown(row: Mapping[str, Any]) -> dict[str, str]:
-    return {name: str(value)[:_LONGEST] for name, value in row.items()}
+def _shown(rows: RecordBatch) -> list[dict[str, str]]:
+    columns = list(zip(rows.schema.names, rows.columns, strict=True))
+    return [{name: _text(column[at]) for name, column in columns} for at in range(rows.num_rows)]
+
+
+def _text(value: Scalar) -> str:
+    try:
+        return str(value.as_py())[:_LONGEST]
+    except (ValueError, OverflowError) as error:
+        # A year after 9999, or bytes that are no UTF-8: rows are often late, or in error, because of such a value.
+        return f"cannot be shown: {error}"[:_LONGEST]

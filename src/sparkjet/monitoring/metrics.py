@@ -245,8 +245,8 @@ class Collector:
         return []
 
     def _newest(self) -> dict[str, Run]:
-        runs = sorted(self._runs.all(), key=lambda run: run.started_at)
-        return {run.label: run for run in runs}
+        # One that runs wins over those that have ended.
+        return {run.label: run for run in reversed(self._runs.all())}
 
 
 def exposition(clock: Clock, runs: Runs = DRIVER) -> bytes:

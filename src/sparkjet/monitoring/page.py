@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 LOOK_SECONDS = 1.0
 """How often an open page is told what is new."""
+READERS = 100
+"""Connections that are answered at a time: what one does not read stays in the driver's memory, a megabyte at most."""
 _TOKEN = re.compile(r"[A-Za-z0-9._~-]+")
 _HEADERS = {
     # Nothing from anywhere else: the page works without a network, and what a name contains is never run.
@@ -100,11 +102,21 @@ class Page:
         self._routes = _Routes(runs, clock or SystemClock(), token, cookie, only_local=local)
         app = Starlette(routes=self._routes.all())
         config = uvicorn.Config(
-            app, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=2, date_header=False
+            app,
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            timeout_graceful_shutdown=2,
+            date_header=False,
+            limit_concurrency=READERS,
         )
         self._server = _Server(config)
         self._thread = threading.Thread(
-            target=self._server.run, kwargs={"sockets": [self._socket]}, name="sparkjet-page", daemon=True
+            # A duplicate, which the server closes.
+            target=self._server.run,
+            kwargs={"sockets": [self._socket.dup()]},
+            name="sparkjet-page",
+            daemon=True,
         )
         self._thread.start()
 
@@ -113,6 +125,9 @@ class Page:
         self._routes.ended.set()
         self._server.end()
         self._thread.join()
+        # A process that was forked meanwhile has the socket too: whoever came would wait there for an answer.
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
 
     def wait(self, timeout: float | None = None) -> bool:
@@ -296,14 +311,16 @@ def _is_any(host: str) -> bool:
 
 
 def _listening(host: str, port: int) -> socket.socket:
-    if not 0 <= port <= _LAST_PORT:
-        message = f"The page cannot listen on port={port}: ports are 1 to {_LAST_PORT}, and 0 is any that is free."
+    if type(port) is not int or not 0 <= port <= _LAST_PORT:
+        message = f"The page cannot listen on port={port!r}: ports are 1 to {_LAST_PORT}, and 0 is any that is free."
         raise AnalysisError(message)
     try:
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-    except OSError as error:
+    except (OSError, TypeError) as error:
+        # The latter of what is no text, or none that names a host.
+        reason = (isinstance(error, OSError) and error.strerror) or error
         message = (
-            f"The page cannot listen on host={host!r}, port={port}: {error.strerror or error}. Give it a port that is "
+            f"The page cannot listen on host={host!r}, port={port}: {reason}. Give it a port that is "
             "free (0 for any), and an address of this machine."
         )
         raise AnalysisError(message) from error

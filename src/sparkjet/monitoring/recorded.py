@@ -57,7 +57,7 @@ def report_of(record: Record, before: Record | None = None) -> ProgressReport:
         withheld_windows=sum(stage.withheld for stage in record.stages.values()),
         epoch=EpochReport(record.epoch, {}),
         snapshot=SnapshotReport(len(deltas), sum(delta.rows for delta in deltas), 0),
-        sinks=[SinkReport(each.sink, each.handle.get("rows"), each.handle) for each in record.transactions],
+        sinks=[SinkReport.of(each.sink, each.handle) for each in record.transactions],
         open_windows=open_windows(record.stages.values()),
     )
 
@@ -69,13 +69,13 @@ class RecordedRun:
         log: The record log.
         label: What the run is called, usually the place of its home.
         now: Microseconds since 1970.
-
+        run: The run's identity; by default the label.
     """
 
-    def __init__(self, log: RecordLog, label: str, now: int) -> None:
+    def __init__(self, log: RecordLog, label: str, now: int, run: str | None = None) -> None:
         self._log = log
         self._last: tuple[int, Record] | None = None
-        self.run = Run(query="", run=label, name=label, started_at=now, recorded=True)
+        self.run = Run(query="", run=run or label, name=label, started_at=now, recorded=True)
 
     def look(self) -> bool:
         """Take in the newest record; whether there was one that is new.

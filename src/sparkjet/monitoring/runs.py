@@ -127,10 +127,10 @@ class Runs:
                 del self._runs[each]
 
     def all(self) -> list[Run]:
-        """Running ones first, then those that have ended, the newest first."""
+        """Running ones first, then those that have ended, the newest first, whatever the clock said at its start."""
         with self._lock:
-            known = list(self._runs.values())
-        return sorted(known, key=lambda each: (each.ended_at is not None, -each.started_at))
+            newest_first = list(self._runs.values())[::-1]
+        return sorted(newest_first, key=lambda each: each.ended_at is not None)
 
     def get(self, run: str) -> Run | None:
         """The run with this identity."""

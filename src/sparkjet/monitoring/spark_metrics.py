@@ -43,7 +43,7 @@ class SparkGauges:
     def set(self, now: int) -> None:
         """Set them to what the newest epoch has reported; nothing is done where Spark's setting is off."""
         report = self.run.history.newest
-        if report is None or self.session.conf.get(SWITCH, "false") != "true":
+        if report is None or not _is_on(self.session):
             return
         least = report.watermark
         values = {
@@ -69,6 +69,11 @@ class SparkGauges:
                     known[name] = _registered(self.session, name)
                 self._gauges[name] = known[name]
         return self._gauges[name]
+
+
+def _is_on(session: SparkSession) -> bool:
+    # As Spark reads it.
+    return (session.conf.get(SWITCH, "false") or "").strip().lower() == "true"
 
 
 def _registered(session: SparkSession, name: str) -> Any:

@@ -70,7 +70,7 @@ def unsettled(run: Run) -> int:
     report = run.history.newest
     if report is None:
         return 0
-    return sum(sink.transaction.get("epoch", report.epoch.number) < report.epoch.number for sink in report.sinks)
+    return sum(sink.epoch(report.epoch.number) < report.epoch.number for sink in report.sinks)
 
 
 def summary(run: Run, now: int) -> dict[str, Any]:
@@ -119,7 +119,7 @@ def details(run: Run, now: int) -> dict[str, Any]:
         "grid": run.grid is not None,
         # Not what their sinks keep of them, which is long, and of no use to a reader.
         "transactions": [
-            {"output": sink.name, "rows": sink.rows, "epoch": sink.transaction.get("epoch")} for sink in report.sinks
+            {"output": sink.name, "rows": sink.rows, "epoch": sink.epoch(report.epoch.number)} for sink in report.sinks
         ],
         "unsettled": unsettled(run),
         "backup": msgspec.to_builtins(report.backup),

@@ -7,6 +7,7 @@ const HEIGHT = 200;
 const MARGIN = { top: 8, right: 8, bottom: 22, left: 76 };
 const DAY = 864e8;
 const GRID_EVERY = 5000;
+const LINES = 21;
 const byId = (id) => document.getElementById(id);
 let chosen = null;
 let source = null;
@@ -217,8 +218,19 @@ function buttons(runs, run) {
   runs.forEach((each, i) => { nav.children[i].title = each.sentence; });
 }
 
+// The names in the newest points, as many as one point has at most: of a thousand substreams, each may be the last once.
+function linesOf(points) {
+  const found = new Set();
+  for (let i = points.length - 1; i >= 0; i -= 1) {
+    for (const name of Object.keys(points[i].lines)) {
+      if (found.size < LINES) found.add(name);
+    }
+  }
+  return [...found];
+}
+
 function watermarks(run) {
-  const names = [...new Set(run.points.flatMap((point) => Object.keys(point.lines)))].sort();
+  const names = linesOf(run.points).sort();
   const lines = names.map((name, i) => ({
     name,
     colour: colour(i),
