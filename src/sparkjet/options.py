@@ -167,16 +167,6 @@ ARTEMIS_OPTIONS: Mapping[str, str] = {
 }
 """Options of ``format("artemis")``."""
 
-GRID_MAP_OPTIONS: Mapping[str, str] = {
-    "path": "The map: grid://host:port,…/name of some members; grid:///name for a grid on this machine.",
-    "keys": "Columns, separated by commas, that identify the row to replace.",
-    "deleted": "Boolean column: where it is true the row of the key is removed.",
-    "timeToLive": "How long a row lasts by the clock of its epoch: 12h, 7d, 30 days (for ever).",
-    "expireInterval": "How long a row may be there after that while nothing arrives (10s).",
-    "maxBytes": "What the map may take in memory with the epochs that readers hold, such as 512m (no limit).",
-}
-"""Options of ``format("grid-map")``."""
-
 GRID_JOURNAL_OPTIONS: Mapping[str, str] = {
     "path": "The journal: grid://host:port,…/name of some members; grid:///name for a grid on this machine.",
     "keys": "Columns, separated by commas: rows with the same values are in one partition (tasks take turns).",
@@ -189,6 +179,22 @@ GRID_JOURNAL_OPTIONS: Mapping[str, str] = {
     "progressInterval": "Time between two epochs without rows that tell readers of the watermark (1 second).",
 }
 """Options of ``format("grid-journal")``."""
+
+GRID_MAP_OPTIONS: Mapping[str, str] = {
+    "path": "The map: grid://host:port,…/name of some members; grid:///name for a grid on this machine.",
+    "keys": "Columns, separated by commas, that identify the row to replace.",
+    "deleted": "Boolean column: where it is true the row of the key is removed.",
+    "timeToLive": "How long a row lasts by the clock of its epoch: 12h, 7d, 30 days (for ever).",
+    "expireInterval": "How long a row may be there after that while nothing arrives (10s).",
+    "maxBytes": "What the map may take in memory with the epochs that readers hold, such as 512m (no limit).",
+    "journal": "Name of a journal of the same grid, to which each change goes: the keys, old and new row (none).",
+    **{
+        f"journal.{name}": f"journal: {text[0].lower()}{text[1:]}"
+        for name, text in GRID_JOURNAL_OPTIONS.items()
+        if name not in {"path", "keys"}
+    },
+}
+"""Options of ``format("grid-map")``, with those of its journal."""
 
 SINK_OPTIONS: Mapping[str, Mapping[str, str]] = {
     "artemis": ARTEMIS_OPTIONS,

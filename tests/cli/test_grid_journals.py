@@ -12,6 +12,8 @@ from sparkjet.cli import main
 from sparkjet.cli.grid_places import listed, moment
 from sparkjet.grid.journal_reader import Journal
 from sparkjet.grid.journal_retention import Retention
+from sparkjet.grid.messages import Held
+from sparkjet.grid.places import JournalPlace
 from sparkjet.time import MAX, MIN
 from tests.grid.grids import Grid, grid_of
 from tests.grid.journals import JournalWriter
@@ -48,6 +50,10 @@ def test_rows_are_shown_by_partition_and_offset(grid: Grid, capsys: pytest.Captu
     assert capsys.readouterr().out == "n=2  _partition=0  _offset=2  _epoch=2\n"
 
 
+def entries_of(grid: Grid) -> list[Held]:
+    return grid.client().entries(JournalPlace("orders").layers())
+
+
 def test_journals_are_listed_and_shown_by_status(grid: Grid, capsys: pytest.CaptureFixture[str]) -> None:
     journal = Journal("", "orders", client=grid.client())
     journal.register("board", {0: 3, 1: 0})
@@ -60,6 +66,9 @@ def test_journals_are_listed_and_shown_by_status(grid: Grid, capsys: pytest.Capt
     out = capsys.readouterr().out
     assert "journal orders: epochs 2 to 3, 4 rows in 4 partitions, " in out
     assert "bytes, readers: board (2 rows behind)\n" in out
+    assert main(["grid", "status", address, "--json", "--token-file", str(grid.access.token_file)]) in {0, 3}
+    assert json.loads(capsys.readouterr().out)["journals"] == [found]
+    assert (found["entries"], found["bytes"]) == (len(held := entries_of(grid)), sum(entry.size for entry in held))
     journal.release("board")
 
 

@@ -47,14 +47,38 @@ def test_rows_are_shown_by_key_and_all(grid: Grid, capsys: pytest.CaptureFixture
 
 
 def test_maps_are_listed_and_shown_by_status(grid: Grid, capsys: pytest.CaptureFixture[str]) -> None:
-    with Map("", "orders", client=grid.client()).held():
+    writer = MapWriter(grid.client(), "shown")
+    writer.write(1, {"a": 1, "b": 2, "c": 3})
+    status = ["grid", "status", grid.members[0].address.uri.partition("//")[2]]
+    status += ["--token-file", str(grid.access.token_file)]
+    with Map("", "shown", client=grid.client()).held():
+        writer.write(2, {"b": None})
+        # An epoch that is not visible any more, but held.
+        for epoch in (3, 4):
+            writer.write(epoch, {})
         assert run(grid, "ls", "", "--json") == 0
-        [found] = map(json.loads, capsys.readouterr().out.splitlines())
-        assert (found["map"], found["epoch"], found["oldest"], found["readers"]) == ("orders", 2, 1, 1)
-        assert found["watermark"] == "1970-01-01T00:00:00.002000+00:00"
-        address = grid.members[0].address.uri.partition("//")[2]
-        assert main(["grid", "status", address, "--token-file", str(grid.access.token_file)]) in {0, 3}
-        assert "map orders: epochs 1 to 2, " in capsys.readouterr().out
+        [_, found] = map(json.loads, capsys.readouterr().out.splitlines())
+        held, newest = writer.client.entries(writer.store.place.layers()), writer.store.newest()
+        assert newest is not None
+        assert found == {
+            "map": "shown",
+            "epoch": 4,
+            "oldest": 1,
+            "watermark": "1970-01-01T00:00:00.004000+00:00",
+            "rows": sum([layer.rows for layer in newest.held()]),
+            "entries": len(held),
+            "bytes": writer.store.used(),
+            "readers": 1,
+            "behind": 3,
+            "query": "q",
+        }
+        assert main(status) in {0, 3}
+        out = capsys.readouterr().out
+        assert f"map shown: epochs 1 to 4, {found['rows']} rows at most, {len(held)} entries, " in out
+        assert " bytes, 1 readers hold epochs, of which the oldest is 3 behind\n" in out
+        assert main([*status, "--json"]) in {0, 3}
+        assert json.loads(capsys.readouterr().out)["maps"][-1] == found
+    writer.store.remove()
 
 
 @pytest.mark.parametrize(

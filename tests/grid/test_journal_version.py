@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import msgspec
@@ -15,7 +16,16 @@ from sparkjet.grid.contents import Digest
 from sparkjet.grid.entries import Key
 from sparkjet.grid.fetching import Fetched
 from sparkjet.grid.journal_retention import FullError, Retention
-from sparkjet.grid.journal_version import Appended, Chunk, JournalVersion, following, to_merge
+from sparkjet.grid.journal_version import (
+    MOST_PROGRESS,
+    PROGRESS,
+    Appended,
+    Chunk,
+    JournalVersion,
+    following,
+    thinned,
+    to_merge,
+)
 from sparkjet.grid.journal_writing import Appending
 from sparkjet.grid.messages import Held
 from sparkjet.grid.places import JournalPlace
@@ -183,6 +193,39 @@ class Memory:
     def get(self, entries: list[Held]) -> list[Fetched]:
         found = [(held.key, self.tables[held.name]) for held in entries]
         return [Fetched(key, table.schema, table.to_batches(), Digest()) for key, table in found]
+
+
+@given(st.lists(st.integers(0, 2), min_size=1, max_size=80), st.integers(2, 6))
+def test_progress_is_bounded_and_its_watermarks_are_none_that_came_later(counts: list[int], most: int) -> None:
+    appended = [sum(counts[: place + 1]) for place in range(len(counts))]
+    rows = [{"epoch": place, "watermark": 10 * place, "ends": [end]} for place, end in enumerate(appended, 1)]
+    kept = thinned(pa.Table.from_pylist(rows, PROGRESS), most).to_pylist()
+    assert 1 <= len(kept) <= most
+    assert kept[-1] == rows[-1]
+    assert [each for each in rows if each in kept] == kept
+    # Where nothing has to go, only epochs go that were followed by one with the same ends.
+    if len(set(appended)) <= most:
+        assert {each["ends"][0] for each in kept} == set(appended)
+
+
+@pytest.mark.parametrize("rows", [lambda _: 1, lambda _: 0, lambda epoch: epoch % 3 == 0], ids=["all", "none", "some"])
+def test_a_journal_that_goes_on_for_ever_has_a_bounded_number_of_rows_that_say_how_far_it_came(
+    rows: Callable[[int], int],
+) -> None:
+    client, version = Memory(), EMPTY
+    for epoch in range(1, 6 * MOST_PROGRESS):
+        ends = (version.ends[0] + rows(epoch), *version.ends[1:])
+        version = msgspec.structs.replace(version, number=epoch, epoch=epoch, watermark=epoch, ends=ends)
+        appending = Appending(client, JournalPlace("j"), f"1-{epoch}-0", version, epoch, 0)  # type: ignore[arg-type]
+        version = appending.with_progress(version)
+        named = {chunk.entry.name for chunk in version.progress}
+        client.tables = {name: table for name, table in client.tables.items() if name in named}
+        # Seven of each size, and what is being merged.
+        assert len(version.progress) <= 7 * 5
+        assert sum(chunk.entry.rows for chunk in version.progress) <= 8 * 2 * MOST_PROGRESS
+    told = [row for chunk in version.progress for row in client.tables[chunk.entry.name].to_pylist()]
+    assert [row["epoch"] for row in told] == sorted(row["epoch"] for row in told)
+    assert told[-1] == {"epoch": version.epoch, "watermark": version.watermark, "ends": [*version.ends]}
 
 
 def test_what_is_merged_follows_from_rows_and_not_from_their_bytes() -> None:

@@ -7,12 +7,13 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 
+import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
 from sparkjet.errors import AnalysisError
-from sparkjet.grid import map_reader, map_writing
+from sparkjet.grid import map_reader, map_store, map_writing
 from sparkjet.grid.errors import LostRowsError, MalformedError, ReleasedError, UnreachableError
 from sparkjet.grid.files import write_files
 from sparkjet.grid.map_keys import hash_of, text_of
@@ -80,6 +81,13 @@ def test_a_scan_has_the_columns_and_rows_that_were_asked_for_and_says_of_which_e
     assert writer.client.entries(writer.store.place.leases()) == []
 
 
+def test_a_scan_is_what_duckdb_and_pandas_take(writer: MapWriter, reader: Map) -> None:
+    writer.write(1, {f"k{n}": n for n in range(20)})
+    assert duckdb.from_arrow(reader.scan(["n"])).sum("n").fetchall() == [(190,)]
+    assert sorted(reader.scan(["n"]).read_pandas()["n"]) == [*range(20)]
+    assert writer.client.entries(writer.store.place.leases()) == []
+
+
 def test_rows_come_in_messages_of_limited_size(grid: Grid) -> None:
     schema = layer_schema(pa.schema([("k", pa.string()), ("v", pa.binary())]))
     texts = [text_of([f"k{n}"], ["text"]) for n in range(9)]
@@ -115,7 +123,8 @@ def test_many_keys_are_of_one_epoch_while_others_are_written(
         writer.write(epoch, dict.fromkeys((f"k{n}" for n in range(300)), epoch))
 
     write()
-    monkeypatch.setattr(map_reader, "_KEYS", 100)
+    for module in (map_reader, map_store):
+        monkeypatch.setattr(module, "KEYS", 100)
     client, find = reader._store.client, reader._store.client.find
 
     def found_between_epochs(columns: list[str], lookups: list[Lookup]) -> object:

@@ -22,13 +22,15 @@ from sparkjet.grid.journal_reader import Journal
 from sparkjet.grid.journal_retention import Retention
 from sparkjet.grid.places import JournalPlace
 from sparkjet.grid.reader_leases import LEASE, LeaseBook
+from sparkjet.grid.version_store import Writer
 from sparkjet.sinks.grid_journal import GridJournalSink
 from sparkjet.sinks.grid_journal_settings import GridJournalSettings
-from sparkjet.sinks.grid_journal_task import JournalTask, RefusedEpochError
+from sparkjet.sinks.grid_journal_task import Appends, JournalTask, RefusedEpochError
 from sparkjet.storage.grid_location import GridLocation
 from sparkjet.testing import StreamDriver
 from sparkjet.testing.sink_contract import SCHEMA, SinkContract, SinkUnderTest, transaction
 from tests.grid.grids import Grid, grid_of
+from tests.grid.journals import ROWS, JournalWriter
 from tests.grid.test_journal_version import EMPTY
 
 if TYPE_CHECKING:
@@ -220,12 +222,43 @@ def test_wrong_options_are_refused_before_the_start(
 def test_an_executor_without_token_says_so_in_one_line(tmp_path: Path) -> None:
     schema = pa.schema([("n", pa.int64())])
     access = Access(token_file=str(tmp_path / "none"))
+    place, writer = JournalPlace("j"), Writer("q", "results")
     content = schema.serialize().to_pybytes()
-    task = JournalTask(
-        GridLocation(("127.0.0.1:1",), access), JournalPlace("j"), "", None, content, 1, 0, 4, 1 << 20, False
-    )
+    nobody = GridLocation(("127.0.0.1:1",), access)
+    task = JournalTask(Appends(nobody, place, writer, "", None, 1, 0, 4, 1 << 20, content), is_placed=False)
     with pytest.raises(RefusedEpochError, match=r"^\[SPARKJET_ANALYSIS\] --token-file: .*none"):
         list(task(iter([pa.record_batch({"c0": [1]})])))
+
+
+@pytest.mark.parametrize(
+    ("writes", "said"),
+    [
+        (None, r'journal ".*" was removed: output .results. of query q writes it no more'),
+        ("q", r'journal ".*" has version 2 already: another driver of query q has taken over'),
+        ("r", r'journal ".*" is written by output .results. of query r now: output .results. of query q writes it no'),
+    ],
+)
+def test_tasks_of_a_driver_that_was_taken_over_write_nothing_beside_its_successor(
+    location: GridLocation, place: JournalPlace, writes: str | None, said: str
+) -> None:
+    written = JournalWriter(location.client, place.name)
+    store, own = written.store, Writer("q", "results")
+    store.claim(own)
+    written.write(1, {0: [1]})
+    content = ROWS.serialize().to_pybytes()
+    base = store.manifest_at(1)
+    appends = Appends(location, place, own, "000001-000000002-0", base, 2, 0, 4, 1 << 20, content)
+    if writes != "q":
+        store.remove()
+    if writes is not None:
+        # Another process, which has read nothing of what was there.
+        successor = JournalWriter(location.client, place.name)
+        successor.store.claim(Writer(writes, "results"))
+        successor.write(1 if writes == "r" else 2, {0: [2]})
+    before = location.client.entries(place.root)
+    with pytest.raises(RefusedEpochError, match=said):
+        list(JournalTask(appends, is_placed=False)(iter([pa.record_batch({"c0": [1]})])))
+    assert location.client.entries(place.root) == before
 
 
 def test_a_journal_has_one_writer_and_the_second_is_told_who_it_is(spark: SparkSession, made: Made) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from sparkjet.grid.map_layers import HASH
 from sparkjet.grid.map_reader import Map
 from sparkjet.grid.map_store import MapStore
 from sparkjet.grid.places import MapPlace
+from sparkjet.grid.version_store import Writer
 from sparkjet.sinks.grid_columns import key_text
 from sparkjet.sinks.grid_map import GridMapSink
 from sparkjet.sinks.grid_map_settings import GridMapSettings
@@ -29,6 +31,7 @@ from sparkjet.testing import StreamDriver
 from sparkjet.testing.sink_contract import SCHEMA, SinkContract, SinkUnderTest, crash_at, transaction
 from sparkjet.time.frames import MAX
 from tests.grid.grids import Grid, grid_of
+from tests.grid.maps import ROWS, MapWriter
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -218,12 +221,34 @@ def test_an_executor_without_token_says_so_in_one_line(tmp_path: Path) -> None:
     schema = pa.schema([("k", pa.string())])
     access = Access(token_file=str(tmp_path / "none"))
     content = schema.serialize().to_pybytes()
-    task = MapTask(GridLocation(("127.0.0.1:1",), access), MapPlace("m"), "", None, ("k",), content, 0)
-    row = {"c0": 1, "c1": False, "c2": None, "c3": "a", "partition": 0}
-    arrow = pa.schema([("c0", pa.int64()), ("c1", pa.bool_()), ("c2", pa.int64()), ("c3", pa.string())])
-    batch = pa.RecordBatch.from_pylist([row], arrow.append(pa.field("partition", pa.int32())))
+    location = GridLocation(("127.0.0.1:1",), access)
+    task = MapTask(location, MapPlace("m"), Writer("q", "results"), "", None, ("k",), content, 0)
     with pytest.raises(RefusedRowError, match=r"--token-file: .*none"):
-        list(task(iter([batch])))
+        list(task(iter([of_a_task(c3="a")])))
+
+
+def of_a_task(**columns: object) -> pa.RecordBatch:
+    """One row as tasks get it."""
+    row = {"c0": 1, "c1": False, "c2": None, **columns, "partition": 0}
+    batch = pa.RecordBatch.from_pylist([row])
+    return batch.set_column(2, "c2", pa.nulls(1, pa.int64()))
+
+
+def test_tasks_of_a_driver_that_was_taken_over_write_nothing_beside_its_successor(
+    location: GridLocation, place: MapPlace
+) -> None:
+    written, own = MapWriter(location.client, place.name), Writer("q", "results")
+    written.store.claim(own)
+    written.write(1, {"a": 1})
+    base = written.store.manifest_at(1)
+    task = MapTask(location, place, own, "000001-000000002-0", base, ("k",), ROWS.serialize().to_pybytes(), 0)
+    written.write(2, {"a": 2})
+    before = location.client.entries(place.root)
+    with pytest.raises(
+        RefusedRowError, match=r'map ".*" has version 2 already: another driver of query q has taken ov'
+    ):
+        list(task(iter([of_a_task(c3="a", c4=3)])))
+    assert location.client.entries(place.root) == before
 
 
 def test_the_longest_time_to_live_is_for_ever(spark: SparkSession, made: Made, reader: Map) -> None:
@@ -245,7 +270,7 @@ def test_a_row_without_key_is_named_whatever_else_is_in_it() -> None:
         "n": pa.array([3]),
         "at": year_10000,
     }
-    task = MapTask(GridLocation((), Access()), MapPlace("m"), "", None, ("k", "n"), b"", 0)
+    task = MapTask(GridLocation((), Access()), MapPlace("m"), Writer("q", "results"), "", None, ("k", "n"), b"", 0)
     assert "has the key {'k': None, 'n': 3}: without" in task._null_key(pa.table(columns))
 
 
@@ -345,7 +370,7 @@ def test_what_was_decided_for_one_map_is_published_there_whatever_the_path_names
 
 
 def test_layers_that_were_lost_are_named_before_the_decision_and_at_the_start(
-    spark: SparkSession, made: Made, grid: Grid
+    spark: SparkSession, made: Made, grid: Grid, reader: Map
 ) -> None:
     sink = made()
     written(sink, spark.createDataFrame([(f"k{n}", n) for n in range(40)], SCHEMA), 7)
@@ -363,6 +388,13 @@ def test_layers_that_were_lost_are_named_before_the_decision_and_at_the_start(
         made().published_after(transaction(7), {"map": sink._place.name, "number": 1, "epoch": 7})
     with pytest.raises(LostTransactionError, match=said):
         sink.commit(handle, lambda: None)
+    # As the message says: another query builds it from the beginning of its source.
+    sink._store.remove()
+    by = replace(transaction(1), query="another")
+    again = made().prepare(spark.createDataFrame([(f"k{n}", n) for n in range(40)], SCHEMA), by)
+    assert again is not None
+    made().commit(again, lambda: None)
+    assert sorted(rows_of(reader)) == sorted((f"k{n}", n) for n in range(40))
 
 
 def test_columns_may_have_any_names(spark: SparkSession, made: Made, reader: Map) -> None:
@@ -430,6 +462,21 @@ def test_rows_expire_though_none_arrive_and_no_epoch_is_run_before(
     driver.process([("a", 3)])
     assert rows_of(reader) == [("a", 3)]
     driver.stop()
+
+
+def test_rows_from_before_a_time_to_live_stay_when_all_others_have_expired(
+    spark: SparkSession, made: Made, reader: Map
+) -> None:
+    second = 1_000_000
+    written(made(), spark.createDataFrame([("a", 1)], SCHEMA), 1)
+    sink = made(time_to_live=second)
+    began = sink._store.newest().clock  # type: ignore[union-attr]
+    for epoch, rows in ((2, [("b", 2)]), (3, [])):
+        at = replace(transaction(epoch), clock=began + 20 * epoch * second)
+        handle = sink.prepare(spark.createDataFrame(rows, SCHEMA), at)
+        assert handle is not None
+        sink.commit(handle, lambda: None)
+    assert rows_of(reader) == [("a", 1)]
 
 
 def test_what_attempts_of_tasks_have_left_goes_with_the_epoch(spark: SparkSession, made: Made) -> None:

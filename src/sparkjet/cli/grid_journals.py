@@ -92,16 +92,16 @@ def summaries(client: GridClient) -> Iterable[dict[str, Any]]:
         store = JournalStore(client, JournalPlace(name))
         newest = store.newest()
         if newest is not None:
-            chunks = [chunk for each in newest.chunks for chunk in each]
+            chunks, entries = [chunk for each in newest.chunks for chunk in each], client.entries(store.place.layers())
             yield {
                 "journal": name,
                 "epoch": newest.epoch,
                 "oldest": min((chunk.first_epoch for chunk in chunks), default=newest.epoch),
                 "watermark": moment(newest.watermark),
                 "partitions": newest.partitions,
-                "entries": len(newest.held()),
+                "entries": len(entries),
                 "rows": sum(chunk.entry.rows for chunk in chunks),
-                "bytes": store.used(),
+                "bytes": sum(entry.size for entry in entries),
                 "readers": {reader: lag(newest, offsets) for reader, offsets in sorted(store.readers().items())},
                 "query": newest.query,
             }

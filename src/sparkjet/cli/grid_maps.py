@@ -132,16 +132,17 @@ def summaries(client: GridClient) -> Iterable[dict[str, Any]]:
         store = MapStore(client, MapPlace(name))
         versions = [version for version in map(store.at, store.numbers()) if version is not None]
         if versions:
-            newest = versions[-1]
+            newest, held, layers = versions[-1], store.leased(), client.entries(store.place.layers())
             yield {
                 "map": name,
                 "epoch": newest.epoch,
-                "oldest": min([version.epoch for version in versions]),
+                "oldest": min([version.epoch for version in [*versions, *(each for each, _ in held)]]),
                 "watermark": moment(newest.watermark),
                 "rows": sum(layer.rows for layer in newest.held()),
-                "entries": len(newest.held()),
-                "bytes": store.used(),
-                "readers": len(client.entries(store.place.leases())),
+                "entries": len(layers),
+                "bytes": sum(layer.size for layer in layers),
+                "readers": sum(readers for _, readers in held),
+                "behind": max([newest.number - version.number for version, _ in held], default=0),
                 "query": newest.query,
             }
 

@@ -78,6 +78,7 @@ class EpochRequest:
         batch: The micro-batch, None where nothing has arrived.
         batch_id: Spark's number of it.
         caught_up: What the offsets of the sources say.
+        is_last: Whether the run ends with it, so that readers must not wait for another one to be told more.
     """
 
     kind: EpochKind
@@ -85,6 +86,7 @@ class EpochRequest:
     batch: DataFrame | None = None
     batch_id: int | None = None
     caught_up: CaughtUp | None = None
+    is_last: bool = False
 
 
 def configure(session: SparkSession, partitions: int | None) -> None:

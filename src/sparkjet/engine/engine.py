@@ -22,7 +22,7 @@ from sparkjet.sinks.copies import run_name
 from sparkjet.sinks.protocol import TransactionId
 from sparkjet.snapshots.record import EpochKind
 from sparkjet.state.partitions import LOST
-from sparkjet.time import MIN
+from sparkjet.time import MAX, MIN
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -185,12 +185,16 @@ class Engine:
     def settle(self, *, last: bool) -> None:
         """Raise what the last epoch failed with, and try again to commit what is decided.
 
+        Args:
+            last: Whether the run ends: then readers are told of a watermark that it was too soon to tell.
+
         Raises:
             FencedError: If another driver has taken over, which a query without input would not notice otherwise.
             UnsettledError: If the last try fails; the next start tries again.
         """
         self.join(wait=last)
         if last:
+            self._tell_last()
             self._context.committer.settle()
             self._record_settled()
         elif self._ending is None:
@@ -234,6 +238,14 @@ class Engine:
         # A context that was stopped has freed it.
         if not is_stopped(self._context.session.sparkContext):
             self.state.close()
+
+    def _tell_last(self) -> None:
+        """Tell readers what no epoch of this run would: they would wait for the next one.
+
+        By the clock of the last epoch, so that time closes nothing: with availableNow the input alone decides.
+        """
+        if self._is_to_tell(MAX) and not is_stopped(self._context.session.sparkContext):
+            self._run(EpochRequest(EpochKind.TICK, self._clock, is_last=True))
 
     def _is_to_tell(self, now: int) -> bool:
         """Whether a sink has not told its readers of the watermark yet, as it was too soon then."""

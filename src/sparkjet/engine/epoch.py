@@ -18,7 +18,7 @@ from sparkjet.plan.outputs import Rows
 from sparkjet.plan.plan import PlannedOutput, PlannedStreamOutput
 from sparkjet.sinks.protocol import Guarantee, TransactionId
 from sparkjet.snapshots.record import EpochKind
-from sparkjet.time import MIN, WriterProgress
+from sparkjet.time import MAX, MIN, WriterProgress
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -241,6 +241,7 @@ class Epoch:
         early = self._state.early_due(self._context.plan, self.request.now, arrived=self._results.accepted)
         committer = self._context.committer
         due = committer.due(self.request.now)
+        until = MAX if self.request.is_last else self.request.now
         prepared: list[PreparedTransaction] = []
         for output in self._context.plan.outputs:
             rows = self._rows(output, early=output.name in early)
@@ -248,13 +249,17 @@ class Epoch:
                 rows = self._context.session.createDataFrame([], output.sample().schema)
             reached = self._reached_by(output)
             transaction = replace(self._transaction, sink=output.name, progress=reached)
+            made: list[PreparedTransaction] = []
             if rows is not None:
                 rows = self._moment.of(rows, "output", output.name)
                 self._opened.append(transaction)
-                prepared += committer.prepare(output.name, rows, transaction)
-            elif committer.is_to_tell(output.name, self.request.now, reached.watermark):
-                self._opened.append(transaction)
-                prepared += committer.tell(output.name, transaction)
+                made = committer.prepare(output.name, rows, transaction)
+            # Asked last: that there were no rows is known for certain only now.
+            if not made and committer.is_to_tell(output.name, until, reached.watermark):
+                if rows is None:
+                    self._opened.append(transaction)
+                made = committer.tell(output.name, transaction)
+            prepared += made
         for output in self._context.plan.of_stages:
             changes = self._state.changes.get(output.name)
             if changes is not None:

@@ -29,6 +29,8 @@ FAN = 8
 """So many chunks become one, unless one is more than twice as large as what is newer."""
 LARGEST = 8 << 20
 """Bytes of a chunk that is merged no more, unless the journal is small."""
+MOST_PROGRESS = 512
+"""Rows of a chunk that says how far epochs came."""
 
 
 class Position(msgspec.Struct, frozen=True):
@@ -191,8 +193,13 @@ def following(version: JournalVersion, appended: Iterable[Appended]) -> JournalV
     return msgspec.structs.replace(version, chunks=tuple(chunks), ends=tuple(ends))
 
 
-def thinned(progress: pa.Table) -> pa.Table:
-    """Progress without epochs that had no rows and were followed by another one: whoever is there, is there as well."""
+def thinned(progress: pa.Table, most: int = MOST_PROGRESS) -> pa.Table:
+    """Progress without epochs that had no rows and were followed by another one: whoever is there, is there as well.
+
+    Of more than ``most`` epochs each second or third is kept, or fewer, and always the newest: who reads the rows of
+    the others has the watermark of an epoch before for a little longer, which makes no row late.
+    """
     ends = progress.column("ends").to_pylist()
     kept = [place for place, each in enumerate(ends) if place + 1 == len(ends) or ends[place + 1] != each]
-    return progress.take(pa.array(kept, pa.int64()))
+    every = -(-len(kept) // most)
+    return progress.take(pa.array(kept[::-every][::-1], pa.int64()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import uuid
 from collections.abc import Mapping, Sequence
 
@@ -98,7 +99,8 @@ class Appending:
         there = version.progress
         row = {"epoch": version.epoch, "watermark": version.watermark, "ends": [*version.ends]}
         new = pa.Table.from_pylist([row], PROGRESS)
-        taken = _taken(there, 1, LARGEST)
+        # Whatever they take, which their rows bound.
+        taken = _taken(there, 1, sys.maxsize)
         older = tables_of(self._client, [chunk.entry for chunk in taken])
         merged = thinned(pa.concat_tables([*(older[chunk.entry.name] for chunk in taken), new]))
         [held] = self._client.put([self._entry(f"progress-{uuid.uuid4().hex}", merged, 0)])

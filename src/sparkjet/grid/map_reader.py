@@ -16,14 +16,13 @@ from sparkjet.grid.client import PATIENCE, GridClient
 from sparkjet.grid.client_of import client_of
 from sparkjet.grid.errors import MissingEntriesError, ReleasedError
 from sparkjet.grid.finding import FoundRow
-from sparkjet.grid.map_keys import hash_of, text_of
-from sparkjet.grid.map_layers import is_there, merged, visible
-from sparkjet.grid.map_store import MapStore
+from sparkjet.grid.map_keys import text_of
+from sparkjet.grid.map_layers import merged, visible
+from sparkjet.grid.map_store import KEYS, MapStore
 from sparkjet.grid.map_version import MapVersion
 from sparkjet.grid.messages import Held
 from sparkjet.grid.places import MapPlace
 from sparkjet.grid.reader_leases import LEASE, Lease
-from sparkjet.grid.requests import Lookup
 from sparkjet.grid.version_store import names_of
 
 T = TypeVar("T")
@@ -32,9 +31,6 @@ Row = dict[str, Any]
 EPOCH, WATERMARK = b"sparkjet.epoch", b"sparkjet.watermark"
 """What the schema of a scan says beside its columns."""
 _ROWS = 64 << 10
-_KEYS = 10_000
-_TEXT = 2 << 20
-"""Keys that are looked for in one go, and their characters: a message to a member has room for as many."""
 
 
 class Taken(NamedTuple):
@@ -124,7 +120,7 @@ class Map:
     def get_all(self, keys: Iterable[object]) -> dict[Any, Row]:
         """The rows of keys, by the keys as they were given; those without a row are left out."""
         wanted = list(dict.fromkeys(keys))
-        if self._held is None and len(wanted) > _KEYS:
+        if self._held is None and len(wanted) > KEYS:
             # In several goes, in which newer epochs would end it and have it begun again, for ever.
             version, lease, _ = self.taken()
             with lease, self._still(version, lease):
@@ -364,19 +360,8 @@ class Map:
         """The rows of keys, each with its key."""
         kinds = version.kinds
         texts = [text_of(key if isinstance(key, tuple) else (key,), kinds) for key in keys]
-        for places in _groups(texts):
-            wanted: dict[int, list[tuple[int, int, str]]] = {}
-            for place in places:
-                hash_ = hash_of(texts[place])
-                wanted.setdefault(hash_ % version.partitions, []).append((place, hash_, texts[place]))
-            lookups = [
-                Lookup(partition, [layer.name for layer in version.layers[partition]], of_partition)
-                for partition, of_partition in wanted.items()
-                if partition in version.layers
-            ]
-            for found in self._store.client.find(version.keys, lookups):
-                if is_there(found.gone, found.expires, version.clock):
-                    yield keys[found.place], found
+        for found in self._store.rows(version, texts):
+            yield keys[found.place], found
 
     def _scanned(
         self,
@@ -418,14 +403,3 @@ def _chosen(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
             message = f"columns: the map has no {name!r}; {nearest(name, schema.names)}"
             raise AnalysisError(message)
     return pa.schema([schema.field(name) for name in names])
-
-
-def _groups(texts: Sequence[str]) -> Iterator[range]:
-    """Places of the keys that are looked for in one go."""
-    start = size = 0
-    for place, text in enumerate(texts):
-        if place > start and (place - start == _KEYS or size + len(text) > _TEXT):
-            yield range(start, place)
-            start, size = place, 0
-        size += len(text)
-    yield range(start, len(texts))

@@ -31,6 +31,7 @@ class MapVersion(msgspec.Struct, frozen=True, kw_only=True):
         partitions: Of the grid.
         layers: Of each partition that has some, the newest first.
         expiry: The first and the last time at which rows that were there may expire; None if none ever does.
+        endless: Whether there may be rows that never expire.
     """
 
     number: int
@@ -46,6 +47,8 @@ class MapVersion(msgspec.Struct, frozen=True, kw_only=True):
     partitions: int
     layers: dict[int, tuple[Held, ...]]
     expiry: tuple[int, int] | None = None
+    # Versions of earlier releases do not say.
+    endless: bool = True
 
     @property
     def schema(self) -> pa.Schema:

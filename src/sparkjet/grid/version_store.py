@@ -152,6 +152,33 @@ class VersionStore(ABC, Generic[V]):
             found = self.writer()
         return found or writer
 
+    def continued(self, base: Held | None, writer: Writer) -> V | None:
+        """The version that a task goes on from; refused where its driver was taken over meanwhile, or another writes.
+
+        What such a task writes no version would ever name, and beside another writer nobody would remove it.
+
+        Args:
+            base: Manifest of the version; None if the next one is the first.
+            writer: For whom the task writes.
+
+        Raises:
+            GridError: There is another writer, or somebody has written the next version.
+        """
+        there = self.writer()
+        if there != writer:
+            now = (
+                "was removed" if there is None else f"is written by output {there.output!r} of query {there.query} now"
+            )
+            raise GridError(f"{self.place} {now}: output {writer.output!r} of query {writer.query} writes it no more.")
+        numbers, number = self.numbers(), 0 if base is None else self._number(base)
+        if numbers and numbers[-1] > number:
+            message = (
+                f"{self.place} has version {numbers[-1]} already: another driver of query {writer.query} has taken "
+                "over from this one, which writes it no more."
+            )
+            raise GridError(message)
+        return None if base is None else self.decoded(base)
+
     def write(self, version: V, transaction: str) -> Held:
         """Write a manifest, which :meth:`publish` makes visible."""
         content = msgspec.msgpack.encode(version)
@@ -302,8 +329,10 @@ class VersionStore(ABC, Generic[V]):
 
     def _manifests(self) -> dict[Held, int]:
         """All manifests, of whichever versions, with their numbers."""
-        found = self.client.entries(self.place.manifests)
-        return {held: int(held.name.removeprefix(self.place.manifests).partition("-")[0]) for held in found}
+        return {held: self._number(held) for held in self.client.entries(self.place.manifests)}
+
+    def _number(self, manifest: Held) -> int:
+        return int(manifest.name.removeprefix(self.place.manifests).partition("-")[0])
 
 
 def _transaction(manifest: str) -> str:

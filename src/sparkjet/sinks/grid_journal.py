@@ -18,10 +18,11 @@ from sparkjet.grid.journal_store import JournalStore
 from sparkjet.grid.journal_version import TECHNICAL, JournalVersion, following
 from sparkjet.grid.journal_writing import Appending
 from sparkjet.grid.places import JournalPlace
+from sparkjet.grid.version_store import Writer
 from sparkjet.query_log import logger
 from sparkjet.sinks.grid_columns import check_columns, check_keys, described, key_text
 from sparkjet.sinks.grid_journal_settings import PARTITIONS, GridJournalSettings
-from sparkjet.sinks.grid_journal_task import JournalTask, RefusedEpochError, appended_by
+from sparkjet.sinks.grid_journal_task import Appends, JournalTask, RefusedEpochError, appended_by
 from sparkjet.sinks.grid_versions import PACKAGES, GridVersionsSink
 from sparkjet.sinks.protocol import Handle, TransactionId
 from sparkjet.sinks.tasks import run_tasks
@@ -68,6 +69,16 @@ class GridJournalSink(GridVersionsSink[JournalVersion]):
         """See :attr:`NeedsPackages.packages`."""
         return PACKAGES
 
+    @property
+    def name(self) -> str:
+        """Of the journal."""
+        return self._place.name
+
+    @property
+    def reached(self) -> int | None:
+        """The newest epoch that is known to have been visible; None if none is."""
+        return None if self._newest is None else self._newest.epoch
+
     def check(self, schema: T.StructType) -> None:
         """See :meth:`Sink.check`."""
         check_keys(schema, self._settings.keys, "journal")
@@ -78,32 +89,55 @@ class GridJournalSink(GridVersionsSink[JournalVersion]):
             self._check_shape(newest)
 
     def prepare(self, rows: DataFrame, transaction: TransactionId) -> Handle | None:
-        """See :meth:`Sink.prepare`; an epoch without rows may tell of its watermark.
+        """See :meth:`Sink.prepare`.
 
         Raises:
             SinkError: The journal has another writer or was removed, or has no room for the rows.
         """
-        base, clock = self._begin(transaction)
-        version = self._following(base, clock, transaction)
-        mergeable = self._settings.retention.mergeable(version.partitions)
-        task = JournalTask(
-            self._location,
-            self._place,
-            str(transaction),
-            None if base is None else self._store.manifest_at(base.number),
-            version.arrow_schema,
-            transaction.epoch,
-            clock,
-            version.partitions,
-            mergeable,
-            bool(self._settings.keys),
-        )
+        base, version = self.begun(transaction)
+        task = JournalTask(self.appends(base, version, transaction), bool(self._settings.keys))
         ship(rows.sparkSession)
         found = run_tasks(self._placed(rows, version.partitions), task, [], RefusedEpochError, PACKAGES)
-        if not found and not self.tells(clock, _watermark(transaction)):
+        if not found:
             return None
-        version = following(version, appended_by([each["id"] for each in found]))
-        return self._written(base, version, transaction, sum(each["rows"] for each in found))
+        appended = appended_by([each["id"] for each in found])
+        return self.written(base, following(version, appended), transaction, sum(each["rows"] for each in found))
+
+    def begun(self, transaction: TransactionId) -> tuple[JournalVersion | None, JournalVersion]:
+        """The newest version, and the one that comes next, which has nothing new yet.
+
+        Raises:
+            SinkError: The journal has another writer or was removed.
+        """
+        base, clock = self._begin(transaction)
+        return base, self._following(base, clock, transaction)
+
+    def appends(self, base: JournalVersion | None, version: JournalVersion, transaction: TransactionId) -> Appends:
+        """What tasks have to know that append to a version."""
+        return Appends(
+            self._location,
+            self._place,
+            Writer(transaction.query, transaction.sink),
+            str(transaction),
+            None if base is None else self._store.manifest_at(base.number),
+            version.epoch,
+            version.clock,
+            version.partitions,
+            self._settings.retention.mergeable(version.partitions),
+            version.arrow_schema,
+        )
+
+    def written(
+        self, base: JournalVersion | None, version: JournalVersion, transaction: TransactionId, rows: int
+    ) -> Handle:
+        """Write a version that has what tasks have appended, without what goes.
+
+        Raises:
+            SinkError: There is no room for the rows.
+        """
+        client = self._store.client
+        appending = Appending(client, self._place, str(transaction), base, version.epoch, version.clock)
+        return self._handle(self._kept(appending.with_progress(version), transaction), transaction, rows)
 
     def tells(self, clock: int, watermark: int | None) -> bool:
         """See :meth:`Telling.tells`: whether the watermark is another one, and the last was told a while ago."""
@@ -119,8 +153,7 @@ class GridJournalSink(GridVersionsSink[JournalVersion]):
 
     def tell(self, transaction: TransactionId) -> Handle:
         """See :meth:`Telling.tell`."""
-        base, clock = self._begin(transaction)
-        return self._written(base, self._following(base, clock, transaction), transaction, 0)
+        return self.written(*self.begun(transaction), transaction, 0)
 
     def _following(self, base: JournalVersion | None, clock: int, transaction: TransactionId) -> JournalVersion:
         """The next version, without anything new."""
@@ -140,13 +173,6 @@ class GridJournalSink(GridVersionsSink[JournalVersion]):
             chunks=base.chunks if base is not None else ((),) * partitions,
             progress=base.progress if base is not None else (),
         )
-
-    def _written(
-        self, base: JournalVersion | None, version: JournalVersion, transaction: TransactionId, rows: int
-    ) -> Handle:
-        client = self._store.client
-        appending = Appending(client, self._place, str(transaction), base, version.epoch, version.clock)
-        return self._handle(self._kept(appending.with_progress(version), transaction), transaction, rows)
 
     def _kept(self, version: JournalVersion, transaction: TransactionId) -> JournalVersion:
         """The version without what goes; waits for readers.

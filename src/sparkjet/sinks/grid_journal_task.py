@@ -16,6 +16,7 @@ from sparkjet.grid.journal_version import Appended
 from sparkjet.grid.journal_writing import Appending
 from sparkjet.grid.messages import Held
 from sparkjet.grid.places import Place
+from sparkjet.grid.version_store import Writer
 from sparkjet.storage.grid_location import GridLocation
 
 _AT_ONCE = 64 << 20
@@ -27,43 +28,71 @@ class RefusedEpochError(Exception):
 
 
 @dataclass(frozen=True)
-class JournalTask:
-    """What a task has to know; travels to executors.
+class Appends:
+    """What a task has to know that appends to a journal; travels to executors.
 
     Attributes:
         location: The grid.
         place: The journal.
+        writer: Of the journal.
         transaction: Name of the transaction.
         base: Manifest of the version that the new one follows; None if it is the first.
-        schema: Of the rows, as Arrow serializes it.
         epoch: Of the rows.
         clock: Of the epoch.
         partitions: Of the journal.
         mergeable: Bytes of a chunk that is merged into another.
-        is_placed: Whether the last column says in which partition a row is; otherwise each task has one of its own.
+        schema: Of the rows, as Arrow serializes it.
     """
 
     location: GridLocation
     place: Place
+    writer: Writer
     transaction: str
     base: Held | None
-    schema: bytes
     epoch: int
     clock: int
     partitions: int
     mergeable: int
+    schema: bytes
+
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        """Of the rows."""
+        return pa.ipc.read_schema(pa.py_buffer(self.schema))
+
+    def begun(self) -> Appending:
+        """What appends them, in a task that has some.
+
+        Raises:
+            GridError: The driver of the task was taken over.
+        """
+        client = self.location.client
+        base = JournalStore(client, self.place).continued(self.base, self.writer)
+        return Appending(client, self.place, self.transaction, base, self.epoch, self.clock, self.mergeable)
+
+
+@dataclass(frozen=True)
+class JournalTask:
+    """What a task has to know; travels to executors.
+
+    Attributes:
+        appends: Where the rows go.
+        is_placed: Whether the last column says in which partition a row is; otherwise each task has one of its own.
+    """
+
+    appends: Appends
     is_placed: bool
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Append the rows of a task, which come partition by partition."""
-        schema = pa.ipc.read_schema(pa.py_buffer(self.schema))
+        schema = self.appends.arrow_schema
         try:
             appending: Appending | None = None
             pending: dict[int, list[pa.Table]] = {}
             size = 0
             for batch in batches:
                 for partition, rows in self._by_partition(batch, schema):
-                    appending = appending or self._appending()
+                    appending = appending or self.appends.begun()
                     pending.setdefault(partition, []).append(rows)
                     size += rows.nbytes
                     if size > _AT_ONCE:
@@ -74,11 +103,6 @@ class JournalTask:
         except (AnalysisError, StorageError) as error:
             # The first as where an executor has no token.
             raise RefusedEpochError(str(error)) from error
-
-    def _appending(self) -> Appending:
-        client = self.location.client
-        base = None if self.base is None else JournalStore(client, self.place).decoded(self.base)
-        return Appending(client, self.place, self.transaction, base, self.epoch, self.clock, self.mergeable)
 
     def _by_partition(self, batch: pa.RecordBatch, schema: pa.Schema) -> Iterator[tuple[int, pa.Table]]:
         if batch.num_rows == 0:
@@ -100,7 +124,8 @@ class JournalTask:
         from pyspark import TaskContext  # noqa: PLC0415 - in a task only
 
         context = TaskContext.get()
-        return (self.epoch + (context.partitionId() if context is not None else 0)) % self.partitions
+        number = context.partitionId() if context is not None else 0
+        return (self.appends.epoch + number) % self.appends.partitions
 
 
 def appended_by(ids: Sequence[str]) -> list[Appended]:

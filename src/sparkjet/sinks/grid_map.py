@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -19,9 +19,12 @@ from sparkjet.errors import (
 from sparkjet.grid.map_layers import TECHNICAL
 from sparkjet.grid.map_store import MapStore
 from sparkjet.grid.map_version import MapVersion
-from sparkjet.grid.map_writing import following
-from sparkjet.grid.places import MapPlace
+from sparkjet.grid.map_writing import Written, following
+from sparkjet.grid.places import JournalPlace, MapPlace
+from sparkjet.grid.version_store import Writer
 from sparkjet.sinks.grid_columns import check_columns, check_keys, described, key_text
+from sparkjet.sinks.grid_journal import GridJournalSink
+from sparkjet.sinks.grid_journal_settings import GridJournalSettings
 from sparkjet.sinks.grid_map_task import MapTask, RefusedRowError, written_by
 from sparkjet.sinks.grid_versions import PACKAGES, GridVersionsSink
 from sparkjet.sinks.protocol import Handle, TransactionId
@@ -31,7 +34,7 @@ from sparkjet.storage.shipping import ship
 from sparkjet.time.frames import MAX
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
     from sparkjet.sinks.grid_map_settings import GridMapSettings
     from sparkjet.storage.grid_location import GridLocation
@@ -94,24 +97,72 @@ class GridMapSink(GridVersionsSink[MapVersion]):
                 ``maxBytes``.
         """
         base, clock = self._begin(transaction)
-        lasts = self._settings.time_to_live
-        expires = None if lasts is None else min(clock + lasts, MAX)
-        count = len(self._store.client.state().rows)
-        manifest = None if base is None else self._store.manifest_at(base.number)
-        schema = arrow_schema(self._schema).serialize().to_pybytes()
-        task = MapTask(self._location, self._place, str(transaction), manifest, self.keys, schema, clock)
+        task = self._task(base, transaction, clock)
         ship(rows.sparkSession)
-        found = run_tasks(self._sorted(rows, count, expires), task, [], RefusedRowError, PACKAGES)
+        placed = self._sorted(rows, len(self._store.client.state().rows), self._expires(clock))
+        found = run_tasks(placed, task, [], RefusedRowError, PACKAGES)
         if not found and not self.is_due(clock):
             return None
-        expiry = None if base is None else base.expiry_at(clock)
-        layers = following(base, [written_by(each["id"]) for each in found])
-        if found and expires is not None:
-            expiry = (expires, expires) if expiry is None else (min(expires, expiry[0]), max(expires, expiry[1]))
-        elif not found and expiry is None:
-            # All rows have expired: what they take is given back.
-            layers = {}
-        version = MapVersion(
+        before = None if base is None else base.expiry_at(clock)
+        expiry = widened(before, self._expires(clock) if found else None)
+        version = self._version(base, [written_by(each["id"]) for each in found], expiry, transaction, clock)
+        self._check_size(transaction)
+        return self._handle(version, transaction, sum(each["rows"] for each in found))
+
+    def commit(self, handle: Handle, between: Callable[[], None]) -> None:
+        """See :meth:`Sink.commit`: changes are visible after the rows, so whoever reads one finds its row.
+
+        Raises:
+            LostTransactionError: The version is lost, or what was written was removed.
+        """
+        super().commit(handle, between)
+        if handle.get("changes") is not None:
+            # Also where the map has no journal any more, or another one: what was decided is published.
+            self._journal_of(handle["changes"]).commit(handle["changes"], between)
+
+    def _journal_of(self, changes: Handle) -> GridJournalSink:
+        """What commits changes that were prepared."""
+        place = JournalPlace(changes["journal"])
+        return GridJournalSink(GridJournalSettings(place.name), self._location, place, self._clock)
+
+    def _expires(self, clock: int) -> int | None:
+        """When rows of an epoch expire."""
+        lasts = self._settings.time_to_live
+        return None if lasts is None else min(clock + lasts, MAX)
+
+    def _task(self, base: MapVersion | None, transaction: TransactionId, clock: int) -> MapTask:
+        return MapTask(
+            self._location,
+            self._place,
+            Writer(transaction.query, transaction.sink),
+            str(transaction),
+            None if base is None else self._store.manifest_at(base.number),
+            self.keys,
+            arrow_schema(self._schema).serialize().to_pybytes(),
+            clock,
+        )
+
+    def _version(
+        self,
+        base: MapVersion | None,
+        written: Sequence[Written],
+        expiry: tuple[int, int] | None,
+        transaction: TransactionId,
+        clock: int,
+    ) -> MapVersion:
+        """The version with what tasks have written.
+
+        Args:
+            base: The one before.
+            written: Of each partition that has new rows.
+            expiry: Of all of its rows.
+            transaction: That writes it.
+            clock: By which rows expire.
+        """
+        endless = (base is not None and base.endless) or (bool(written) and self._settings.time_to_live is None)
+        # Where all rows have expired, what they take is given back.
+        layers = following(base, written) if endless or expiry is not None else {}
+        return MapVersion(
             number=base.number + 1 if base is not None else 1,
             epoch=transaction.epoch,
             clock=clock,
@@ -120,17 +171,22 @@ class GridMapSink(GridVersionsSink[MapVersion]):
             output=transaction.sink,
             run=transaction.run,
             keys=self.keys,
-            arrow_schema=schema,
+            arrow_schema=arrow_schema(self._schema).serialize().to_pybytes(),
             spark_schema=self._schema.json(),
-            partitions=count,
+            partitions=len(self._store.client.state().rows),
             layers=layers,
             expiry=expiry,
+            endless=endless,
         )
-        self._check_size(transaction)
-        return self._handle(version, transaction, sum(each["rows"] for each in found))
 
     def _sorted(self, rows: DataFrame, partitions: int, expires: int | None) -> DataFrame:
-        """Rows of layers by partition and hash; of those of one key the one with the greatest other columns first.
+        """Rows of layers by partition and hash; of those of one key the one with the greatest other columns first."""
+        placed, order = self._placed(rows, partitions, expires), self._order()
+        tasks = min(partitions, rows.sparkSession.sparkContext.defaultParallelism)
+        return placed.repartition(tasks, "partition").sortWithinPartitions(*order)
+
+    def _placed(self, rows: DataFrame, partitions: int, expires: int | None) -> DataFrame:
+        """Rows of layers, each with its partition.
 
         Columns are called by their places: PySpark takes a dot in the name of one for a part of a struct.
         """
@@ -140,12 +196,14 @@ class GridMapSink(GridVersionsSink[MapVersion]):
         columns = [hash_, gone, F.lit(expires).cast("long"), *(F.col(quoted(each.name)) for each in fields)]
         shaped = rows.select(*(column.alias(f"c{place}") for place, column in enumerate(columns)))
         partition = F.pmod(F.col("c0"), F.lit(partitions)).cast("int").alias("partition")
+        return shaped.select("*", partition)
+
+    def _order(self) -> list[Column]:
+        fields = self._schema.fields
         places = {each.name: F.col(f"c{place}") for place, each in enumerate(fields, len(TECHNICAL))}
         others = [places[each.name].desc() for each in fields if _is_ordered(each.dataType)]
         # A deletion counts more than a row of the same epoch: nobody can say which was first.
-        order = [F.col("partition"), F.col("c0"), *map(places.__getitem__, self.keys), F.col("c1").desc(), *others]
-        tasks = min(partitions, rows.sparkSession.sparkContext.defaultParallelism)
-        return shaped.select("*", partition).repartition(tasks, "partition").sortWithinPartitions(*order)
+        return [F.col("partition"), F.col("c0"), *map(places.__getitem__, self.keys), F.col("c1").desc(), *others]
 
     def _check_shape(self, newest: MapVersion) -> None:
         there = T.StructType.fromJson(msgspec.json.decode(newest.spark_schema))
@@ -173,6 +231,17 @@ class GridMapSink(GridVersionsSink[MapVersion]):
                 " is visible. Give it more, let rows go (deleted, timeToLive), or end readers that hold an epoch."
             )
             raise SinkError(message)
+
+
+def widened(expiry: tuple[int, int] | None, expires: int | None) -> tuple[int, int] | None:
+    """When rows expire, the first and the last, with one more; None if none does.
+
+    >>> widened((3, 7), 9), widened(None, 9), widened((3, 7), None)
+    ((3, 9), (9, 9), (3, 7))
+    """
+    if expires is None or expiry is None:
+        return expiry if expires is None else (expires, expires)
+    return min(expires, expiry[0]), max(expires, expiry[1])
 
 
 def _stored(schema: T.StructType, settings: GridMapSettings) -> T.StructType:
@@ -214,4 +283,9 @@ def grid_map_sink(settings: GridMapSettings, session: Any, clock: Clock) -> Grid
     from sparkjet.storage.grid_location import grid_location  # noqa: PLC0415 - on use only
 
     location, name = grid_location(settings.path, "path", session)
-    return GridMapSink(settings, location, MapPlace.of(name, "path"), clock)
+    place = MapPlace.of(name, "path")
+    if settings.journal is None:
+        return GridMapSink(settings, location, place, clock)
+    from sparkjet.sinks.grid_map_journal import JournalledMapSink  # noqa: PLC0415 - is one of these
+
+    return JournalledMapSink(settings, location, place, clock)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from sparkjet.errors import AnalysisError
+from sparkjet.grid.places import JournalPlace
 from sparkjet.grid.sizes import size_of
-
-if TYPE_CHECKING:
-    from sparkjet.options import Options
-
+from sparkjet.options import Options
+from sparkjet.sinks.grid_journal_settings import GridJournalSettings
 
 EXPIRE_INTERVAL = 10_000_000
 
@@ -26,6 +24,7 @@ class GridMapSettings:
         time_to_live: Microseconds for which a row lasts.
         expire_interval: Microseconds that a row whose time is over may still be there where nothing arrives.
         max_bytes: What the map may take, with the versions that readers hold.
+        journal: The journal of its changes, if it has one.
     """
 
     path: str
@@ -34,6 +33,7 @@ class GridMapSettings:
     time_to_live: int | None = None
     expire_interval: int = EXPIRE_INTERVAL
     max_bytes: int | None = None
+    journal: GridJournalSettings | None = None
 
     @classmethod
     def of(cls, options: Options) -> GridMapSettings:
@@ -64,4 +64,24 @@ class GridMapSettings:
             options.age("timeToLive"),
             EXPIRE_INTERVAL if interval is None else interval,
             None if size is None else size_of(size, "maxBytes"),
+            _journal(options, path, keys),
         )
+
+
+def _journal(options: Options, path: str, keys: tuple[str, ...]) -> GridJournalSettings | None:
+    name, own = options.get("journal"), options.beginning_with("journal.")
+    if name is None:
+        if own:
+            option = next(iter(own))
+            message = (
+                f'journal.{option}: the map has no journal of its changes. Name one with option("journal", "changes").'
+            )
+            raise AnalysisError(message)
+        return None
+    place = JournalPlace.of(name, "journal")
+    grid = path.rstrip("/").rpartition("/")[0]
+    try:
+        return GridJournalSettings.of(Options({**own, "path": f"{grid}/{place.name}", "keys": ",".join(keys)}))
+    except AnalysisError as error:
+        message = f"journal: {error.args[0]}"
+        raise AnalysisError(message) from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -11,11 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sparkjet.errors import AnalysisError, StorageError
-from sparkjet.grid.map_layers import HASH, layer_schema
+from sparkjet.grid.map_layers import GONE, HASH, layer_schema
 from sparkjet.grid.map_store import MapStore
+from sparkjet.grid.map_version import MapVersion
 from sparkjet.grid.map_writing import Written, write_layers
 from sparkjet.grid.messages import Held
 from sparkjet.grid.places import Place
+from sparkjet.grid.version_store import Writer
 from sparkjet.storage.grid_location import GridLocation
 
 _AT_ONCE = 64 << 20
@@ -33,6 +35,7 @@ class MapTask:
     Attributes:
         location: The grid.
         place: The map.
+        writer: Of the map.
         transaction: Name of the transaction.
         base: Manifest of the version that the new one follows; None if it is the first.
         keys: The key columns.
@@ -42,6 +45,7 @@ class MapTask:
 
     location: GridLocation
     place: Place
+    writer: Writer
     transaction: str
     base: Held | None
     keys: tuple[str, ...]
@@ -50,37 +54,58 @@ class MapTask:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Write the rows of a task, sorted by partition, and then so that of one key the first counts."""
-        schema = layer_schema(pa.ipc.read_schema(pa.py_buffer(self.schema)))
         try:
-            pending: dict[int, list[pa.Table]] = {}
-            size = 0
-            for batch in batches:
-                for partition, rows in self._by_partition(batch, schema):
-                    if size > _AT_ONCE and partition not in pending:
-                        yield self._write(pending)
-                        pending, size = {}, 0
-                    pending.setdefault(partition, []).append(rows)
-                    size += rows.nbytes
-            if pending:
-                yield self._write(pending)
+            for deltas in self.deltas(batches):
+                yield self._write(deltas)
         except (AnalysisError, StorageError) as error:
             # The first as where an executor has no token.
             raise RefusedRowError(str(error)) from error
+
+    def deltas(self, batches: Iterator[pa.RecordBatch]) -> Iterator[dict[int, pa.Table]]:
+        """The rows of a task, by partition, each of which comes once."""
+        schema = layer_schema(pa.ipc.read_schema(pa.py_buffer(self.schema)))
+        pending: dict[int, list[pa.Table]] = {}
+        size = 0
+        for batch in batches:
+            for partition, rows in self._by_partition(batch, schema):
+                if size > _AT_ONCE and partition not in pending:
+                    yield _joined(pending)
+                    pending, size = {}, 0
+                pending.setdefault(partition, []).append(rows)
+                size += rows.nbytes
+        if pending:
+            yield _joined(pending)
+
+    def begun(self) -> tuple[MapStore, MapVersion | None]:
+        """The map, and the version that the task goes on from.
+
+        Raises:
+            GridError: The driver of the task was taken over.
+        """
+        store = MapStore(self.location.client, self.place)
+        return store, store.continued(self.base, self.writer)
 
     def _by_partition(self, batch: pa.RecordBatch, schema: pa.Schema) -> Iterator[tuple[int, pa.Table]]:
         *columns, partitions = batch.columns
         if batch.num_rows == 0:
             return
         rows = pa.Table.from_arrays(columns, names=schema.names)
-        if rows.column(HASH).null_count:
-            raise RefusedRowError(self._null_key(rows))
-        # As the session's time zone is in the types of the batch.
-        rows = rows.cast(schema)
+        # Rows that only name a partition do not say whether they are deletions.
+        is_mixed = rows.column(GONE).null_count > 0
+        if not is_mixed:
+            rows = self._checked(rows, schema)
         runs = pc.run_end_encode(partitions)
         start = 0
         for end, partition in zip(runs.run_ends.to_pylist(), runs.values.to_pylist(), strict=True):
-            yield partition, rows.slice(start, end - start)
+            own = rows.slice(start, end - start)
+            yield partition, self._checked(own.filter(pc.is_valid(own.column(GONE))), schema) if is_mixed else own
             start = end
+
+    def _checked(self, rows: pa.Table, schema: pa.Schema) -> pa.Table:
+        if rows.column(HASH).null_count:
+            raise RefusedRowError(self._null_key(rows))
+        # As the session's time zone is in the types of the batch.
+        return rows.cast(schema)
 
     def _null_key(self, rows: pa.Table) -> str:
         # Of the keys alone: other columns may have what Python has no value for, as the year 10000.
@@ -90,15 +115,22 @@ class MapTask:
             "such rows out with where(…), or give them one with coalesce(…)."
         )
 
-    def _write(self, pending: dict[int, list[pa.Table]]) -> pa.RecordBatch:
-        client = self.location.client
-        base = None if self.base is None else MapStore(client, self.place).decoded(self.base)
-        deltas = {partition: pa.concat_tables(tables) for partition, tables in pending.items()}
-        written = write_layers(client, self.place, self.transaction, deltas, base, self.keys, self.clock)
-        ids = [b64encode(msgspec.msgpack.encode(each)).decode() for each in written]
-        return pa.record_batch({"id": pa.array(ids), "rows": pa.array([each.rows for each in written], pa.int64())})
+    def _write(self, deltas: dict[int, pa.Table]) -> pa.RecordBatch:
+        store, base = self.begun()
+        written = write_layers(store.client, self.place, self.transaction, deltas, base, self.keys, self.clock)
+        return told([(each, each.rows) for each in written])
+
+
+def told(written: Sequence[tuple[msgspec.Struct, int]]) -> pa.RecordBatch:
+    """What a task tells the driver, each part with a number of keys that have changed."""
+    ids = [b64encode(msgspec.msgpack.encode(each)).decode() for each, _ in written]
+    return pa.record_batch({"id": pa.array(ids), "rows": pa.array([rows for _, rows in written], pa.int64())})
 
 
 def written_by(id_: str) -> Written:
     """What a task has told of a partition."""
     return msgspec.msgpack.decode(b64decode(id_), type=Written)
+
+
+def _joined(pending: dict[int, list[pa.Table]]) -> dict[int, pa.Table]:
+    return {partition: pa.concat_tables(tables) for partition, tables in pending.items()}

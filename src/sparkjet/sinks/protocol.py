@@ -212,7 +212,7 @@ class Telling(Protocol):
         """Whether readers are to be told now; called often, without a call to the destination.
 
         Args:
-            clock: The reading of the clock, in microseconds.
+            clock: The reading of the clock, in microseconds; MAX at the end of a run, when no other epoch comes.
             watermark: That of the output; MIN before the first, None where its rows have none.
         """
         ...
