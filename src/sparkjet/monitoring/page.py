@@ -36,7 +36,9 @@ if TYPE_CHECKING:
     from sparkjet.clock import Clock
 
 LOOK_SECONDS = 1.0
-"""How often an open page is told what is new."""
+"""How often it is looked whether there is something new for an open page."""
+QUIET_LOOKS = 5
+"""As often it is told at least, as what it shows grows older: a query that does little must not pay for the looks."""
 _TOKEN = re.compile(r"[A-Za-z0-9._~-]+")
 _HEADERS = {
     # Nothing from anywhere else: the page works without a network, and what a name contains is never run.
@@ -244,12 +246,20 @@ class _Routes:
         return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
     async def _told(self, chosen: str | None) -> AsyncIterator[str]:
-        """All runs in short and one in full, each second; the first one until one is chosen that is there.
+        """All runs in short and one in full, when an epoch has ended; the first one until one is chosen that is there.
 
         Its points once, and after that only new ones: a day of them is some hundred kilobytes.
         """
         seen: tuple[str, int | None, int] = "", None, 0
+        told_of: list[tuple[object, ...]] | None = None
+        quiet = 0
         while not self.ended.is_set():
+            known = [(each.run, each.state, each.failure, each.history.totals.epochs) for each in self.runs.all()]
+            quiet = quiet + 1 if known == told_of else 0
+            told_of = known
+            if quiet % QUIET_LOOKS:
+                await asyncio.sleep(LOOK_SECONDS)
+                continue
             listed = self._summaries()
             # A driver that has started again knows nothing of the run that a page has been showing.
             run = self.runs.get(chosen or "") or self.runs.get(listed[0]["run"] if listed else "")
