@@ -251,7 +251,7 @@ class _Routes:
         Its points once, and after that only new ones: a day of them is some hundred kilobytes.
         """
         seen: tuple[str, int | None, int] = "", None, 0
-        told_of: list[tuple[object, ...]] | None = None
+        told_of: object = None
         quiet = 0
         while not self.ended.is_set():
             known = [(each.run, each.state, each.failure, each.history.totals.epochs) for each in self.runs.all()]
