@@ -1,4 +1,4 @@
-"""What the page costs a query: its share of processor time, by thread, with a reader who looks on.
+"""What the page costs a query: its share of processor time, by thread, with a page open and metrics scraped.
 
 ``python -m benchmarks.page [SUBSTREAMS]``: a query over files, with windows by substream; the page's thread, and what
 feeds it in the query's own thread, against all threads of the driver, its JVM and its workers.
@@ -26,8 +26,20 @@ WARM_UP = 8
 GOAL = 0.01
 _TICKS = os.sysconf("SC_CLK_TCK")
 _READER = """
-import sys, urllib.request
-with urllib.request.urlopen(sys.argv[1] + "events") as events:
+import sys, threading, time, urllib.request
+address, _, token = sys.argv[1].partition("#token=")
+
+def asked(path):
+    return urllib.request.urlopen(urllib.request.Request(address + path, headers={"Authorization": f"Bearer {token}"}))
+
+def scrape():
+    while True:
+        with asked("metrics") as answer:
+            answer.read()
+        time.sleep(15)
+
+threading.Thread(target=scrape, daemon=True).start()
+with asked("events") as events:
     for line in events:
         pass
 """
@@ -92,7 +104,7 @@ def main(substreams: int) -> int:
         query = writer.option("checkpointLocation", home / "checkpoint").start()
         page = query.page()
         thread = next(each for each in threading.enumerate() if each.name == "sparkjet-page")
-        reader = subprocess.Popen([sys.executable, "-c", _READER, page.address])
+        reader = subprocess.Popen([sys.executable, "-c", _READER, page.url])
         try:
             warm.wait()
             own, others = f"self/task/{thread.native_id}", [each for each in family(os.getpid()) if each != reader.pid]

@@ -46,7 +46,8 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
     [
         ((), "sparkjet: Missing command."),
         (("nothing",), "sparkjet: No such command 'nothing'."),
-        (("top",), "sparkjet top: Missing argument 'HOME...'."),
+        (("snapshots", "list"), "sparkjet snapshots list: Missing argument 'HOME'."),
+        (("page", "--port", "8080"), "sparkjet page: Invalid value: --port, --token and --token-file are for a page"),
         (("page", "home", "--port", "many"), "sparkjet page: Invalid value for '--port':"),
         (("grid", "map", "scan", "--colour"), "sparkjet grid map scan: No such option: --colour"),
         (("txns", "home", "--dsn", "a", "--kafka", "b"), "sparkjet txns: Invalid value: --dsn and --kafka exclude"),
@@ -73,6 +74,23 @@ def test_a_failure_has_its_condition_in_json_too(tmp_path: Path, capsys: pytest.
     assert json.loads(out)["error"]["condition"] == "SPARKJET_RECOVERY"
     assert err.startswith("sparkjet: [SPARKJET_RECOVERY] ")
     assert "contains no record of a query" in json.loads(out)["error"]["message"]
+
+
+@pytest.mark.parametrize("command", [(), ("grid",), *all_commands()], ids=" ".join)
+def test_what_is_not_understood_has_its_condition_in_json_too(
+    command: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*command, "--colour", "--json"]) == NOT_UNDERSTOOD
+    out, err = capsys.readouterr()
+    error = json.loads(out)["error"]
+    assert error["condition"] == "SPARKJET_ANALYSIS"
+    assert error["message"] == f"[SPARKJET_ANALYSIS] {err.rstrip()}"
+    assert err.count("\n") == 1
+
+
+def test_what_is_quoted_does_not_move_the_cursor(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["top", "no\x1b[2Jhome"]) == FAILED
+    assert "no\\x1b[2Jhome" in capsys.readouterr().err
 
 
 def test_whatever_prints_has_json() -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from sparkjet.cli import grid_maps, main
 from sparkjet.cli.grid_maps import _key
+from sparkjet.cli.grid_places import show_rows
 from sparkjet.errors import AnalysisError
 from sparkjet.grid.map_reader import Map
 from tests.grid.grids import Grid, grid_of
@@ -44,6 +45,16 @@ def test_rows_are_shown_by_key_and_all(grid: Grid, capsys: pytest.CaptureFixture
     assert sorted(capsys.readouterr().out.splitlines()) == ['{"n":1}', '{"n":3}']
     assert run(grid, "scan", "/orders", "--limit", "1") == 0
     assert capsys.readouterr().out.splitlines() in (["k=a  n=1"], ["k=c  n=3"])
+
+
+def test_values_do_not_move_the_cursor_nor_begin_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    row = {"k": "é\x1b[2J\x9b2J\nk=z", "n": 1}
+    show_rows([row], as_json=False)
+    assert capsys.readouterr().out == "k=é\\x1b[2J\\x9b2J\\nk=z  n=1\n"
+    show_rows([row], as_json=True)
+    out = capsys.readouterr().out
+    assert out.removesuffix("\n").isprintable()
+    assert json.loads(out) == row
 
 
 def test_maps_are_listed_and_shown_by_status(grid: Grid, capsys: pytest.CaptureFixture[str]) -> None:

@@ -121,7 +121,13 @@ def test_top_of_a_page(capsys: pytest.CaptureFixture[str]) -> None:
     try:
         assert main(["top", page.url, "--json"]) == 0
         assert json.loads(capsys.readouterr().out)[0]["name"] == "flights"
-        assert main(["top", page.address, "--json"]) == 1
+        # Its user needs no token, nor the address.
+        for given in ([page.address], []):
+            assert main(["top", *given, "--json"]) == 0
+            assert "flights" in {each["name"] for each in json.loads(capsys.readouterr().out)}
+        assert main(["page", "--json"]) == 0
+        assert page.url in {each["url"] for each in json.loads(capsys.readouterr().out)}
+        assert main(["top", page.address.replace("127.0.0.1", "localhost"), "--json"]) == 1
         assert "401" in capsys.readouterr().err
     finally:
         page.stop()
@@ -129,7 +135,9 @@ def test_top_of_a_page(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Pass what query.page() prints" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("address", ["http://127.0.0.1:port/", "http://[::1/?token=secret", "http:///"])
+@pytest.mark.parametrize(
+    "address", ["http://127.0.0.1:port/", "http://[::1/#token=secret", "http://[::1/?token=secret", "http:///"]
+)
 def test_what_is_no_address_is_refused(address: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["top", address, "--json"]) == 1
     error = capsys.readouterr().err
@@ -148,8 +156,9 @@ def test_a_page_of_a_home_until_ctrl_c(home: Path) -> None:
     home.rename(os.fsdecode(odd))
     with subprocess.Popen(command, cwd=odd, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        address = process.stdout.readline().split()[0]
-        with urllib.request.urlopen(f"{address}runs", timeout=60) as answer:  # noqa: S310 - loopback
+        address, _, token = process.stdout.readline().split()[0].partition("#token=")
+        request = urllib.request.Request(f"{address}runs", headers={"Authorization": f"Bearer {token}"})  # noqa: S310
+        with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310 - loopback
             (run,) = json.loads(answer.read())
         with urllib.request.urlopen(f"{address}runs/{quote(run['run'])}", timeout=60) as answer:  # noqa: S310 - loopback
             assert json.loads(answer.read())["epoch"] == 8

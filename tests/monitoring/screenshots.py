@@ -61,7 +61,7 @@ def runs(directory: Path) -> Runs:
 
 def open_there(browser: Browser, page: Page, width: int, *, dark: bool = False) -> None:
     """The page with all that it shows by itself."""
-    browser.shows(page.address, width, HEIGHT, dark=dark)
+    browser.shows(page.url, width, HEIGHT, dark=dark)
     browser.waits_for("document.querySelectorAll('#members td').length", "members of the grid")
     browser.waits_for("document.querySelectorAll('figure svg').length === 4", "charts")
 

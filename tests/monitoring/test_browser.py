@@ -70,13 +70,28 @@ def test_on_a_phone_nothing_is_wider_than_the_screen_and_dark_is_dark(browser: B
     assert browser.value("getComputedStyle(document.body).backgroundColor") == "rgb(21, 24, 28)"
 
 
+def test_without_the_token_the_page_asks_for_it(browser: Browser, page: Page) -> None:
+    browser.ask("Runtime.evaluate", expression="sessionStorage.clear()")
+    browser.shows(page.address, WIDTH)
+    browser.waits_for("!document.getElementById('login').hidden", "the question")
+    assert "readings" not in browser.value("document.body.innerText")
+    browser.value(f"document.getElementById('token').value = '{page.url}'")
+    browser.ask("Runtime.evaluate", expression="document.querySelector('#login button').click()")
+    browser.waits_for("document.title.startsWith('readings')", "the page")
+    assert browser.value("document.getElementById('login').hidden") is True
+    # The address with its token in a tab that shows the page; without it again, as people pass addresses on.
+    browser.value("sessionStorage.clear()")
+    browser.ask("Page.navigate", url=page.url)
+    browser.waits_for(f"sessionStorage.length === 1 && location.href === '{page.address}'", "the token to be kept")
+
+
 def test_a_thousand_substreams_stay_readable(browser: Browser, page: Page) -> None:
     run = Run("many", "many", "many", NOW + 1)
     many = {f"p{number}": substream(NOW - number, holds=number == 999) for number in range(1000)}
     run.history.add(report(1, {f"p{number}": substream(NOW + number) for number in range(1000)}), NOW)
     run.history.add(report(2, many), NOW + 1)
     page._routes.runs.add(run)
-    browser.shows(page.address, WIDTH)
+    browser.shows(page.url, WIDTH)
     browser.waits_for("document.title.startsWith('many')", "the newest query")
     assert browser.value("document.querySelectorAll('#substreams tbody tr').length") == 20
     # Others were the last ones before, and the chart has those of now.

@@ -19,6 +19,7 @@ from sparkjet.engine.progress_report import SinkReport
 from sparkjet.errors import AnalysisError
 from sparkjet.grid.errors import UnreachableError
 from sparkjet.monitoring import Run, Runs, open_page
+from sparkjet.monitoring.open_pages import open_pages
 from sparkjet.monitoring.page import READERS, Page
 from tests.monitoring.reports import NOW, SECOND, report, substream
 
@@ -43,17 +44,25 @@ def page(runs: Runs) -> Iterator[Page]:
     page.stop()
 
 
-def asked(page: Page, path: str, **headers: str) -> tuple[http.client.HTTPResponse, str]:
+def asked(
+    page: Page, path: str, *, knows: bool = True, method: str = "GET", **headers: str
+) -> tuple[http.client.HTTPResponse, str]:
+    """What it answers, to one who knows its token or does not."""
+    headers |= _bearer(page) if knows else {}
     with closing(http.client.HTTPConnection("127.0.0.1", page.port, timeout=60)) as connection:
-        connection.request("GET", path, headers={"Connection": "close", **headers})
+        connection.request(method, path, headers={"Connection": "close", **headers})
         answer = connection.getresponse()
         return answer, answer.read().decode()
+
+
+def _bearer(page: Page) -> dict[str, str]:
+    return {"Authorization": f"Bearer {page.url.partition('#token=')[2]}"}
 
 
 def test_it_answers_with_the_page_and_what_the_page_asks_for(page: Page) -> None:
     for path, kind, content in (
         ("/", "text/html", "<!doctype html>"),
-        ("/page.js", "text/javascript", "EventSource"),
+        ("/page.js", "text/javascript", "sessionStorage"),
         ("/page.css", "text/css", "prefers-color-scheme"),
         ("/metrics", "text/plain", 'sparkjet_up{query="flights"} 1.0'),
     ):
@@ -71,7 +80,7 @@ def test_it_answers_with_the_page_and_what_the_page_asks_for(page: Page) -> None
 
 def test_events_send_points_once_and_then_what_is_new(page: Page, runs: Runs) -> None:
     connection = http.client.HTTPConnection("127.0.0.1", page.port, timeout=60)
-    connection.request("GET", "/events")
+    connection.request("GET", "/events", headers=_bearer(page))
     answer = connection.getresponse()
 
     def told() -> dict[str, object]:
@@ -98,7 +107,7 @@ def test_events_send_points_once_and_then_what_is_new(page: Page, runs: Runs) ->
 
 def test_a_page_that_shows_a_run_of_a_driver_before_goes_on_with_one_that_is_there(page: Page) -> None:
     connection = http.client.HTTPConnection("127.0.0.1", page.port, timeout=60)
-    connection.request("GET", "/events?run=gone")
+    connection.request("GET", "/events?run=gone", headers=_bearer(page))
     told = json.loads(connection.getresponse().readline().decode().removeprefix("data: "))
     assert told["run"]["name"] == "flights"
     connection.close()
@@ -154,38 +163,61 @@ def test_the_grid_of_a_home_is_asked_and_what_it_fails_with_is_told(page: Page, 
     assert asked(page, path)[0].status == 404
 
 
-def test_another_sites_name_for_this_address_is_refused(page: Page) -> None:
-    assert asked(page, "/runs", Host="evil.example")[0].status == 421
-    assert asked(page, "/runs", Host=f"localhost:{page.port}")[0].status == 200
-    assert asked(page, "/runs", Host=f"[::1]:{page.port}")[0].status == 200
+PUBLIC = {"/", "/page.html", "/page.js", "/page.css", "/alerts.yml", "/dashboard.json"}
+"""What is the same in every installation."""
 
 
-def test_with_a_token_only_who_knows_it_reads(runs: Runs) -> None:
+def test_without_the_token_nothing_of_a_query_is_read(page: Page) -> None:
+    """By any way in that there is, on loopback too: a machine may have several users."""
+    paths = {route.path.replace("{run:path}", "run%20of%20flights/1") for route in page._routes.all()}
+    assert paths > PUBLIC
+    for path in paths:
+        for wrong in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "Basic x"}, {"Cookie": "token=x"}):
+            answer, text = asked(page, path, knows=False, **wrong)
+            assert answer.status == (200 if path in PUBLIC else 401), path
+            assert "flights" not in text
+    token = page.url.partition("#token=")[2]
+    assert len(token) >= 32
+    # Nor as a browser would send it by itself, or a proxy would log it.
+    assert asked(page, f"/runs?token={token}", knows=False, Cookie=f"token={token}")[0].status == 401
+
+
+def test_other_sites_get_nothing_through_a_browser(page: Page) -> None:
+    """A site with a name of its own for this address has no token, and none of another origin gets an answer."""
+    assert asked(page, "/runs", knows=False, Host="evil.example")[0].status == 401
+    for path in ("/", "/runs", "/metrics"):
+        answer, _ = asked(page, path, Origin="http://evil.example")
+        assert answer.headers["Cross-Origin-Resource-Policy"] == "same-origin"
+        assert answer.headers["X-Content-Type-Options"] == "nosniff"
+        assert answer.headers["Referrer-Policy"] == "no-referrer"
+        assert not [name for name in answer.headers if name.lower().startswith(("access-control", "set-cookie"))]
+    # Which a browser asks for first, as the token is in a header.
+    assert asked(page, "/runs", knows=False, method="OPTIONS", Origin="http://evil.example")[0].status == 405
+
+
+def test_a_token_of_ones_own_is_asked_for_and_not_printed(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     page = Page(token="open-it", runs=runs, clock=ManualClock(NOW))
     try:
-        assert page.url == f"http://127.0.0.1:{page.port}/?token=open-it"
-        for path in ("/", "/runs", "/events", "/metrics", "/page.js", "/?token=wrong"):
-            assert asked(page, path)[0].status == 401, path
-        answer, _ = asked(page, page.url.removeprefix(page.address.rstrip("/")))
-        # Relative: a proxy may have it below a path.
-        assert (answer.status, answer.headers["Location"]) == (303, "./")
-        cookie = answer.headers["Set-Cookie"]
-        assert "HttpOnly" in cookie
-        assert "SameSite=lax" in cookie
-        assert str(page.port) in cookie
-        assert asked(page, "/runs", Cookie=cookie.partition(";")[0])[0].status == 200
-        assert asked(page, "/metrics", Authorization="Bearer open-it")[0].status == 200
+        assert page.url == f"http://127.0.0.1:{page.port}/#token=open-it"
+        assert "open-it" not in f"{page}{page._repr_html_()}"
+        assert asked(page, "/metrics", knows=False, Authorization="bearer open-it")[0].status == 200
+    finally:
+        page.stop()
+    monkeypatch.setenv("SPARKJET_PAGE_TOKEN", "of-the-environment")
+    page = open_page(runs=runs)
+    try:
+        assert page.url.endswith("#token=of-the-environment")
+        assert str(page) == page.address
     finally:
         page.stop()
 
 
-def test_beyond_loopback_there_is_always_a_token(runs: Runs) -> None:
+def test_all_addresses_lead_to_this_machine(runs: Runs) -> None:
     page = Page("0.0.0.0", runs=runs, clock=ManualClock(NOW))  # noqa: S104 - what is tested
     try:
-        assert page.url.startswith(f"http://{socket.gethostname()}:{page.port}/?token=")
-        assert asked(page, "/runs")[0].status == 401
-        token = page.url.partition("token=")[2]
-        assert asked(page, "/runs", Authorization=f"Bearer {token}", Host="driver.example")[0].status == 200
+        assert str(page).startswith(f"http://{socket.gethostname()}:{page.port}/#token=")
+        assert asked(page, "/runs", knows=False)[0].status == 401
+        assert asked(page, "/runs", Host="driver.example")[0].status == 200
     finally:
         page.stop()
 
@@ -229,9 +261,11 @@ def test_a_second_call_returns_the_page_that_is_there(runs: Runs) -> None:
         assert open_page(runs=runs) is first
         assert open_page(port=first.port, runs=runs) is first
         assert first._repr_html_().startswith(f'<a href="{first.url}"')
+        assert first.url in {each.url for each in open_pages()}
     finally:
         first.stop()
         first.stop()
+    assert first.url not in {each.url for each in open_pages()}
     with socket.create_server(("127.0.0.1", first.port)):
         pass
     second = open_page(runs=runs)

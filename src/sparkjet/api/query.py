@@ -166,15 +166,15 @@ class StreamingQuery(Guided):
 
         The page says who holds the stream back and by how much, and shows event time by substream, the time that epochs
         take, rows, late rows, state and transactions. It changes nothing, and needs ``pip install "sparkjet[page]"``.
-        Spark's UI leads to it at ``/sparkjet/``.
+        Spark's UI leads to it at ``/sparkjet/``, without the token: whoever reaches that UI could read it there.
 
         Args:
             host: The address to listen on.
             port: Its port; 0 for any that is free.
-            token: What readers must know; beyond loopback one is made up if it is not given.
+            token: What readers must know; by default the variable ``SPARKJET_PAGE_TOKEN``, or one is made up.
 
         Returns:
-            The page; it prints as the address to open, and ``stop()`` ends it.
+            The page; it prints as the address to open, with the token that was made up, and ``stop()`` ends it.
 
         Raises:
             AnalysisError: The address cannot be used, or a package is missing.

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 _SETTING = "a setting of Spark's, for a location on HDFS, in an object store or a grid; may be repeated"
 HOME = "a query's checkpointLocation, or its place in a grid: grid://host:port/name"
 
-Home = Annotated[str, typer.Argument(help=HOME, show_default=False)]
-Homes = Annotated[list[str], typer.Argument(metavar="HOME...", help=HOME, show_default=False)]
+Home = Annotated[str, typer.Argument(metavar="HOME", help=HOME, show_default=False)]
+Homes = Annotated[list[str] | None, typer.Argument(metavar="[HOME...]", help=HOME, show_default=False)]
 Settings = Annotated[list[str] | None, typer.Option("--conf", metavar="NAME=VALUE", help=_SETTING, show_default=False)]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON, also of a failure")]
 
@@ -36,7 +36,16 @@ def show(lines: Iterable[str], told: Any, *, as_json: bool) -> None:
         print(json.dumps(told, indent=2))
     else:
         for line in lines:
-            print(line)
+            print(printable(line))
+
+
+def printable(text: str) -> str:
+    r"""A text without what a terminal obeys, or that begins another line: names and values come from the rows.
+
+    >>> printable("é\x1b[2J")
+    'é\\x1b[2J'
+    """
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
 
 
 def access_of(

@@ -14,8 +14,8 @@ from typing import Annotated
 import typer
 
 from sparkjet.cli import grid
-from sparkjet.cli.arguments import HOME, AsJson, Home, Homes, Settings
-from sparkjet.errors import SparkjetError
+from sparkjet.cli.arguments import HOME, AsJson, Home, Homes, Settings, printable
+from sparkjet.errors import AnalysisError, SparkjetError
 
 FAILED, NOT_UNDERSTOOD = 1, 2
 """Exit statuses: refused, or failed; and what the command line says is no command."""
@@ -36,20 +36,24 @@ app.add_typer(grid.app, name="grid")
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    refused: SparkjetError
     try:
         status: int | None = app(given, standalone_mode=False, prog_name=PROGRAM)
     except typer.TyperException as error:
         context = getattr(error, "ctx", None)
         command = PROGRAM if context is None else context.command_path
         told = " ".join(error.format_message().split()).rstrip(".")
-        print(f"{command}: {told}. {command} --help shows what there is.", file=sys.stderr)
-        return NOT_UNDERSTOOD
+        line = f"{command}: {told}. {command} --help shows what there is."
+        refused, status = AnalysisError(line), NOT_UNDERSTOOD
     except SparkjetError as error:
-        if "--json" in given:
-            print(json.dumps({"error": {"condition": error.condition, "message": str(error)}}))
-        print(f"{PROGRAM}: {error}", file=sys.stderr)
-        return FAILED
-    return status or 0
+        line, refused, status = f"{PROGRAM}: {error}", error, FAILED
+    else:
+        return status or 0
+    if "--json" in given:
+        print(json.dumps({"error": {"condition": refused.condition, "message": str(refused)}}))
+    # Line by line: what is quoted may be a log.
+    print(*map(printable, line.splitlines()), sep="\n", file=sys.stderr)
+    return status
 
 
 @app.command()
@@ -85,15 +89,15 @@ def doctor(
 
 @app.command()
 def page(
-    homes: Homes,
+    homes: Homes = None,
     host: Annotated[str, typer.Option(help="address to listen on")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="port to listen on; 0 is any that is free")] = 0,
     token: Annotated[
         str | None,
         typer.Option(
-            envvar="SPARKJET_PAGE_TOKEN",
-            help="what readers must know; beyond loopback one is made up without it. Others see it in the list of "
-            "processes: rather use the variable, or --token-file",
+            help="what readers must know; one is made up without it. Others see it in the list of processes: rather "
+            "use SPARKJET_PAGE_TOKEN in the environment, or --token-file",
+            show_default=False,
         ),
     ] = None,
     token_file: Annotated[Path | None, typer.Option(help="a file that contains the token")] = None,
@@ -102,30 +106,37 @@ def page(
 ) -> int:
     """Serve a page of queries until Ctrl-C.
 
-    They may be running or stopped: their records tell of them.
+    They may be running or stopped: their records tell of them. Without HOME: print where this user's
+    pages are on this machine, as query.page() opens them, with their tokens.
     """
-    from sparkjet.cli.watching import serve, token_of  # noqa: PLC0415 - on use
+    from sparkjet.cli.watching import serve, show_open, token_of  # noqa: PLC0415 - on use
 
+    if not homes:
+        if port or token or token_file:
+            message = "--port, --token and --token-file are for a page of homes: name a HOME"
+            raise typer.BadParameter(message)
+        return show_open(as_json=as_json)
     return serve(homes, host, port, token_of(token, token_file), conf or (), as_json=as_json)
 
 
 @app.command()
 def top(
     homes: Annotated[
-        list[str],
-        typer.Argument(metavar="HOME...", help=f"{HOME}; or the address of a page: http://…", show_default=False),
-    ],
+        list[str] | None,
+        typer.Argument(metavar="[HOME...]", help=f"{HOME}; or the address of a page: http://…", show_default=False),
+    ] = None,
     once: Annotated[bool, typer.Option("--once", help="print it once, without colours in a pipe")] = False,
     conf: Settings = None,
     as_json: AsJson = False,
 ) -> int:
     """Show queries in the terminal.
 
-    Their records tell of them, or a driver's page; --json and --once print it once.
+    Their records tell of them, or a driver's page. Without HOME: all of this user's pages on
+    this machine, as query.page() opens them. --json and --once print it once.
     """
     from sparkjet.cli.watching import watch  # noqa: PLC0415 - on use
 
-    return watch(homes, conf or (), once=once, as_json=as_json)
+    return watch(homes or (), conf or (), once=once, as_json=as_json)
 
 
 @app.command()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sparkjet.cli.arguments import printable
 from sparkjet.errors import AnalysisError, SparkjetError
 from sparkjet.time import MIN
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from sparkjet.grid.client import GridClient
 
 _EPOCH = datetime.fromtimestamp(0, timezone.utc)
+_ESCAPES = {code: f"\\u{code:04x}" for code in range(0x7F, 0xA0)}
+"""Control characters that JSON allows as they are, and terminals obey."""
 Lines = Annotated[bool, typer.Option("--json", help="one object of JSON a line")]
 
 
@@ -84,9 +87,9 @@ def show_rows(rows: Iterable[dict[str, Any]], *, as_json: bool) -> None:
 
     for row in rows:
         if as_json:
-            print(encoding.encode(row).decode())
+            print(encoding.encode(row).decode().translate(_ESCAPES))
         else:
-            print("  ".join(f"{name}={value}" for name, value in row.items()))
+            print(printable("  ".join(f"{name}={value}" for name, value in row.items())))
 
 
 def moment(micros: int | None) -> str | None:

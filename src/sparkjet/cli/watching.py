@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.error import HTTPError
 from urllib.parse import quote
 
 import msgspec
@@ -19,9 +20,11 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from sparkjet.cli.arguments import printable, show
 from sparkjet.cli.homes import home_at, newest_record
 from sparkjet.errors import AnalysisError
 from sparkjet.monitoring import Runs, open_page
+from sparkjet.monitoring.open_pages import OpenPage, open_pages
 from sparkjet.monitoring.recorded import RecordedRun
 from sparkjet.monitoring.view import details, shown
 from sparkjet.snapshots import DirectoryStore
@@ -49,7 +52,7 @@ def serve(
     for each in recorded:
         runs.add(each.run)
     page = open_page(host, port, token, runs=runs)
-    print(json.dumps({"url": page.url}) if as_json else f"{page}  (Ctrl-C ends it)", flush=True)
+    print(json.dumps({"url": str(page)}) if as_json else f"{page}  (Ctrl-C ends it)", flush=True)
     try:
         while not page.wait(LOOK_SECONDS):
             for each in recorded:
@@ -57,6 +60,29 @@ def serve(
     except KeyboardInterrupt:
         page.stop()
     return 0
+
+
+def show_open(*, as_json: bool) -> int:
+    """Print the addresses of the pages that processes of this user serve on this machine."""
+    told = [{"process": page.process, "url": page.url} for page in _opened()]
+    show((f"{each['url']}  (process {each['process']})" for each in told), told, as_json=as_json)
+    return 0
+
+
+def _opened() -> list[OpenPage]:
+    """The pages of this user.
+
+    Raises:
+        AnalysisError: There are none.
+    """
+    found = open_pages()
+    if not found:
+        message = (
+            "No page of this user is open on this machine. Name a HOME (a query's checkpointLocation), or call "
+            "query.page() in the driver."
+        )
+        raise AnalysisError(message)
+    return found
 
 
 def token_of(token: str | None, file: Path | None) -> str | None:
@@ -78,6 +104,7 @@ def token_of(token: str | None, file: Path | None) -> str | None:
 def watch(homes: Sequence[str], settings: Sequence[str], *, once: bool, as_json: bool) -> int:
     """Show queries in the terminal, until Ctrl-C or once."""
     pages = "http://", "https://"
+    homes = homes or [page.url for page in _opened()]
     watched = [_of_page(each) if each.startswith(pages) else _of_home(each, settings) for each in homes]
     if as_json:
         print(json.dumps([run for look in watched for run in look()], indent=2))
@@ -104,10 +131,10 @@ def screen(runs: Sequence[dict[str, Any]]) -> Group:
     """Runs in full as a terminal shows them: one sentence each, then its substreams and numbers."""
     parts: list[Table | Text] = []
     for run in runs:
-        parts.append(Text.assemble((_printable(run["name"]), "bold"), f"  {run['state']}"))
-        parts.append(Text(_printable(run["sentence"]), style="red" if run["state"] == "failed" else "cyan"))
+        parts.append(Text.assemble((printable(run["name"]), "bold"), f"  {run['state']}"))
+        parts.append(Text(printable(run["sentence"]), style="red" if run["state"] == "failed" else "cyan"))
         if run["advice"]:
-            parts.append(Text(_printable(run["advice"]), style="dim"))
+            parts.append(Text(printable(run["advice"]), style="dim"))
         parts.append(Text(_numbers(run)))
         if run.get("substreams"):
             table = Table("substream", *_COLUMNS, box=None, pad_edge=False)
@@ -115,7 +142,7 @@ def screen(runs: Sequence[dict[str, Any]]) -> Group:
                 column.justify = "right"
             for each in run["substreams"]:
                 # As text: a name may look like markup.
-                table.add_row(Text(_printable(each["name"])), *_cells(each, run["now"]))
+                table.add_row(Text(printable(each["name"])), *_cells(each, run["now"]))
             parts.append(table)
         if run.get("otherSubstreams"):
             parts.append(Text(f"and {run['otherSubstreams']:,} more, idle or less far behind", style="dim"))
@@ -124,11 +151,6 @@ def screen(runs: Sequence[dict[str, Any]]) -> Group:
 
 
 _COLUMNS = "behind the clock", "", "late rows", "no event time"
-
-
-def _printable(text: str) -> str:
-    """A text without what a terminal obeys: names of substreams come from the rows."""
-    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
 
 
 def _cells(substream: dict[str, Any], now: int) -> tuple[str, ...]:
@@ -176,18 +198,24 @@ def _of_home(home: str, settings: Sequence[str]) -> Callable[[], list[dict[str, 
 
 
 def _of_page(address: str) -> Callable[[], list[dict[str, Any]]]:
-    base, _, query = address.partition("?")
-    token = query.partition("token=")[2].partition("&")[0]
+    base, _, fragment = address.partition("#")
+    base = f"{base.partition('?')[0].rstrip('/')}/"
+    # Only what has noted just this address gets its token: another user may listen at a like one.
+    known = (page.token for page in open_pages() if page.address == base)
+    token = fragment.partition("token=")[2] or next(known, None)
 
     def get(path: str, kind: type[_T]) -> _T:
         try:
-            request = urllib.request.Request(base.rstrip("/") + path)  # noqa: S310 - what the user has given
+            request = urllib.request.Request(base + path)  # noqa: S310 - what the user has given
             if token:
                 request.add_header("Authorization", f"Bearer {token}")
             with urllib.request.urlopen(request, timeout=PATIENCE_SECONDS) as answer:  # noqa: S310
                 return msgspec.json.decode(answer.read(), type=kind)
         except (OSError, HTTPException, ValueError, msgspec.DecodeError) as error:
+            if isinstance(error, HTTPError):
+                # An answer too, which has the connection.
+                error.close()
             message = f"{base} does not answer as the page of a driver does: {error}. Pass what query.page() prints."
             raise AnalysisError(message) from error
 
-    return lambda: [get(f"/runs/{quote(each.run)}?points=no", dict[str, Any]) for each in get("/runs", list[_Listed])]
+    return lambda: [get(f"runs/{quote(each.run)}?points=no", dict[str, Any]) for each in get("runs", list[_Listed])]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from typing import TYPE_CHECKING
 
@@ -14,12 +15,16 @@ if TYPE_CHECKING:
 
 __all__ = ["DRIVER", "Collector", "Run", "Runs", "open_page"]
 
+TOKEN = "SPARKJET_PAGE_TOKEN"  # noqa: S105 - the name of a variable
+"""What readers must know, where no other token is given."""
 _opening = threading.Lock()
 _opened: list[Page] = []
 
 
 def open_page(host: str = "127.0.0.1", port: int = 0, token: str | None = None, *, runs: Runs = DRIVER) -> Page:
     """Serve the page of these runs; the one that is there if it has that address, or no port is named.
+
+    Without a token that of the environment (``SPARKJET_PAGE_TOKEN``) is asked for, or one is made up.
 
     Raises:
         AnalysisError: The address cannot be used, or starlette and uvicorn are not installed.
@@ -29,6 +34,7 @@ def open_page(host: str = "127.0.0.1", port: int = 0, token: str | None = None, 
     except ModuleNotFoundError as error:
         message = f'The page needs {error.name}. Install it with: pip install "sparkjet[page]"'
         raise AnalysisError(message) from error
+    token = os.environ.get(TOKEN) or None if token is None else token
     with _opening:
         _opened[:] = [page for page in _opened if page.is_open]
         for page in _opened:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 import threading
 from collections import Counter
 from collections.abc import Iterable
@@ -13,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from sparkjet.monitoring.late_rows import holds_late_rows
+from sparkjet.monitoring.standing import OTHERS, Standing, standing_of
 
 if TYPE_CHECKING:
-    from sparkjet.engine.progress_report import ProgressReport, SubstreamReport
+    from sparkjet.engine.progress_report import ProgressReport
 
 POINTS = 720
 """Points that a history keeps: a day of epochs has one for four minutes, and the newest epochs one each."""
@@ -23,10 +23,6 @@ AGE = 24 * 3600 * 1_000_000
 """Microseconds after which a point is dropped."""
 SET_BACK = 60_000_000
 """Microseconds by which a clock is set back, and not merely kept right."""
-FURTHEST = 20
-"""Substreams that are shown by name; a query may have thousands."""
-OTHERS = "other substreams"
-"""The least of those that are not."""
 BUCKETS_MS = (5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000, 300_000)
 """Upper bounds of the histogram of durations."""
 
@@ -96,6 +92,7 @@ class History:
         self._lock = threading.Lock()
         self._moved: dict[str, tuple[int | None, int]] = {}
         self._merges = 0
+        self._standing: tuple[ProgressReport, Standing] | None = None
         self.totals = Totals()
         self.newest: ProgressReport | None = None
         self.dropped: dict[str, Any] | None = None
@@ -142,7 +139,7 @@ class History:
             epoch=number,
             epochs=1,
             watermark=report.watermark,
-            lines=_lines(report.substreams),
+            lines=_lines(report, self.standing(report)),
             rows_in=rows_in,
             rows_out=sum(out.values()),
             late=report.late_rows.epoch,
@@ -152,16 +149,21 @@ class History:
         )
         with self._lock:
             self._count(point, out)
-            self._moved = {
-                name: self._moved[name] if self._moved.get(name, ((),))[0] == each.watermark else (each.watermark, now)
-                for name, each in report.substreams.items()
-            }
+            self._note_moves(report, now)
             self.newest, self.ended_at = report, now
             self.dropped = next((each.transaction for each in new if holds_late_rows(each.transaction)), self.dropped)
             self._points = [each for each in self._points if point.at - each.at <= AGE]
             self._points.append(point)
             if len(self._points) > self._most:
                 self._merge()
+
+    def standing(self, report: ProgressReport) -> Standing:
+        """How the substreams of the newest report, or one that was the newest, stand to each other."""
+        known = self._standing
+        if known is None or known[0] is not report:
+            # Kept together: who looks on has a report, and an epoch may end meanwhile.
+            known = self._standing = report, standing_of(report.substreams)
+        return known[1]
 
     def moved_at(self, substream: str) -> int | None:
         """When an epoch first reported the substream's present watermark; None for one that none has reported."""
@@ -174,6 +176,15 @@ class History:
         if behind > SET_BACK:
             self._merges += 1
             self._points = [msgspec.structs.replace(each, at=each.at - behind) for each in self._points]
+
+    def _note_moves(self, report: ProgressReport, now: int) -> None:
+        moved = self._moved
+        for name, each in report.substreams.items():
+            before = moved.get(name)
+            if before is None or before[0] != each.watermark:
+                moved[name] = each.watermark, now
+        if len(moved) > len(report.substreams):
+            self._moved = {name: moved[name] for name in report.substreams}
 
     def _merge(self) -> None:
         self._merges += 1
@@ -194,34 +205,9 @@ class History:
             counts[next((i for i, bound in enumerate(BUCKETS_MS) if duration <= bound), len(BUCKETS_MS))] += 1
 
 
-def furthest_behind(substreams: dict[str, SubstreamReport], most: int = FURTHEST) -> list[str]:
-    """Names of the substreams furthest behind, the last one first; those that are not waited for come at the end."""
-    return heapq.nsmallest(most, substreams, key=lambda name: _order(name, substreams[name]))
-
-
-def furthest_of(substreams: Iterable[SubstreamReport]) -> SubstreamReport | None:
-    """The one that is furthest behind of those that have rows; an idle one only if all are."""
-    known = (each for each in substreams if each.watermark is not None)
-    return min(known, key=lambda each: (each.idle, each.watermark), default=None)
-
-
-def is_waited_for(substream: SubstreamReport) -> bool:
-    """Whether the watermark depends on it: not if it is idle, was retired, or never had a row with an event time.
-
-    Of the latter two a report only counts the rows that were dropped.
-    """
-    return not substream.idle and (substream.watermark is not None or substream.holds_watermark)
-
-
-def _order(name: str, substream: SubstreamReport) -> tuple[bool, bool, int, str]:
-    # One that has no rows yet holds everything.
-    return not is_waited_for(substream), substream.watermark is not None, substream.watermark or 0, name
-
-
-def _lines(substreams: dict[str, SubstreamReport]) -> dict[str, Line]:
-    shown = furthest_behind(substreams)
-    lines = {name: Line(substreams[name].watermark, substreams[name].idle) for name in shown}
-    furthest = furthest_of(each for name, each in substreams.items() if name not in lines)
+def _lines(report: ProgressReport, standing: Standing) -> dict[str, Line]:
+    substreams, furthest = report.substreams, standing.others.furthest
+    lines = {name: Line(substreams[name].watermark, substreams[name].idle) for name in standing.named}
     return lines if furthest is None else {**lines, OTHERS: Line(furthest.watermark, furthest.idle)}
 
 

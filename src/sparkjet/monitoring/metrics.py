@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from sparkjet.clock import SystemClock
 from sparkjet.errors import AnalysisError
-from sparkjet.monitoring.history import BUCKETS_MS, OTHERS, furthest_behind, furthest_of
+from sparkjet.monitoring.history import BUCKETS_MS
 from sparkjet.monitoring.runs import DRIVER, Run, Runs
+from sparkjet.monitoring.standing import OTHERS, Others
 from sparkjet.monitoring.view import unsettled
 
 if TYPE_CHECKING:
@@ -58,17 +59,16 @@ def _of_report(read: Callable[[ProgressReport, int], float | None]) -> Read:
     return _of_run(lambda run, now: None if run.history.newest is None else read(run.history.newest, now))
 
 
-def _each(
-    read: Callable[[SubstreamReport, int], float | None], merge: Callable[[list[SubstreamReport], int], float | None]
-) -> Read:
+def _each(read: Callable[[SubstreamReport, int], float | None], merge: Callable[[Others, int], float | None]) -> Read:
     """A sample for each of the substreams furthest behind, and one for all others: a query may have thousands."""
 
     def samples(run: Run, now: int) -> list[Sample]:
-        substreams = {} if run.history.newest is None else run.history.newest.substreams
-        named = furthest_behind(substreams)
-        others = [each for name, each in substreams.items() if name not in named]
-        values = [(name, read(substreams[name], now)) for name in named]
-        values += [(OTHERS, merge(others, now))] if others else []
+        report = run.history.newest
+        if report is None:
+            return []
+        standing = run.history.standing(report)
+        values = [(name, read(report.substreams[name], now)) for name in standing.named]
+        values += [(OTHERS, merge(standing.others, now))] if standing.others.count else []
         return [((name,), value) for name, value in values if value is not None]
 
     return samples
@@ -102,23 +102,21 @@ METRICS = (
         "gauge",
         "How far the watermark of a substream is behind the clock; of the others, that of the last one not idle.",
         ("substream",),
-        _each(_lag, lambda others, now: _lag(furthest_of(others), now)),
+        _each(_lag, lambda others, now: _lag(others.furthest, now)),
     ),
     Metric(
         "sparkjet_substream_holds",
         "gauge",
         "1 if the query's watermark waits for the substream; of the others, how many it waits for.",
         ("substream",),
-        _each(
-            lambda each, _: float(each.holds_watermark), lambda others, _: sum(each.holds_watermark for each in others)
-        ),
+        _each(lambda each, _: float(each.holds_watermark), lambda others, _: others.holding),
     ),
     Metric(
         "sparkjet_substream_idle",
         "gauge",
         "1 if the substream is silent and not waited for; of the others, how many are.",
         ("substream",),
-        _each(lambda each, _: float(each.idle), lambda others, _: sum(each.idle for each in others)),
+        _each(lambda each, _: float(each.idle), lambda others, _: others.idle),
     ),
     Metric(
         "sparkjet_late_rows_total",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ipaddress
 import json
+import os
 import re
 import secrets
 import socket
@@ -20,21 +20,25 @@ import msgspec
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from sparkjet.clock import SystemClock
 from sparkjet.errors import AnalysisError, SparkjetError
 from sparkjet.monitoring.late_rows import newest_rows
 from sparkjet.monitoring.metrics import exposition
+from sparkjet.monitoring.open_pages import Note, OpenPage
 from sparkjet.monitoring.runs import DRIVER, Runs, condition_of
 from sparkjet.monitoring.view import details, summary
+from sparkjet.query_log import logger
 
 if TYPE_CHECKING:
     from sparkjet.clock import Clock
 
 LOOK_SECONDS = 1.0
-"""How often an open page is told what is new."""
+"""How often it is looked whether there is something new for an open page."""
+QUIET_LOOKS = 5
+"""As often it is told at least, as what it shows grows older: a query that does little must not pay for the looks."""
 READERS = 100
 """Connections that are answered at a time: what one does not read stays in the driver's memory, a megabyte at most."""
 _TOKEN = re.compile(r"[A-Za-z0-9._~-]+")
@@ -43,8 +47,11 @@ _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src data:; base-uri 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",
 }
+_LOCKED = "This needs the page's token, as Authorization: Bearer TOKEN; `sparkjet page` prints it to its user.\n"
 _LAST_PORT = 65_535
 _KINDS = {
     "page.html": "text/html",
@@ -59,12 +66,14 @@ _Answer: TypeAlias = Callable[[Request], Awaitable[Response]]
 class Page:
     """A server of the page in a thread of its own, until :meth:`stop` or the end of the process.
 
-    Beyond loopback a token is asked for, once: the browser keeps it as a cookie.
+    What it says of queries is read with its token only, on loopback too: names of substreams, errors and late rows are
+    made of the users' rows, and a machine may have several users. The token comes in a header that the page's script
+    sets, and never by itself as a cookie does: other sites, and other ports of this host, get nothing.
 
     Args:
         host: The address to listen on.
         port: Its port; 0 for any that is free.
-        token: What a reader must know; made up beyond loopback if it is not given.
+        token: What a reader must know; made up if it is not given.
         runs: What to show; by default the queries of this driver.
         clock: What gives the time.
 
@@ -81,25 +90,23 @@ class Page:
         runs: Runs = DRIVER,
         clock: Clock | None = None,
     ) -> None:
-        local = _is_loopback(host)
         self._asked = host, token, runs
         if token is not None and not _TOKEN.fullmatch(token):
             message = (
-                "The page's token is not made of letters, digits, -, _, . and ~, which addresses and cookies carry as "
-                "they are. Without one, a token is made up where it is needed."
+                "The page's token is not made of letters, digits, -, _, . and ~, which addresses and headers carry as "
+                "they are. Without one, a token is made up."
             )
             raise AnalysisError(message)
-        if token is None and not local:
-            token = secrets.token_urlsafe(24)
         self._socket = _listening(host, port)
         self.port: int = self._socket.getsockname()[1]
         # What means all addresses leads nobody here from another machine.
         shown = socket.gethostname() if _is_any(host) else f"[{host}]" if ":" in host else host
         self.address = f"http://{shown}:{self.port}/"
-        self.url = self.address if token is None else f"{self.address}?token={token}"
-        # With its port: browsers keep cookies by host, which may have several drivers.
-        cookie = f"sparkjet-token-{self.port}"
-        self._routes = _Routes(runs, clock or SystemClock(), token, cookie, only_local=local)
+        page = OpenPage(os.getpid(), self.address, token or secrets.token_urlsafe(24))
+        self.url = page.url
+        # One of the user's own stays valid: not into notebooks that are saved, and the logs of services.
+        self._printed = self.url if token is None else self.address
+        self._routes = _Routes(runs, clock or SystemClock(), page.token)
         app = Starlette(routes=self._routes.all())
         config = uvicorn.Config(
             app,
@@ -119,9 +126,13 @@ class Page:
             daemon=True,
         )
         self._thread.start()
+        self._note = _noted(page)
 
     def stop(self) -> None:
         """End the server; a second call does nothing."""
+        note, self._note = self._note, None
+        if note is not None:
+            note.remove()
         self._routes.ended.set()
         self._server.end()
         self._thread.join()
@@ -145,12 +156,12 @@ class Page:
         return (host, token, runs) == self._asked and port in {0, self.port}
 
     def __repr__(self) -> str:
-        """The address to open."""
-        return self.url
+        """The address to open; with the token if it was made up."""
+        return self._printed
 
     def _repr_html_(self) -> str:
         """A link, for notebooks."""
-        return f'<a href="{escape(self.url)}" target="_blank">{escape(self.url)}</a>'
+        return f'<a href="{escape(self._printed)}" target="_blank">{escape(self._printed)}</a>'
 
 
 class _Server(uvicorn.Server):
@@ -183,15 +194,14 @@ class _Routes:
 
     runs: Runs
     clock: Clock
-    token: str | None
-    cookie: str
-    only_local: bool
+    token: str
     ended: threading.Event = field(default_factory=threading.Event)
 
     def all(self) -> list[Route]:
         return [
-            Route("/", self._allowed(self._page)),
-            *(Route(f"/{name}", self._allowed(_file(name))) for name in _KINDS),
+            # What is in every installation is read without a token: a page asks for the token itself.
+            Route("/", _file("page.html")),
+            *(Route(f"/{name}", _file(name)) for name in _KINDS),
             Route("/runs", self._allowed(self._list)),
             Route("/late/{run:path}", self._allowed(self._late)),
             Route("/grid/{run:path}", self._allowed(self._grid)),
@@ -202,23 +212,15 @@ class _Routes:
 
     def _allowed(self, answer: _Answer) -> _Answer:
         async def checked(request: Request) -> Response:
-            if self.only_local and not _is_loopback(request.url.hostname or ""):
-                # A site that has given its own name this address could read the page through a browser.
-                return PlainTextResponse("This page is read at the address that it listens on.\n", 421)
-            if self.token is not None and not secrets.compare_digest(self._given(request), self.token.encode()):
-                return PlainTextResponse("This page needs the token that was printed with its address.\n", 401)
-            return await answer(request)
+            scheme, _, given = request.headers.get("authorization", "").partition(" ")
+            if scheme.lower() != "bearer" or not secrets.compare_digest(given.encode(), self.token.encode()):
+                response: Response = PlainTextResponse(_LOCKED, 401, {"WWW-Authenticate": "Bearer"})
+            else:
+                response = await answer(request)
+            response.headers.update(_HEADERS)
+            return response
 
         return checked
-
-    async def _page(self, request: Request) -> Response:
-        if self.token is not None and "token" in request.query_params:
-            # Out of the address, which people pass on.
-            response = RedirectResponse("./", 303)
-            # A strict one would not be sent after the redirect if the link is in a notebook, or in a mail on the web.
-            response.set_cookie(self.cookie, self.token, httponly=True, samesite="lax")
-            return response
-        return await _file("page.html")(request)
 
     async def _list(self, _: Request) -> Response:
         return JSONResponse(self._summaries())
@@ -249,9 +251,7 @@ class _Routes:
             return JSONResponse({"error": {"condition": condition_of(error), "message": str(error)}})
 
     async def _events(self, request: Request) -> Response:
-        return StreamingResponse(
-            self._told(request.query_params.get("run")), media_type="text/event-stream", headers=_HEADERS
-        )
+        return StreamingResponse(self._told(request.query_params.get("run")), media_type="text/event-stream")
 
     async def _metrics(self, _: Request) -> Response:
         try:
@@ -261,12 +261,20 @@ class _Routes:
         return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
     async def _told(self, chosen: str | None) -> AsyncIterator[str]:
-        """All runs in short and one in full, each second; the first one until one is chosen that is there.
+        """All runs in short and one in full, when an epoch has ended; the first one until one is chosen that is there.
 
         Its points once, and after that only new ones: a day of them is some hundred kilobytes.
         """
         seen: tuple[str, int | None, int] = "", None, 0
+        told_of: object = None
+        quiet = 0
         while not self.ended.is_set():
+            known = [(each.run, each.state, each.failure, each.history.totals.epochs) for each in self.runs.all()]
+            quiet = quiet + 1 if known == told_of else 0
+            told_of = known
+            if quiet % QUIET_LOOKS:
+                await asyncio.sleep(LOOK_SECONDS)
+                continue
             listed = self._summaries()
             # A driver that has started again knows nothing of the run that a page has been showing.
             run = self.runs.get(chosen or "") or self.runs.get(listed[0]["run"] if listed else "")
@@ -278,12 +286,6 @@ class _Routes:
                 told["points" if whole else "more"] = msgspec.to_builtins(points)
             yield f"data: {json.dumps(told)}\n\n"
             await asyncio.sleep(LOOK_SECONDS)
-
-    def _given(self, request: Request) -> bytes:
-        """The token that a request brings: in the address, as the page's cookie, or as Prometheus sends it."""
-        scheme, _, credentials = request.headers.get("authorization", "").partition(" ")
-        bearer = credentials if scheme.lower() == "bearer" else ""
-        return (request.query_params.get("token") or request.cookies.get(self.cookie) or bearer).encode()
 
     def _summaries(self) -> list[dict[str, Any]]:
         return [summary(run, self.clock.now()) for run in self.runs.all()]
@@ -297,13 +299,12 @@ def _file(name: str) -> _Answer:
     return answer
 
 
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
+def _noted(page: OpenPage) -> Note | None:
     try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+        return Note(page)
+    except OSError as error:
+        logger.warning("sparkjet top and page do not find the page at %s by themselves: %s", page.address, error)
+        return None
 
 
 def _is_any(host: str) -> bool:

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from sparkjet.monitoring.history import FURTHEST, furthest_behind, is_waited_for
-
 if TYPE_CHECKING:
     from sparkjet.engine.progress_report import ProgressReport, SubstreamReport
     from sparkjet.monitoring.runs import Run
@@ -100,7 +98,7 @@ def details(run: Run, now: int) -> dict[str, Any]:
     described = {**summary(run, now), "now": now}
     if report is None:
         return described
-    names = furthest_behind(report.substreams)
+    standing = history.standing(report)
     return described | {
         "epochEndedAt": history.ended_at,
         "durationMs": report.epoch.duration_ms,
@@ -109,9 +107,9 @@ def details(run: Run, now: int) -> dict[str, Any]:
         "epochs": history.totals.epochs,
         "substreams": [
             {"name": name, "movedAt": history.moved_at(name), **msgspec.to_builtins(report.substreams[name])}
-            for name in names
+            for name in standing.named
         ],
-        "otherSubstreams": len(report.substreams) - len(names),
+        "otherSubstreams": standing.others.count,
         "snapshot": msgspec.to_builtins(report.snapshot),
         "openWindows": report.open_windows,
         "withheldWindows": report.withheld_windows,
@@ -133,32 +131,28 @@ def _level(report: ProgressReport, run: Run, now: int) -> str:
         return f"{ended}; the query has no watermark."
     if report.watermark is None:
         return f"{ended}; no row with an event time has come yet."
-    idle = sum(each.idle for each in report.substreams.values())
-    waited = _count(sum(is_waited_for(each) for each in report.substreams.values()), "substream")
+    standing = run.history.standing(report)
+    idle = standing.others.idle + sum(report.substreams[name].idle for name in standing.named)
+    waited = _count(standing.waited, "substream")
     return f"Nothing holds the stream back: {waited} level{f', {idle} idle' if idle else ''}. {ended}."
 
 
 def _holder(report: ProgressReport, run: Run, now: int) -> tuple[str, str | None] | None:
     """Which substream the others wait for; None if none is behind the others."""
-    waited = {name: each for name, each in report.substreams.items() if is_waited_for(each)}
-    empty = [name for name, each in waited.items() if each.watermark is None]
-    if empty and len(waited) > len(empty):
-        return (
-            f"“{empty[0]}” holds the stream back: no row of it has come yet"
-            + (f", nor of {_count(len(empty) - 1, 'other')}." if len(empty) > 1 else "."),
-            _advice(empty[0], waited[empty[0]]),
-        )
-    times = sorted({each.watermark for each in waited.values() if each.watermark is not None})
-    if len(times) < 2:  # noqa: PLR2004 - one time is nobody behind
+    standing = run.history.standing(report)
+    first = standing.named[0] if standing.named else ""
+    if 0 < standing.empty < standing.waited:
+        others = f", nor of {_count(standing.empty - 1, 'other')}" if standing.empty > 1 else ""
+        told = f"“{first}” holds the stream back: no row of it has come yet{others}."
+        return told, _advice(first, report.substreams[first])
+    if standing.last == 0:
         return None
-    holders = [name for name in furthest_behind(waited, FURTHEST) if waited[name].watermark == times[0]]
-    others = _count(len(holders) - 1, "other") if len(holders) > 1 else ""
-    first, behind = holders[0], shown(times[1] - times[0])
-    told = f"“{first}”" + (f" and {others} hold" if others else " holds") + f" the stream back by {behind}."
+    others = f" and {_count(standing.last - 1, 'other')} hold" if standing.last > 1 else " holds"
+    told = f"“{first}”{others} the stream back by {shown(standing.behind)}."
     stands = now - (run.history.moved_at(first) or now)
     if stands < STANDS:
         return told, None
-    return f"{told} It has not moved for {shown(stands)}.", _advice(first, waited[first])
+    return f"{told} It has not moved for {shown(stands)}.", _advice(first, report.substreams[first])
 
 
 def _advice(name: str, substream: SubstreamReport) -> str:

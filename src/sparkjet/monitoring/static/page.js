@@ -8,9 +8,11 @@ const MARGIN = { top: 8, right: 8, bottom: 22, left: 76 };
 const DAY = 864e8;
 const GRID_EVERY = 5000;
 const LINES = 21;
+const AGAIN_AFTER = 5000;
+const TOKEN = "token";
 const byId = (id) => document.getElementById(id);
 let chosen = null;
-let source = null;
+let listening = null;
 let points = [];
 let shown = null;
 let asking = false;
@@ -162,7 +164,7 @@ function show({ runs, run, points: all, more }) {
 
 async function told(path, run) {
   try {
-    const answer = await fetch(`${path}/${encodeURIComponent(run)}`);
+    const answer = await asked(`${path}/${encodeURIComponent(run)}`);
     return answer.ok ? await answer.json() : { why: await answer.text() };
   } catch (error) {
     return { why: String(error) };
@@ -279,18 +281,61 @@ function numbers(run) {
   table(byId("transactions"), ["output", "rows", "decided in epoch"], [...open, ...outputs.map(([kind, [name, rows]]) => [kind, [name, rows, "all of this run"]])]);
 }
 
-function listen(run) {
+// The token comes behind the # of the address, which browsers do not send, and goes in a header: no server but this one
+// sees it. It stays with this tab.
+function keepToken() {
+  const given = new URLSearchParams(location.hash.slice(1)).get(TOKEN);
+  if (given === null) return;
+  sessionStorage.setItem(TOKEN, given);
+  history.replaceState(null, "", location.pathname + location.search);
+}
+const asked = (path, signal) => fetch(path, { signal, headers: { Authorization: `Bearer ${sessionStorage.getItem(TOKEN) ?? ""}` } });
+
+// Server-sent events, which EventSource reads as well, but without a header.
+async function* eventsOf(answer) {
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    const events = (rest + value).split("\n\n");
+    rest = events.pop();
+    for (const event of events) yield JSON.parse(event.slice("data: ".length));
+  }
+}
+async function listen(run) {
   chosen = run;
-  if (source) source.close();
-  const opened = new EventSource(chosen === null ? "events" : `events?run=${encodeURIComponent(chosen)}`);
-  source = opened;
-  source.onopen = () => { byId("connection").textContent = "live"; };
-  source.onerror = () => {
+  listening?.abort();
+  const own = new AbortController();
+  listening = own;
+  const path = run === null ? "events" : `events?run=${encodeURIComponent(run)}`;
+  while (listening === own) {
+    try {
+      const answer = await asked(path, own.signal);
+      const refused = answer.status === 401;
+      byId("login").hidden = !refused;
+      byId("told").hidden = refused;
+      byId("connection").textContent = refused ? "locked" : "live";
+      if (refused) return;
+      if (!answer.ok) throw new Error(answer.statusText);
+      for await (const event of eventsOf(answer)) if (listening === own) show(event);
+    } catch (error) {
+      if (error.name !== "AbortError") console.warn(String(error));
+    }
+    if (listening !== own) return;
     byId("connection").textContent = "no answer; trying again";
-    // By itself it tries again only where nobody answers, not where a proxy says so.
-    if (opened.readyState === EventSource.CLOSED) setTimeout(() => { if (source === opened) listen(chosen); }, 5000);
-  };
-  source.onmessage = (message) => show(JSON.parse(message.data));
+    await new Promise((wake) => { setTimeout(wake, AGAIN_AFTER); });
+  }
 }
 byId("look").addEventListener("click", look);
+byId("login").addEventListener("submit", (event) => {
+  event.preventDefault();
+  // The whole address will do: it is what was printed.
+  sessionStorage.setItem(TOKEN, byId("token").value.trim().split(`${TOKEN}=`).pop());
+  byId("token").value = "";
+  listen(chosen);
+});
+// An address with a token that is opened in a tab which shows the page already does not load it anew.
+addEventListener("hashchange", () => { keepToken(); listen(chosen); });
+keepToken();
 listen(null);
