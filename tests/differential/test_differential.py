@@ -23,7 +23,7 @@ OFTEN = (
     *(4837, 3228, 4000, 5671, 3075, 4807, 439, 5425, 208, 971, 4254, 2618, 5695, 737, 3907, 1676, 1405),
     *(2504, 5461, 4541, 2946, 2835, 328, 1414, 3642, 2698, 1943, 5812, 1013, 739, 4764, 3121, 2039),
 )
-"""Seeds that reach every type, and every operator in two or more epochs; one has the ten after which state is merged."""
+"""Seeds that reach every type, and every operator in two or more epochs; one has ten, after which state is merged."""
 SELDOM = {f"seed {seed}": seed for seed in range(28) if seed not in OFTEN}
 """Seeds of no choice.
 
@@ -62,7 +62,7 @@ def test_no_seed_costs_much() -> None:
     for case in map(random_case, OFTEN):
         steps = max(1, sum(map(len, case.branches)))
         epochs = len(case.epochs) + sum(bool(epoch.then) for epoch in case.epochs)
-        assert steps * epochs <= 15, case.seed
+        assert steps * epochs <= 12, case.seed
 
 
 def test_every_case_is_a_program() -> None:
