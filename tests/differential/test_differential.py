@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.differential.cases import Case
+from tests.differential.choosing import WANTED, planned, shown
 from tests.differential.coverage import OPERATORS
 from tests.differential.queries import random_case
 from tests.differential.shrinking import shrunk
 from tests.differential.trials import Trials
-from tests.differential.values import TYPES
 from tests.differential.watermarks import judged
 from tests.parameters import mostly_long
 
@@ -48,21 +48,12 @@ def test_seeds_reach_every_operator() -> None:
     assert [name for name in OPERATORS if not found[name]] == []
 
 
-def test_few_seeds_reach_every_type_and_every_operator() -> None:
-    """A generator that has changed needs other seeds: choose greedily, the cheap ones first."""
+def test_few_cheap_seeds_reach_every_type_and_every_operator() -> None:
+    """A generator that has changed needs other seeds: `tests/differential/choosing.py` finds them."""
     often = [random_case(seed) for seed in OFTEN]
-    found = {name for case in often for name in case.types()}
-    found |= {name for case in often for name in case.operators() if len(case.epochs) > 1 or name == "in one batch"}
-    assert [name for name in (*(each.ddl for each in TYPES), *OPERATORS) if name not in found] == []
-    assert any(len(case.epochs) == 10 for case in often)
-
-
-def test_no_seed_costs_much() -> None:
-    """Spark plans each step anew in each epoch, and in each that is repeated: one seed took as long as twenty."""
-    for case in map(random_case, OFTEN):
-        steps = max(1, sum(map(len, case.branches)))
-        epochs = len(case.epochs) + sum(bool(epoch.then) for epoch in case.epochs)
-        assert steps * epochs <= 12, case.seed
+    assert sorted(WANTED.difference(*map(shown, often))) == []
+    # One seed took as long as twenty.
+    assert [case.seed for case in often if planned(case) > 12] == []
 
 
 def test_every_case_is_a_program() -> None:
