@@ -157,7 +157,7 @@ def check_growth(spark: SparkSession, home: Path, epochs: int, query: Query) -> 
 
 @pytest.mark.parametrize("query", mostly_crash([together, *QUERIES], quick=(), crash={together}))
 def test_some_epochs_do_not_grow(spark: SparkSession, tmp_path: Path, query: Query) -> None:
-    """At the end of the first two thirds most is there: segments are merged after ten epochs, manifests after sixteen."""
+    """After two thirds of them most is there: segments are merged after ten epochs, manifests after sixteen."""
     check_growth(spark, tmp_path, 24, query)
 
 
