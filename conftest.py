@@ -157,5 +157,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.path.is_relative_to(folder) for folder in matrices
         ):
             item.add_marker("crash")
+        # Of a contract that many classes keep, some have in CI only what is their own.
+        often = getattr(getattr(item, "cls", None), "OFTEN", None)
+        if often is not None and getattr(item, "originalname", None) not in often:
+            item.add_marker("long")
         if item.get_closest_marker("long") is None and any(item.path.is_relative_to(folder) for folder in carriers):
             item.add_marker("interpreted")

@@ -211,7 +211,7 @@ ON_RANDOM_ROWS: list[PAIR] = [
 ]
 
 
-@pytest.mark.crash
+@pytest.mark.long
 @settings(law(2), phases=[Phase.generate])  # The group is in the message; to shrink the seed means nothing.
 @given(seed=st.integers(0, 2**32))
 def test_merged_random_rows_are_sparks(spark: SparkSession, seed: int) -> None:

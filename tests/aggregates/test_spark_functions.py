@@ -174,7 +174,7 @@ def compositions(draw: st.DrawFn, depth: int = 3) -> str:
     return form.format(one, other)
 
 
-@pytest.mark.crash
+@pytest.mark.long
 @law(8)
 @given(expressions=st.lists(compositions(), min_size=3, max_size=8))
 def test_random_compositions_are_sparks(rows: DataFrame, expressions: list[str]) -> None:

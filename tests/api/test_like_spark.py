@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,11 +21,14 @@ if TYPE_CHECKING:
 Query = Callable[[Any], Any]
 
 SCHEMA = "ts timestamp, k string, x int, n long"
-EPOCHS = [
+Rows = list[tuple[str, str | None, int | None, int | None]]
+EPOCHS: list[Rows] = [
     [("2026-01-01 12:00:01", "a", 1, 3), ("2026-01-01 12:00:09", "b", 2, 5), ("2026-01-01 12:00:11", "a", None, 1)],
     [("2026-01-01 12:00:12", "b", 1, 9), ("2026-01-01 12:00:30", "a", 2, None)],
     [("2026-01-01 12:00:31", None, 1, 4), ("2026-01-01 12:00:39", "a", 1, 2), ("2026-01-01 12:09:00", "z", 7, 0)],
 ]
+TWO = [EPOCHS[0], EPOCHS[1] + EPOCHS[2]]
+"""Complete results are those of all rows so far, after each of them."""
 
 
 def as_spark(rows: DataFrame, query: Query) -> list[str]:
@@ -105,12 +109,18 @@ WITHOUT: dict[str, Query] = {
 
 
 @pytest.mark.parametrize(
-    ("queries", "watermark", "mode"),
-    [(WINDOWS, True, "append"), (WITH_WATERMARK, True, "complete"), (WITHOUT, False, "complete")],
-    ids=["windows", "complete windows", "complete"],
+    ("queries", "watermark", "mode", "epochs"),
+    [
+        pytest.param(WINDOWS, True, "append", EPOCHS, id="windows"),
+        pytest.param(
+            WINDOWS, True, "append", [[*chain.from_iterable(EPOCHS)]], id="windows at once", marks=pytest.mark.long
+        ),
+        pytest.param(WITH_WATERMARK, True, "complete", TWO, id="complete windows"),
+        pytest.param(WITHOUT, False, "complete", TWO, id="complete"),
+    ],
 )
 def test_results_are_those_of_sparks_batch(
-    spark: SparkSession, rows: DataFrame, queries: dict[str, Query], watermark: bool, mode: str
+    spark: SparkSession, rows: DataFrame, queries: dict[str, Query], watermark: bool, mode: str, epochs: list[Rows]
 ) -> None:
     def begun(stream: Any) -> Any:
         return timed(stream) if watermark else stream
@@ -120,25 +130,18 @@ def test_results_are_those_of_sparks_batch(
         return [query(shared) for query in queries.values()]
 
     expected = {name: as_spark(begun(rows), query) for name, query in queries.items()}
-    in_many = StreamDriver(spark, every, SCHEMA, outputMode=mode)
-    for number, epoch in enumerate(EPOCHS):
-        in_many.process(epoch)
-        if number == 1:
-            in_many.restart()
-    drivers = [in_many]
+    driver = StreamDriver(spark, every, SCHEMA, outputMode=mode)
+    for number, epoch in enumerate(epochs):
+        driver.process(epoch)
+        if number == len(epochs) - 2:
+            driver.restart()
     if mode == "append":
-        # Complete results of all rows at once are those of the first epoch.
-        at_once = StreamDriver(spark, every, SCHEMA)
-        at_once.process([row for epoch in EPOCHS for row in epoch])
-        drivers.append(at_once)
-    for driver in drivers:
-        if mode == "append":
-            driver.close_windows()
-        for (name, query), sink in zip(queries.items(), driver.sinks, strict=True):
-            assert isinstance(sink, CollectingSink)
-            found = sink.rows() if mode == "append" else sink.committed[max(sink.committed)]
-            columns = str(query(begun(sj.stream(rows))).columns)
-            assert [columns, *sorted(map(str, found))] == expected[name], name
+        driver.close_windows()
+    for (name, query), sink in zip(queries.items(), driver.sinks, strict=True):
+        assert isinstance(sink, CollectingSink)
+        found = sink.rows() if mode == "append" else sink.committed[max(sink.committed)]
+        columns = str(query(begun(sj.stream(rows))).columns)
+        assert [columns, *sorted(map(str, found))] == expected[name], name
 
 
 def test_sql_may_spell_a_window_in_capitals(rows: DataFrame) -> None:

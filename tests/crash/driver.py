@@ -75,6 +75,8 @@ class Driver:
             elif command["do"] == "block":
                 self._release.clear()
                 self._blocks[command["query"]] = command["block_at"], command["epoch"]
+            elif command["do"] == "hold":
+                self._release.clear()
             elif command["do"] == "release":
                 self._release.set()
             else:

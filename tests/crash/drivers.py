@@ -146,8 +146,12 @@ class Driver:
         self._tell({"do": "block", "query": query, "block_at": block_at, "epoch": epoch})
 
     def release(self) -> None:
-        """Let every blocked query continue, now and until the next :meth:`block`."""
+        """Let every blocked query continue, now and until the next :meth:`block` or :meth:`hold`."""
         self._tell({"do": "release"})
+
+    def hold(self) -> None:
+        """Block queries that are started from now on, each at its phase."""
+        self._tell({"do": "hold"})
 
     def wait(self, event: str, queries: Collection[str] | None = None) -> list[dict[str, Any]]:
         """The reports of an event, once there is one from each query (None: from any)."""

@@ -124,7 +124,7 @@ def calm(queries: Sequence[Query]) -> list[Query]:
 
 
 class Farm:
-    """A driver for each fault, and one that finishes what the others leave.
+    """A driver for each kind of victim, one of which is paused before it is killed, and one that finishes their work.
 
     Args:
         root: For the logs of the drivers.
@@ -142,18 +142,22 @@ class Farm:
             suite.root.mkdir(parents=True, exist_ok=True)
             suite.prepare()
         with ExitStack() as stack:
-            dying = [fault for fault in FAULTS if fault != SERVER and self._of(fault)]
-            drivers = {name: stack.enter_context(Driver(self._root / f"{name}.log")) for name in ("successor", *dying)}
+            dying = [victim for victim in Victim if self._of(victim.value)]
+            paused = self._of(ZOMBIE)
+            names = [victim.value for victim in dying] or [ZOMBIE] * bool(paused)
+            drivers = {name: stack.enter_context(Driver(self._root / f"{name}.log")) for name in ("successor", *names)}
             successor = drivers.pop("successor")
             # First, as a server that is killed would meet the queries of every driver.
             self._restart_servers(successor)
             successor.start([query for suite in self._suites for query in suite.undisturbed()])
             # One driver after the other: with all of their queries at once, Spark would give up on Python's processes.
-            for victim in Victim:
-                if victim.value in drivers:
-                    self._kill(drivers[victim.value], victim, successor)
+            if paused:
+                # It goes on and is killed later: another JVM would cost as much as ten queries.
+                self._pause(drivers[names[-1]], successor)
+            for victim in dying:
+                self._kill(drivers[victim.value], victim, successor)
             if ZOMBIE in drivers:
-                self._pause(drivers[ZOMBIE], successor)
+                drivers[ZOMBIE].end()
             self._conclude(successor, self._suites)
             successor.forget()
             for suite in self._suites:
@@ -212,7 +216,7 @@ class Farm:
         errors = zombie.results(queries)
         for suite in suites:
             suite.noticed({Path(query.name).name: errors[query.name] for query in suite.queries(ZOMBIE)})
-        zombie.end()
+        zombie.hold()
         # What it prepared before it noticed is rolled back by the next start.
         for query in queries:
             successor.forget(query.name)

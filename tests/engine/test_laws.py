@@ -108,10 +108,7 @@ CASES = {
 
 
 MODES = ("one batch", "overlapping", "restarts")
-OFTEN = {
-    "union of policies, three levels": ("one batch", "overlapping"),
-    "sessions, windows, sessions": ("one batch", "restarts"),
-}
+OFTEN = {"sessions, windows, sessions": ("restarts",), "union of policies, three levels": ("overlapping",)}
 """The cases and their modes in `make test-crash`; windows are restarted in `windows/test_sliding.py`."""
 
 

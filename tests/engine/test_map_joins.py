@@ -64,7 +64,7 @@ def joined(stream: sj.Stream, table: DataFrame) -> list[sj.Stream]:
 PHASES = [phase for phase in EpochPhase if phase is not EpochPhase.COMMITTING]
 
 
-FEW = [EpochPhase.AGGREGATE, EpochPhase.PREPARE, EpochPhase.DECIDE]
+FEW = [EpochPhase.PREPARE, EpochPhase.DECIDE]
 
 
 @pytest.mark.parametrize("phases", [FEW, pytest.param(PHASES, marks=pytest.mark.long)])

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-CRASH = {"interval join"}
-"""Beside counts by key; the others, which keep their state in the same ways, run in `make test-long`."""
 CHANGED, CONSTANT = (2, 5, 2), (2, 2, 2)
 
 
@@ -53,9 +51,8 @@ def test_counts_go_on_in_more_partitions_and_in_fewer(spark: SparkSession, tmp_p
         assert {row["key"]: row["n"] for row in found[number + 1]} == {key: seen[key] for key in keys}
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.crash if name in CRASH else pytest.mark.long) for name in ALONE]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("name", ALONE)
 def test_the_number_of_partitions_changes_no_result(spark: SparkSession, tmp_path: Path, name: str) -> None:
     def sorted_rows(home: str, partitions: tuple[int, ...]) -> dict[int, list[Any]]:
         committed = run(spark, tmp_path / home, name, partitions).committed

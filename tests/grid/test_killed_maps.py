@@ -17,7 +17,6 @@ from tests.grid.maps import MapWriter
 from tests.grid.processes import GridProcesses
 
 KEYS = [f"k{n}" for n in range(60)]
-ROUNDS = 3
 BREAK = 0.05
 """Seconds between two reads."""
 
@@ -79,17 +78,19 @@ def shaken(grid: GridProcesses, writer: MapWriter, chosen: random.Random) -> Non
 
 
 @pytest.mark.crash
-def test_readers_see_whole_epochs_while_members_are_killed_paused_and_replaced(tmp_path: Path) -> None:
+@pytest.mark.parametrize("rounds", [1, pytest.param(3, marks=pytest.mark.long)])
+def test_readers_see_whole_epochs_while_members_are_killed_paused_and_replaced(tmp_path: Path, rounds: int) -> None:
+    """In CI it is killed; `test_killed_journals.py` pauses one, and restarts all."""
     chosen = random.Random(39)
     with GridProcesses(tmp_path) as grid:
         writer = MapWriter(grid.client(), "board")
         writer.write(1, dict.fromkeys(KEYS, 1))
         readings = [Reading(Map("", "board", client=grid.client())) for _ in range(2)]
         try:
-            for _ in range(ROUNDS):
+            for _ in range(rounds):
                 shaken(grid, writer, chosen)
             # A rolling restart.
-            for member in [*grid.members]:
+            for member in [*grid.members] if rounds > 1 else []:
                 grid.restart(member)
                 grid.settle()
                 written(writer, 1)
@@ -97,7 +98,7 @@ def test_readers_see_whole_epochs_while_members_are_killed_paused_and_replaced(t
             for reading in readings:
                 reading.end()
         assert [reading.wrong for reading in readings] == [[], []]
-        assert all(len(set(reading.seen)) > ROUNDS for reading in readings)
+        assert all(len(set(reading.seen)) > rounds for reading in readings)
         newest = max(writer.expected)
         assert {row["n"] for row in readings[0].map_.scan().read_all().to_pylist()} == {newest}
 

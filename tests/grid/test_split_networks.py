@@ -289,7 +289,9 @@ def test_all_that_are_cut_from_each_other_are_frozen_and_go_on_after_the_heal(gr
     assert grid.ids(*grid.names) == ids
 
 
+@pytest.mark.long
 def test_a_leader_that_sleeps_serves_nobody_when_it_wakes(grid: NetworkedGrid) -> None:
+    """In CI, `test_zookeeper_members.py` pauses one that leads, and `test_killed_members.py` one that holds rows."""
     north, south, home, led = grid.north, grid.south, "asleep", grid.leader()
     assert north.write(home, 0)
     assert south.read(home) == {0: north.id}

@@ -19,7 +19,7 @@ PORTS = boats.PORTS
 ON_SPARK = {name: port for name, port in PORTS.items() if port.spark is not None}
 # A function with timeouts, and a window of windows; tests/stateful has the others. That Spark's streams fire the same
 # timers is in tests/stateful/functions/test_like_spark.py.
-IN_CI = {"best-tipped", "overdue-by-timeout"}
+IN_CI = {"overdue-by-timeout"}
 
 
 @pytest.mark.parametrize("port", mostly_long(PORTS, IN_CI))

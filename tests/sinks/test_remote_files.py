@@ -72,6 +72,14 @@ class TestHdfs(SinkContract):
 
 
 class TestS3(SinkContract):
+    """On a path the whole contract is kept in `test_files.py`, and that of directories on S3 in `storage`."""
+
+    OFTEN = (
+        "test_nothing_is_seen_before_the_commit_and_everything_after",
+        "test_a_commit_cut_short_is_finished_by_the_next",
+        "test_orphans_of_earlier_drivers_are_rolled_back_but_not_the_decided",
+    )
+
     @pytest.fixture
     def target(self, s3_spark: SparkSession, in_s3: str) -> SinkUnderTest:
         return under_test(s3_spark, FilesSink(hadoop_directory(s3_spark, in_s3)))
@@ -165,9 +173,10 @@ def test_what_a_late_task_attempt_writes_is_neither_published_nor_kept(
     assert staged(sink.directory) == []
 
 
-@pytest.mark.parametrize("epochs", [24, pytest.param(300, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("epochs", [24, 300])
 def test_the_requests_of_an_epoch_are_bounded(s3_spark: SparkSession, s3: S3Server, epochs: int) -> None:
-    """The budget is stated in docs/design/020-directories.md."""
+    """The budget is stated in docs/design/020-directories.md; in CI, `engine/test_requests.py` has that of a query."""
     # Spark's tasks keep what was opened for a bucket, with or without the proxy.
     place = f"s3a://{s3.bucket()}/out"
     with S3Proxy(s3.port) as proxy, through(s3_spark, proxy):

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.crash
 
 
+OFTEN = ("test_a_slot_is_written_once", "test_a_delta_comes_back_as_it_was_written")
+"""A store is kept in a directory, whose contract is kept on both in `storage/test_hadoop_directory.py`."""
+
+
 def under_test(session: SparkSession, location: str) -> StoreUnderTest:
     def again() -> DirectoryStore:
         return DirectoryStore(hadoop_directory(session, location))
@@ -35,12 +39,16 @@ def under_test(session: SparkSession, location: str) -> StoreUnderTest:
 
 
 class TestHdfs(StoreContract):
+    OFTEN = OFTEN
+
     @pytest.fixture
     def target(self, spark: SparkSession, hdfs: HdfsServer) -> StoreUnderTest:
         return under_test(spark, f"{hdfs.uri}/{uuid4().hex}")
 
 
 class TestS3(StoreContract):
+    OFTEN = OFTEN
+
     @pytest.fixture
     def target(self, s3_spark: SparkSession, s3: S3Server) -> StoreUnderTest:
         return under_test(s3_spark, f"s3a://{BUCKET}/{uuid4().hex}")

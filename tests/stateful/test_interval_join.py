@@ -16,7 +16,6 @@ from sparkjet.stateful.join_side import MANY
 from sparkjet.stateful.join_type import JoinType
 from tests.laws import QUICK_MODES, RANDOM_RUNS, law
 from tests.lines import needs_unions_in_place
-from tests.parameters import mostly_crash
 from tests.persisted import persisted
 from tests.stateful.join_model import Arrived, JoinBatch, JoinCase, Pair, naive
 from tests.stateful.join_run import JoinRun
@@ -24,9 +23,6 @@ from tests.windows.session_run import session_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-TYPES = mostly_crash(JoinType, quick=(), name=lambda each: each.value, crash={JoinType.FULL})
-"""It has the rows of all but the semi and anti joins, which `engine/test_join_laws.py` runs."""
 
 
 def row(time: int, key: str | None = "a", value: int = 0) -> Arrived:
@@ -125,8 +121,10 @@ def session(spark: SparkSession) -> SparkSession:
     return session_of(spark)
 
 
-@pytest.mark.parametrize("join_type", TYPES)
+@pytest.mark.long
+@pytest.mark.parametrize("join_type", JoinType, ids=lambda each: each.value)
 def test_the_example_equals_the_naive_join(session: SparkSession, join_type: JoinType, tmp_path: Path) -> None:
+    """In CI, `engine/test_join_laws.py` compares whole queries with the same model."""
     check_modes(session, JoinCase(join_type, 0, 10, EXAMPLE), tmp_path, ("one batch", *QUICK_MODES))
 
 

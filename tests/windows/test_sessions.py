@@ -32,7 +32,11 @@ if TYPE_CHECKING:
 
 LIMITS = {"unlimited": False, "limited": True}
 NAMES = {limited: name for name, limited in LIMITS.items()}
-SOME_LIMITS = [pytest.param(False, id="unlimited"), pytest.param(True, id="limited", marks=pytest.mark.crash)]
+# In CI, sessions without a limit are in `engine/test_laws.py` and, beside Spark's, in `tests/differential`.
+SOME_LIMITS = [
+    pytest.param(False, id="unlimited", marks=pytest.mark.long),
+    pytest.param(True, id="limited", marks=pytest.mark.crash),
+]
 FOLDS: list[Fold] = [
     len,
     lambda events: sum(event.value for event in events),

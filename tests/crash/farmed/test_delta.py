@@ -35,10 +35,9 @@ SERVERS = ()
 
 
 def some_crashes() -> list[Crash]:
-    """Before, at and after the decision, and between a version and the end of its commit."""
+    """Before and after the decision, and between a version and the end of its commit."""
     return [
         Crash(EpochPhase.PREPARE, "jvm", "delta"),
-        Crash(EpochPhase.DECIDE, "both", "delta"),
         Crash(EpochPhase.COMMITTING, "python", "rows-delta"),
         Crash(EpochPhase.DECIDE, ZOMBIE, "rows-delta"),
         Crash(EpochPhase.COMMITTING, ZOMBIE, "delta"),

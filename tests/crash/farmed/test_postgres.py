@@ -33,17 +33,14 @@ SERVERS = ("postgres",)
 
 
 def some_crashes() -> list[Crash]:
-    """Before, at and after the decision, with prepared transactions and without; and the other jobs once each.
+    """At and after the decision, with prepared transactions and without; and the other jobs once each.
 
     Without Spark, each fault is tried at each point of both ways in `protocol/test_matrix.py`.
     """
     return [
-        Crash(EpochPhase.PREPARE, "jvm", "prepared"),
         Crash(EpochPhase.DECIDE, "both", "prepared"),
         Crash(EpochPhase.COMMITTING, ZOMBIE, "prepared"),
         Crash(EpochPhase.COMMIT, SERVER, "prepared"),
-        Crash(EpochPhase.PREPARE, ZOMBIE, "outbox"),
-        Crash(EpochPhase.DECIDE, SERVER, "outbox"),
         Crash(EpochPhase.COMMITTING, "python", "outbox"),
         Crash(EpochPhase.SAVE, ZOMBIE, "state-tables"),
         Crash(EpochPhase.COMMITTING, "jvm", "joins-tables"),

@@ -42,8 +42,9 @@ BROKER = [each for each in EVERY_BROKER if each.step in {EpochPhase.AGGREGATE, E
 """While messages are read, before the decision, and before they are acknowledged."""
 EVERY_STEP = [Crash(step, VICTIMS[number % 3], JOBS[number % len(JOBS)]) for number, step in enumerate(STEPS)]
 """In the second epoch with rows, as always: that of a run's first batch has none."""
-SOME = [each for each in EVERY_STEP if each.step not in {EpochPhase.BEGIN, EpochPhase.ADVANCE, EpochPhase.SAVE}]
-"""At these a source and its broker know what they know at those before the decision that are there."""
+LIKE_PREPARE = {EpochPhase.BEGIN, EpochPhase.AGGREGATE, EpochPhase.ADVANCE, EpochPhase.SAVE}
+SOME = [each for each in EVERY_STEP if each.step not in LIKE_PREPARE]
+"""At the others a source and its broker know what they know when results are prepared, before the decision."""
 ALL = [Crash(step, victim, job) for step, victim, job in product(STEPS, VICTIMS, JOBS)]
 INTO = [Crash(PARTLY, "both", INTO_QUEUE), Crash(EpochPhase.DECIDE, "both", INTO_QUEUE)]
 ALL_INTO = [Crash(step, victim, INTO_QUEUE) for step, victim in product((*STEPS, PARTLY), VICTIMS)]

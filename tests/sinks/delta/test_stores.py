@@ -29,6 +29,13 @@ pytestmark = pytest.mark.crash
 
 
 class TestS3(SinkContract):
+    """On a path the whole contract is kept in `test_delta.py`, and that of directories on S3 in `storage`."""
+
+    OFTEN = (
+        "test_nothing_is_seen_before_the_commit_and_everything_after",
+        "test_a_commit_cut_short_is_finished_by_the_next",
+    )
+
     @pytest.fixture
     def target(self, delta: SparkSession, s3_spark: SparkSession, s3: S3Server) -> SinkUnderTest:
         key = f"{uuid4().hex}/a table"

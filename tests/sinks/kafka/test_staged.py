@@ -81,6 +81,13 @@ class Contract(SinkContract):
 
 @pytest.mark.crash
 class TestByTheDriver(Contract):
+    """What is published by the driver instead of tasks is published by the same code."""
+
+    OFTEN = (
+        "test_nothing_is_seen_before_the_commit_and_everything_after",
+        "test_a_commit_cut_short_is_finished_by_the_next",
+    )
+
     @pytest.fixture
     def target(self, spark: SparkSession, kafka: KafkaServer, tmp_path: Path) -> SinkUnderTest:
         return self.under_test(spark, kafka, tmp_path, few=20_000)
