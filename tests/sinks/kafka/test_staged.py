@@ -20,6 +20,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourcePatternType,
     ResourceType,
 )
+from pyspark.sql import functions as F
 
 from sparkjet.errors import AnalysisError, SinkError
 from sparkjet.options import Options
@@ -268,6 +269,23 @@ def test_rows_that_brokers_refuse_are_refused_before_the_decision(
     with pytest.raises(SinkError, match=message):
         sink.prepare(spark.createDataFrame([row], schema), transaction(1))
     assert read(kafka, topic) == []
+
+
+def test_a_header_that_librdkafka_would_cut_off_is_refused_and_the_advice_works(
+    spark: SparkSession, kafka: KafkaServer, tmp_path: Path
+) -> None:
+    topic, schema = kafka.topic(), "value string, headers array<struct<key: string, value: binary>>"
+    sink = sink_of(spark, kafka, tmp_path, schema, topic=topic)
+    rows = spark.createDataFrame([("a", [("h", b"x"), ("h\0i", b"y")])], schema)
+    advice = r"in 1 rows of the epoch a header's key has the character NUL, .*with (F.transform\(.*\))\.$"
+    with pytest.raises(SinkError, match=advice) as refused:
+        sink.prepare(rows, transaction(1))
+    said = re.search(advice, str(refused.value))
+    assert said is not None
+    handle = sink.prepare(rows.withColumn("headers", eval(said[1], {"F": F})), transaction(2))  # noqa: S307 - our own
+    assert handle is not None
+    sink.commit(handle, lambda: None)
+    assert [message.headers() for message in committed(kafka, topic)] == [[("h", b"x"), ("hi", b"y")]]
 
 
 def test_each_topic_has_limits_of_its_own(spark: SparkSession, kafka: KafkaServer, tmp_path: Path) -> None:
