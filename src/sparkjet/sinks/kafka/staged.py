@@ -287,10 +287,14 @@ class StagedKafkaSink(Outbox):
                 for number in range(last + 1):
                     self._publish(progress, entry, handle, number, again=again)
             if last:
-                # Behind the marker that it was begun with, whose end may take a moment.
-                self._ends.are_read([(progress.name, COMPLETE)], _ARRIVING)
+                # Behind the marker that it was begun with, whose end may take a moment, or be lost.
+                epochs = [(progress.name, COMPLETE)]
+                is_read = self._ends.are_read(epochs, _ARRIVING)
+                if not is_read:
+                    self._ends.write_lost(epochs, handle["query"], handle["sink"])
                 progress.catch_up()
-                self._publish(progress, entry, handle, ALL, again=again, completes=True)
+                # A producer that has been kept would take that marker for another publisher's.
+                self._publish(progress, entry, handle, ALL, again=again, completes=True, looks=not is_read)
         except (PublishError, SinkError) as error:
             self._renew()
             progress.catch_up()
@@ -329,15 +333,19 @@ class StagedKafkaSink(Outbox):
         *,
         again: bool,
         completes: bool = False,
+        looks: bool = False,
     ) -> None:
-        """Publish a part, or that all are begun or there, in this process; its producer is kept for the next epoch."""
+        """Publish a part, or that all are begun or there, in this process; its producer is kept for the next epoch.
+
+        With ``looks`` one that has been kept is not used: a new one waits until readers have the markers before.
+        """
         part, place = self._part(progress, handle, number, completes=completes)
         rows: publishing.Rows | None = None
         if number >= 0:
             files = [partial(entry.open, name) for name in names_of(handle, number)]
             rows = partial(publishing.rows_of, files)
         brokers = self._warm.pop(place.name, None)
-        if brokers is None:
+        if brokers is None or looks:
             brokers = KafkaBrokers(place, rows)
         brokers.turn_to(place, rows)
         publishing.run(part, brokers, place, again=again)
