@@ -55,6 +55,7 @@ PREPARED = [
     Crash(EpochPhase.COMMITTING, SERVER, "topic"),
     Crash(EpochPhase.DECIDE, "both", "rows-topic"),
     Crash(EpochPhase.COMMITTING, "both", "rows-topic"),
+    Crash(EpochPhase.DECIDE, ZOMBIE, "topic"),
 ]
 """Around the decision, with ``commit=prepared``."""
 BY_TICKET = [
