@@ -111,7 +111,6 @@ class Epochs:
         if phase is EpochPhase.CLEAN:
             self.ends.append(time.time())
 
-
     def wait(self, query: StreamingQuery, count: int) -> None:
         """Wait until so many have ended."""
         until = time.monotonic() + PATIENCE

@@ -102,7 +102,7 @@ def test_an_epoch_whose_beginning_readers_do_not_get_yet_is_not_taken_for_that_o
         monkeypatch.setattr(staged.PartitionEnds, "are_read", lambda *_, found=is_read: found)
         alone.looks.clear()
         alone.deliver(epoch, parts=2)
-        assert alone.looks == {1: ["begun", "all"], 3: ["all"]}.get(epoch, [])
+        assert alone.looks == {1: ["begun", "all"], 3: ["all"], 4: ["begun"]}.get(epoch, [])
 
 
 def test_a_topic_that_was_created_again_is_told_once(alone: Alone, caplog: pytest.LogCaptureFixture) -> None:
