@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -19,9 +19,9 @@ from tests.crash.invariants import check, check_files, same_epochs
 from tests.crash.jobs import AHEAD
 from tests.crash.readers import listed, result_rows
 from tests.crash.topics import Topic
-from tests.servers.kafka import KafkaServer
-from tests.servers.kerberos import Kerberos
-from tests.servers.programs import NoProgramError
+
+if TYPE_CHECKING:
+    from tests.servers.kafka import KafkaServer
 
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(3600)]
 
@@ -58,30 +58,15 @@ PREPARED = [
     Crash(EpochPhase.DECIDE, ZOMBIE, "topic"),
 ]
 """Around the decision, with ``commit=prepared``."""
-BY_TICKET = [
-    Crash(EpochPhase.DECIDE, "both", "topic"),
-    Crash(EpochPhase.COMMITTING, "jvm", "rows-topic"),
-    Crash(EpochPhase.COMMITTING, SERVER, "topic"),
-    Crash(EpochPhase.DECIDE, "both", SOURCE),
-]
-"""Where brokers let only users of Kerberos in."""
 SERVERS = ("kafka",)
 
 
 class Topics(Suite):
     """Each query into Kafka has a topic of its own; those from Kafka share one."""
 
-    def __init__(
-        self,
-        root: Path,
-        server: KafkaServer,
-        crashes: list[Crash],
-        client: Mapping[str, str] | None = None,
-        **options: str,
-    ) -> None:
+    def __init__(self, root: Path, server: KafkaServer, crashes: list[Crash], **options: str) -> None:
         super().__init__(root, crashes, [SOURCE])
         self._server, self._options = server, options
-        self._client = {f"kafka.{name}": value for name, value in (client or server.client()).items()}
         self._topic = Topic(server)
 
     def prepare(self) -> None:
@@ -113,11 +98,11 @@ class Topics(Suite):
         place = query.place
         place.history.mkdir(parents=True)
         if query.job in INTO:
-            sink = {**self._client, "topic": self._server.topic(partitions=2), "kafka.log_level": "0", **self._options}
+            given = {f"kafka.{name}": value for name, value in self._server.client().items()}
+            sink = {**given, "topic": self._server.topic(partitions=2), "kafka.log_level": "0", **self._options}
             (place.root / "kafka.json").write_text(json.dumps(sink))
         else:
-            source = self._topic.options(maxOffsetsPerTrigger="40", **self._client)
-            (place.root / "source.json").write_text(json.dumps(source))
+            (place.root / "source.json").write_text(json.dumps(self._topic.options(maxOffsetsPerTrigger="40")))
 
 
 def suite(root: Path, server: KafkaServer) -> Topics:
@@ -142,21 +127,4 @@ def test_more_crashes_lose_and_repeat_nothing(kafka: KafkaServer, tmp_path: Path
 def test_a_crash_loses_and_repeats_nothing_where_rows_wait_in_transactions(kafka: KafkaServer, tmp_path: Path) -> None:
     topics = Topics(tmp_path / "topics", kafka, PREPARED, commit="prepared")
     Farm(tmp_path, [topics]).crash()
-    assert topics.verdicts == dict.fromkeys(topics.verdicts, "")
-
-
-@pytest.mark.long
-def test_a_crash_loses_and_repeats_nothing_where_brokers_want_a_ticket(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """Runs where librdkafka has GSSAPI; by ``python -m pytest`` of the Python that it was built for."""
-    try:
-        realm = Kerberos()
-    except NoProgramError as error:
-        pytest.skip(str(error))
-    for name, value in realm.environment.items():
-        monkeypatch.setenv(name, value)
-    with realm, KafkaServer(kerberos=realm) as server:
-        topics = Topics(tmp_path / "topics", server, BY_TICKET, server.by_kerberos())
-        Farm(tmp_path, [topics]).crash()
     assert topics.verdicts == dict.fromkeys(topics.verdicts, "")
