@@ -30,6 +30,8 @@ from tests.servers.kafka import KafkaServer
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from sparkjet.api.query import StreamingQuery
+
 SECONDS = 20.0
 KEYS = 500
 """Rows of each second's window."""
@@ -109,12 +111,22 @@ class Epochs:
         if phase is EpochPhase.CLEAN:
             self.ends.append(time.time())
 
+    def wait(self, query: StreamingQuery, count: int) -> None:
+        """Wait until so many have ended."""
+        until = time.monotonic() + PATIENCE
+        while len(self.ends) < count:
+            if (failure := query.exception()) is not None:
+                raise failure
+            if time.monotonic() > until:
+                sys.exit(f"{len(self.ends)} of {count} epochs ended in {PATIENCE:.0f} s")
+            time.sleep(TRIGGER)
+
 
 @contextmanager
 def running(
     server: KafkaServer, source: DataFrame, time_column: str, key: str, way: str, *, overlaps: bool, trigger: float
-) -> Iterator[tuple[Reader, Epochs]]:
-    """A query that counts by second and key, with a reader of its results."""
+) -> Iterator[tuple[StreamingQuery, Reader, Epochs]]:
+    """A query that counts by second and key, with a reader of its results; its first epochs have ended."""
     topic, epochs = server.topic(partitions=PARTITIONS), Epochs()
     counts = sj.stream(source).withWatermark(time_column, sj.limiting_lag("0 seconds"))
     counted = counts.groupBy(sj.window(time_column, "1 second"), key).agg(J.count().alias("n"))
@@ -129,14 +141,8 @@ def running(
         query = writer.trigger(processingTime=f"{trigger} seconds").onEpochPhase(epochs).start()
         reader = Reader(server, topic)
         reader.start()
-        until = time.monotonic() + PATIENCE
-        while len(epochs.ends) < WARM:
-            if (failure := query.exception()) is not None:
-                raise failure
-            if time.monotonic() > until:
-                sys.exit(f"{len(epochs.ends)} epochs ended in {PATIENCE:.0f} s")
-            time.sleep(TRIGGER)
-        yield reader, epochs
+        epochs.wait(query, WARM)
+        yield query, reader, epochs
         if (failure := query.exception()) is not None:
             raise failure
         query.stop()
@@ -152,7 +158,7 @@ def readable(session: SparkSession, server: KafkaServer, way: str, *, overlaps: 
     feeder = Feeder(server, topic)
     feeder.start()
     rows = source.load().select("timestamp", F.col("key").cast("string").alias("symbol"))
-    with running(server, rows, "timestamp", "symbol", way, overlaps=overlaps, trigger=TRIGGER) as (reader, epochs):
+    with running(server, rows, "timestamp", "symbol", way, overlaps=overlaps, trigger=TRIGGER) as (_, reader, epochs):
         # Half of it, for Java to compile.
         time.sleep(1.5 * seconds)
         since = time.time() - seconds
@@ -169,9 +175,14 @@ def throughput(session: SparkSession, server: KafkaServer, way: str, *, overlaps
     source = session.readStream.format("rate-micro-batch").options(
         rowsPerBatch=BATCH, numPartitions=PARTITIONS, startTimestamp=0, advanceMillisPerBatch=1000
     )
-    with running(server, source.load(), "timestamp", "value", way, overlaps=overlaps, trigger=0) as (_, epochs):
-        time.sleep(1.5 * seconds)
-    ends = [end for end in epochs.ends if end >= epochs.ends[-1] - seconds]
+    with running(server, source.load(), "timestamp", "value", way, overlaps=overlaps, trigger=0) as (query, _, epochs):
+        # For Java to compile.
+        time.sleep(seconds / 2)
+        first = len(epochs.ends)
+        time.sleep(seconds)
+        # From the end of one to that of another, however long they take.
+        epochs.wait(query, first + 2)
+        ends = epochs.ends[first:]
     return f"throughput {BATCH * (len(ends) - 1) / (ends[-1] - ends[0]):,.0f} rows/s of {len(ends)} epochs"
 
 

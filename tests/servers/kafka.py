@@ -12,6 +12,7 @@ import time
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from confluent_kafka import KafkaException
@@ -29,11 +30,14 @@ from typing_extensions import Self
 from tests.servers import programs
 from tests.servers.programs import PATIENCE, SMALL, TARGET, free_port, java
 
+if TYPE_CHECKING:
+    from tests.servers.kerberos import Kerberos
+
 POM = Path(__file__).with_suffix(".xml")
 USER, PASSWORD = "guarded", "let-me-in"
 """Who may connect over TLS."""
 _STORE = "changeit"
-_PROTOCOLS = "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL,OAUTH:SASL_PLAINTEXT"
+_PROTOCOLS = "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL,OAUTH:SASL_PLAINTEXT,KERBEROS:SASL_PLAINTEXT"
 
 
 def jars(folder: Path = TARGET) -> Path:
@@ -51,6 +55,7 @@ class KafkaServer:
     Args:
         transaction_version: The feature ``transaction.version``: 0 as after an upgrade from 3.x that was not finished.
         secure: Whether it also listens with TLS and SASL/SCRAM, and with OAuth; see :meth:`client`.
+        kerberos: A realm whose users may come in at a listener of their own; see :meth:`by_kerberos`.
         settings: Other settings of the broker, over those below.
         joins: A broker whose cluster it is to be the next member of; that one controls the cluster, and must not die.
         logs_requests: Whether its log has a line for each request.
@@ -62,6 +67,7 @@ class KafkaServer:
         *,
         transaction_version: int | None = None,
         secure: bool = False,
+        kerberos: Kerberos | None = None,
         settings: Mapping[str, str] | None = None,
         joins: KafkaServer | None = None,
         logs_requests: bool = False,
@@ -70,13 +76,17 @@ class KafkaServer:
         self._classes = jars() if classes is None else classes
         self._home = Path(tempfile.mkdtemp(prefix="sparkjet-kafka-"))
         self._process: subprocess.Popen[bytes] | None = None
-        self._secure, self._logs_requests = secure, logs_requests
-        self.port, controller, self._secure_port, self._oauth_port = (free_port() for _ in range(4))
+        self._secure, self._kerberos, self._logs_requests = secure, kerberos, logs_requests
+        self.port, controller, self._secure_port, self._oauth_port, self._kerberos_port = (
+            free_port() for _ in range(5)
+        )
         self.voters: str = f"1@127.0.0.1:{controller}" if joins is None else joins.voters
         self.bootstrap = f"127.0.0.1:{self.port}"
         listeners = f"PLAINTEXT://{self.bootstrap}"
         if secure:
             listeners += f",SASL_SSL://127.0.0.1:{self._secure_port},OAUTH://127.0.0.1:{self._oauth_port}"
+        if kerberos is not None:
+            listeners += f",KERBEROS://127.0.0.1:{self._kerberos_port}"
         chosen = {
             "process.roles": "broker,controller",
             "node.id": "1",
@@ -99,6 +109,7 @@ class KafkaServer:
             "broker.session.timeout.ms": "2000",
             "broker.heartbeat.interval.ms": "500",
             **(self._guards() if secure else {}),
+            **({} if kerberos is None else kerberos.broker()),
             **(settings or {}),
         }
         if joins is not None:
@@ -159,6 +170,11 @@ class KafkaServer:
             "enable.sasl.oauthbearer.unsecure.jwt": "true",
             "sasl.oauthbearer.config": f"principal={USER}",
         }
+
+    def by_kerberos(self) -> dict[str, str]:
+        """How librdkafka connects with a ticket."""
+        assert self._kerberos is not None
+        return {"bootstrap.servers": f"127.0.0.1:{self._kerberos_port}", **self._kerberos.client()}
 
     def start(self) -> None:
         """Start it and wait until it answers."""
@@ -258,6 +274,7 @@ class KafkaServer:
             *SMALL,
             "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
             *(["-Dorg.slf4j.simpleLogger.log.kafka.request.logger=debug"] if self._logs_requests else []),
+            *([] if self._kerberos is None else [f"-Djava.security.krb5.conf={self._kerberos.configuration}"]),
             "-cp",
             f"{self._classes}/*",
         ]

@@ -58,6 +58,7 @@ PREPARED = [
     Crash(EpochPhase.COMMITTING, SERVER, "topic"),
     Crash(EpochPhase.DECIDE, "both", "rows-topic"),
     Crash(EpochPhase.COMMITTING, "both", "rows-topic"),
+    Crash(EpochPhase.DECIDE, ZOMBIE, "topic"),
 ]
 """Around the decision, with ``commit=prepared``."""
 SERVERS = ("kafka",)

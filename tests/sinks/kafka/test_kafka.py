@@ -6,12 +6,13 @@ import json
 import threading
 import time
 import uuid
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 
-from sparkjet.errors import AnalysisError, SinkError
+from sparkjet.errors import AnalysisError, CopiedHomeError, SinkError
 from sparkjet.options import Options
 from sparkjet.sinks.kafka.cluster import Cluster
 from sparkjet.sinks.kafka.producer_settings import KafkaSettings
@@ -317,3 +318,16 @@ def test_the_newest_record_is_committed_again_and_a_backup_is_noticed(spark: Spa
         assert clause.startswith(f"Kafka has committed epoch {epoch + 1} or a later one")
     assert sink.published_after(of(4), handles[3]) is None
     assert "epoch 1 or a later one" in (sink.published_after(of(5, takeover=0), None) or "")
+
+
+@pytest.mark.long
+def test_of_two_copies_of_a_home_the_second_publishes_nothing(spark: SparkSession, kafka: KafkaServer) -> None:
+    topic, query = kafka.topic(), uuid.uuid4().hex
+    of = [replace(transaction(1), query=query, run=run) for run in ("aaaaaaaa", "bbbbbbbb")]
+    copies = [(sink_of(spark, kafka, topic=topic), each) for each in of]
+    handles = [sink.prepare(spark.createDataFrame([("k", each.run)], RECORDS), each) for sink, each in copies]
+    first, second = (handle for handle in handles if handle is not None)
+    copies[0][0].commit(first, lambda: None)
+    with pytest.raises(CopiedHomeError, match="another copy of this home is running"):
+        copies[1][0].commit(second, lambda: None)
+    assert [message.value() for message in committed(kafka, topic)] == [b"aaaaaaaa"]

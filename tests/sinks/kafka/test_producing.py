@@ -87,9 +87,12 @@ def test_a_header_whose_key_is_no_unicode_is_sent_as_spark_sends_it() -> None:
     assert message["headers"] == [("caf\ufffd", b"x")]
 
 
-def test_a_header_without_a_key_is_refused() -> None:
-    part = pa.record_batch({"value": pa.array([b"x"]), "headers": [[{"key": None, "value": b"x"}]]})
-    with pytest.raises(ProduceError, match=r"a header has no key.*F.filter"):
+@pytest.mark.parametrize(
+    ("key", "message"), [(None, r"a header has no key.*F.filter"), ("h\0i", r"the character NUL.*F.transform")]
+)
+def test_a_header_that_would_arrive_with_another_key_is_refused(key: str | None, message: str) -> None:
+    part = pa.record_batch({"value": pa.array([b"x"]), "headers": [[{"key": key, "value": b"x"}]]})
+    with pytest.raises(ProduceError, match=message):
         list(_messages(part, "t"))
 
 

@@ -23,7 +23,7 @@ from sparkjet.sinks.kafka.cluster import Cluster
 from sparkjet.sinks.kafka.lost_ends import write_lost_ends
 from sparkjet.sinks.kafka.parts import COMMIT, MARK, SEND, ForeignMarkerError, Marker, Part, PublishError, publish
 from sparkjet.sinks.kafka.producing import SLICE_BYTES
-from sparkjet.sinks.kafka.progress_topic import COMPLETE, ProgressTopic, key_of
+from sparkjet.sinks.kafka.progress_topic import COMPLETE, ProgressTopic, key_of, topic_setting
 from sparkjet.sinks.kafka.publishing import KafkaBrokers, Place, rows_of, run
 from sparkjet.sinks.kafka.staged_settings import StagedSettings
 from tests.protocol.kafka.checks import committed, held_back
@@ -290,6 +290,9 @@ def test_the_marker_says_how_far_and_where_topic_and_watermark_are(destination: 
     # Behind the rows of both partitions; the end of the transaction comes after that.
     assert ([*ends], sum(ends[one.topic])) == ([one.topic], ALL)
     assert b'"watermark": 1700000000000000}' in complete.value()
+    made = one.server.admin().list_topics(one.progress.name, timeout=30).topics[one.progress.name].partitions
+    assert [len(each.replicas) for each in made.values()] == [1, 1]
+    assert topic_setting(one.server.admin(), one.progress.name, "cleanup.policy", 30) == "compact"
 
 
 def test_large_rows_are_not_read_by_the_thousands(tmp_path: Path) -> None:

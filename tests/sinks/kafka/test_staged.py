@@ -20,6 +20,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourcePatternType,
     ResourceType,
 )
+from pyspark.sql import functions as F
 
 from sparkjet.errors import AnalysisError, SinkError
 from sparkjet.options import Options
@@ -275,6 +276,35 @@ def test_rows_that_brokers_refuse_are_refused_before_the_decision(
     with pytest.raises(SinkError, match=message):
         sink.prepare(spark.createDataFrame([row], schema), transaction(1))
     assert read(kafka, topic) == []
+
+
+def test_every_part_of_a_record_arrives_and_a_header_that_would_be_cut_off_is_refused(
+    spark: SparkSession, kafka: KafkaServer, tmp_path: Path
+) -> None:
+    one, other = kafka.topic(partitions=3), kafka.topic()
+    schema = "key binary, value string, topic string, partition int, headers array<struct<key: string, value: binary>>"
+    sink = sink_of(spark, kafka, tmp_path, schema)
+    rows = [
+        (b"\0a", "v", one, 2, [("h\0i", b"1"), ("h", None)]),
+        (None, None, other, None, None),
+        (b"", "", other, 0, []),
+    ]
+    records = spark.createDataFrame(rows, schema).coalesce(1)
+    advice = r"in 1 rows of the epoch a header's key has the character NUL, .*with (F.transform\(.*\))\.$"
+    with pytest.raises(SinkError, match=advice) as refused:
+        sink.prepare(records, transaction(1))
+    said = re.search(advice, str(refused.value))
+    assert said is not None
+    handle = sink.prepare(records.withColumn("headers", eval(said[1], {"F": F})), transaction(2))  # noqa: S307 - our own
+    assert handle is not None
+    sink.commit(handle, lambda: None)
+    found = [
+        [(m.key(), m.value(), m.partition(), m.headers()) for m in committed(kafka, topic)] for topic in (one, other)
+    ]
+    assert found == [
+        [(b"\0a", b"v", 2, [("hi", b"1"), ("h", None)])],
+        [(None, None, 0, None), (b"", b"", 0, None)],
+    ]
 
 
 def test_each_topic_has_limits_of_its_own(spark: SparkSession, kafka: KafkaServer, tmp_path: Path) -> None:

@@ -43,14 +43,23 @@ class Alone:
         monkeypatch.setattr(progress_topic, "topic_setting", lambda *_: None)
         monkeypatch.setattr(progress_topic, "described", lambda *_: SimpleNamespace(authorized_operations=None))
         monkeypatch.setattr(progress_topic.ProgressTopic, "catch_up", lambda topic: topic.newest.update(self.markers))
-        monkeypatch.setattr(publishing, "run", lambda _, __, place, **___: self.places.append(place))
+        self.looks: list[str] = []
+
+        def run(_: Any, brokers: publishing.KafkaBrokers, place: Place, **__: Any) -> None:
+            self.places.append(place)
+            if brokers.known is None:
+                self.looks.append(place.name.rpartition("/")[2])
+            brokers.known = (None,)
+
+        monkeypatch.setattr(publishing, "run", run)
         monkeypatch.setattr(self.sink, "_confirm", lambda *_: None)
 
-    def deliver(self, epoch: int) -> None:
+    def deliver(self, epoch: int, parts: int = 1) -> None:
         transaction = TransactionId("q", "results", 1, epoch, 0, "aa")
         box = str(transaction)
         handle = {"sink": "results", "box": box, "epoch": epoch, "rows": 1, "query": "q", "run": "aa", "since": 0}
-        handle |= {"ids": self.sink._generation(transaction), "parts": [[[0], 1]], "files": [["0.parquet", 1, 1]]}
+        handle |= {"ids": self.sink._generation(transaction), "files": [["0.parquet", 1, 1]]}
+        handle["parts"] = [[[0], 1]] * parts
         self.sink.deliver(
             self.sink._entries("results").at(box), {**handle, "topic": "out", "topics": ["out"], "made": self.made}
         )
@@ -83,6 +92,17 @@ def test_ids_are_kept_only_if_it_is_known_that_their_transactions_have_ended(
     names = [place.name for place in alone.places]
     assert names[0] == names[1] == names[2] != names[3]
     assert len(names) == 4
+
+
+def test_an_epoch_whose_beginning_readers_do_not_get_yet_is_not_taken_for_that_of_another_publisher(
+    alone: Alone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(alone.sink, "_publish_in_tasks", lambda *_, **__: None)
+    for epoch, is_read in ((1, True), (2, True), (3, False), (4, True)):
+        monkeypatch.setattr(staged.PartitionEnds, "are_read", lambda *_, found=is_read: found)
+        alone.looks.clear()
+        alone.deliver(epoch, parts=2)
+        assert alone.looks == {1: ["begun", "all"], 3: ["all"], 4: ["begun"]}.get(epoch, [])
 
 
 def test_a_topic_that_was_created_again_is_told_once(alone: Alone, caplog: pytest.LogCaptureFixture) -> None:
@@ -199,14 +219,11 @@ def test_no_batch_is_larger_than_the_topic_takes(
 
 def test_a_producer_is_made_anew_where_its_topic_takes_less(alone: Alone) -> None:
     alone.deliver(1)
-    (kept,) = alone.sink._warm.values()
-    kept.known = (None,)
     alone.deliver(2)
-    assert kept.known == (None,)
+    assert alone.looks == ["0"]
     alone.limit, alone.sink._topics = 20_000, (0.0, {})
     alone.deliver(3)
-    assert kept.known is None
-    assert [*alone.sink._warm.values()] == [kept]
+    assert alone.looks == ["0", "0"]
 
 
 class Refusing:

@@ -65,6 +65,19 @@ def test_a_broker_that_is_killed_within_a_range_is_waited_for(kafka: KafkaServer
     assert [int(value) for batch in found for value in batch.column("value").to_pylist()] == list(range(count))
 
 
+@pytest.mark.long
+def test_a_topic_that_was_created_again_is_read_by_a_worker_that_knows_a_later_leader(kafka: KafkaServer) -> None:
+    topic = kafka.topic()
+    # Each election, also one that is lost by a broker that is late, is an epoch of the leader.
+    kafka.restart()
+    source = reader(kafka, subscribe=topic, failOnDataLoss="false")
+    for message in (b"old", b"new"):
+        send(kafka, topic, message)
+        assert values(between(source, {topic: {"0": 0}}, {topic: {"0": 1}})) == [message]
+        kafka.drop(topic)
+        kafka.topic(topic)
+
+
 def test_a_wrong_password_ends_a_task_at_once(kafka_secure: KafkaServer) -> None:
     topic = kafka_secure.topic()
     send(kafka_secure, topic, b"1")

@@ -59,6 +59,9 @@ class Cluster:
     def assign(self, partitions: Sequence[TopicPartition]) -> None:
         self.position = partitions[0].offset
 
+    def close(self) -> None:
+        self.records = range(0)
+
     def consume(self, count: int, _: float) -> list[Record]:
         if self.errors:
             return [Record(self.position, self.errors.pop(0))]
@@ -82,9 +85,13 @@ class Cluster:
 class Scripted(CachedConsumer):
     """A consumer of such a cluster."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        self.trouble = None
+    def __init__(self, cluster: Cluster, new: Cluster | None = None) -> None:
+        self.trouble, self.is_reused = None, new is not None
         self.client: Any = cluster
+        self._new: Any = new
+
+    def _connected(self) -> Any:
+        return self._new
 
 
 @pytest.fixture(autouse=True)
@@ -93,10 +100,10 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "SECOND_LOOK", 0.0)
 
 
-def offsets(cluster: Cluster, strict: str, patience: int = 30_000) -> list[int]:
+def offsets(cluster: Cluster, strict: str, patience: int = 30_000, new: Cluster | None = None) -> list[int]:
     given = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t", "failOnDataLoss": strict}
     settings = KafkaSourceSettings.of({**given, "kafkaConsumer.pollTimeoutMs": str(patience)})
-    lists = Reading(Scripted(cluster), Range("t", 0, 2, 10), settings).messages()
+    lists = Reading(Scripted(cluster, new), Range("t", 0, 2, 10), settings).messages()
     return [message.offset() for messages in lists for message in messages]
 
 
@@ -124,6 +131,18 @@ def test_no_answer_is_not_a_loss(strict: str) -> None:
         offsets(Cluster(range(10), [expired], listings=[AWAY] * 1000), strict, patience=300)
     with pytest.raises(sj.SourceError, match=r"stopped at 2: Timed out. Waited for 0.3 seconds at most"):
         offsets(Cluster(range(10), [expired], marks=[SLOW] * 1000), strict, patience=300)
+
+
+@BOTH
+def test_a_client_that_gets_nothing_is_replaced_if_it_is_of_an_earlier_task(
+    monkeypatch: pytest.MonkeyPatch, strict: str
+) -> None:
+    monkeypatch.setattr(reading, "_SILENT", 0.0)
+    old = Cluster(range(4), [])
+    assert offsets(old, strict, new=Cluster(range(10), [])) == list(range(2, 10))
+    assert not old.records
+    with pytest.raises(sj.SourceError, match=r"stopped at 4: no records arrived"):
+        offsets(Cluster(range(4), []), strict, patience=100)
 
 
 def test_a_refusal_is_not_waited_for() -> None:

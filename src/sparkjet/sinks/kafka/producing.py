@@ -56,6 +56,10 @@ NAMELESS = (
     "a header has no key, and Kafka takes no such header. Leave it out, e.g. with "
     'F.filter("headers", lambda each: each.key.isNotNull()).'
 )
+CUT_OFF = (
+    "a header's key has the character NUL, at which librdkafka would cut it off. Remove it, e.g. with "
+    'F.transform("headers", lambda each: each.withField("key", F.replace(each.key, F.lit("\\0")))).'
+)
 
 
 class ProduceError(Exception):
@@ -226,9 +230,10 @@ def _python(column: pa.Array, name: str) -> list[Any]:
 
 
 def _header(header: Mapping[str, Any]) -> tuple[str, bytes | None]:
-    # confluent-kafka would send the word None.
-    if header["key"] is None:
-        message = f"Kafka: {NAMELESS}"
+    key: bytes | None = header["key"]
+    # confluent-kafka would send the word None, or what is before the NUL.
+    if key is None or b"\0" in key:
+        message = f"Kafka: {NAMELESS if key is None else CUT_OFF}"
         raise ProduceError(message)
     # As Spark's own sink: texts of Spark may be of any bytes, and an error would come after the decision.
-    return header["key"].decode(errors="replace"), header["value"]
+    return key.decode(errors="replace"), header["value"]

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError
 from pyspark.sql import functions as F
 
 from sparkjet.errors import SinkError
-from sparkjet.sinks.kafka.producing import NAMELESS
+from sparkjet.sinks.kafka.producing import CUT_OFF, NAMELESS
 from sparkjet.sinks.kafka.progress_topic import topic_setting
 from sparkjet.sinks.kafka.rights import allowing, described, missing
 
@@ -92,6 +92,7 @@ def sizes(rows: DataFrame) -> dict[str, Column]:
         )
         size += F.coalesce(F.aggregate(of_each, F.lit(0), lambda total, each: total + each), F.lit(0))
         found["nameless"] = F.count_if(F.exists("headers", lambda each: each.isNotNull() & each["key"].isNull()))
+        found["cut_off"] = F.count_if(F.exists("headers", lambda each: each["key"].contains("\0")))
     return {"record": F.max(size), **found}
 
 
@@ -183,9 +184,10 @@ def check_rows(found: Mapping[str, Any], name: str, topic: Topic, largest: int, 
     Raises:
         SinkError: Naming what is wrong, and the way out.
     """
-    if found.get("nameless"):
-        message = f"Kafka: in {found['nameless']} rows of the epoch {NAMELESS}"
-        raise SinkError(message)
+    for measured, refused in (("nameless", NAMELESS), ("cut_off", CUT_OFF)):
+        if found.get(measured):
+            message = f"Kafka: in {found[measured]} rows of the epoch {refused}"
+            raise SinkError(message)
     if topic.compacted and found.get("keyless", 1):
         message = (
             f"Kafka: topic {name!r} is compacted and takes no row without a key, and {found.get('keyless', 'all')} "

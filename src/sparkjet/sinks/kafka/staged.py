@@ -274,23 +274,11 @@ class StagedKafkaSink(Outbox):
         if again:
             # Before anything initializes the ids: after that nobody knows how their transactions ended.
             self._ends.write_lost(self._written(progress, handle), handle["query"], handle["sink"])
-        last = len(handle["parts"]) - 1
         try:
-            if last:
-                # Of two copies of a home one alone may begin; with a single part its marker decides that.
-                self._publish(progress, entry, handle, BEGUN, again=again)
-            if last == 0:
+            if len(handle["parts"]) == 1:
                 self._publish(progress, entry, handle, 0, again=again, completes=True)
-            elif entry.path is not None:
-                self._publish_in_tasks(progress, entry, handle, again=again)
             else:
-                for number in range(last + 1):
-                    self._publish(progress, entry, handle, number, again=again)
-            if last:
-                # Behind the marker that it was begun with, whose end may take a moment.
-                self._ends.are_read([(progress.name, COMPLETE)], _ARRIVING)
-                progress.catch_up()
-                self._publish(progress, entry, handle, ALL, again=again, completes=True)
+                self._publish_several(progress, entry, handle, again=again)
         except (PublishError, SinkError) as error:
             self._renew()
             progress.catch_up()
@@ -334,14 +322,30 @@ class StagedKafkaSink(Outbox):
         part, place = self._part(progress, handle, number, completes=completes)
         rows: publishing.Rows | None = None
         if number >= 0:
-            files = [partial(entry.open, name) for name in names_of(handle, number)]
-            rows = partial(publishing.rows_of, files)
+            rows = partial(publishing.rows_of, [partial(entry.open, name) for name in names_of(handle, number)])
         brokers = self._warm.pop(place.name, None)
         if brokers is None:
             brokers = KafkaBrokers(place, rows)
         brokers.turn_to(place, rows)
         publishing.run(part, brokers, place, again=again)
         self._warm[place.name] = brokers
+
+    def _publish_several(self, progress: ProgressTopic, entry: Directory, handle: Handle, *, again: bool) -> None:
+        # Of two copies of a home one alone may begin; with a single part its marker decides that.
+        self._publish(progress, entry, handle, BEGUN, again=again)
+        if entry.path is not None:
+            self._publish_in_tasks(progress, entry, handle, again=again)
+        else:
+            for number in range(len(handle["parts"])):
+                self._publish(progress, entry, handle, number, again=again)
+        # Behind the marker that it was begun with, whose end may take a moment, or be lost.
+        epochs = [(progress.name, COMPLETE)]
+        if not self._ends.are_read(epochs, _ARRIVING):
+            self._ends.write_lost(epochs, handle["query"], handle["sink"])
+            # A kept producer would take for another publisher's what readers do not have yet; a new one waits.
+            self._warm.clear()
+        progress.catch_up()
+        self._publish(progress, entry, handle, ALL, again=again, completes=True)
 
     def _publish_in_tasks(self, progress: ProgressTopic, entry: Directory, handle: Handle, *, again: bool) -> None:
         assert self._session is not None  # noqa: S101 - attach() comes first
@@ -351,8 +355,7 @@ class StagedKafkaSink(Outbox):
             part, place = self._part(progress, handle, number)
             each[number] = part, place, [str(entry.below(name)) for name in names_of(handle, number)]
         numbers = self._session.range(count, numPartitions=count)
-        modules = (producing, parts, publishing)
-        run_tasks(numbers, PublishTask(each, again).task, modules, PublishError, PACKAGES)
+        run_tasks(numbers, PublishTask(each, again).task, (producing, parts, publishing), PublishError, PACKAGES)
 
     def _part(
         self, progress: ProgressTopic, handle: Handle, number: int, *, completes: bool = False

@@ -22,13 +22,30 @@ class CachedConsumer:
     Attributes:
         client: The consumer.
         trouble: Its last error, None once records have arrived again.
+        is_reused: Whether an earlier task has used its client.
     """
 
     def __init__(self, key: _Key) -> None:
         self.key = key
         self.trouble: KafkaError | None = None
+        self.is_reused = False
+        self.client = self._connected()
+
+    def renew(self) -> bool:
+        """Replace the client of an earlier task by a new one; returns whether there was one.
+
+        librdkafka takes no leader from brokers whose epoch is lower than that of the one it knows. Where a topic was
+        created again its epochs begin anew, and a client that has read the old one waits for ever.
+        """
+        if not self.is_reused:
+            return False
+        discard(self)
+        self.client, self.is_reused = self._connected(), False
+        return True
+
+    def _connected(self) -> Consumer:
         # Without a callback, refused connections and wrong passwords would not be reported at all.
-        self.client = Consumer({**dict(key), "error_cb": self.hear}, logger=logging.getLogger("sparkjet.kafka"))
+        return Consumer({**dict(self.key), "error_cb": self.hear}, logger=logging.getLogger("sparkjet.kafka"))
 
     def hear(self, error: KafkaError) -> None:
         """Keep an error: the first with a reason, or one that does not resolve by waiting."""
@@ -53,7 +70,7 @@ def borrow(settings: KafkaSourceSettings) -> CachedConsumer:
         # Removed from the cache: a task that ends late must not take the assignment from its successor.
         found = _cached.pop()
         if found.key == key:
-            found.trouble = None
+            found.trouble, found.is_reused = None, True
             return found
         # Closed, as each consumer has its own threads and connections.
         discard(found)

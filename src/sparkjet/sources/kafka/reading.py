@@ -34,6 +34,8 @@ _TRANSIENT = (
     KafkaError._TRANSPORT,  # noqa: SLF001 - as above
 )
 _MOST_RECORDS, _FIRST_RECORDS, _MOST_BYTES = 4_000, 1_000, 8 << 20
+_SILENT = 5.0
+"""Seconds without records after which the client of earlier tasks is not relied on any more."""
 # Short, as consume() waits for all the messages it asks for, but offsets of transaction markers never yield one.
 _WAIT = 0.05
 
@@ -75,6 +77,8 @@ class Reading:
             if not found:
                 if self._position < end:
                     self._check(heard + self._settings.patience)
+                    if time.monotonic() > heard + _SILENT and self._consumer.renew():
+                        self._resume_at(self._position)
                 continue
             self._consumer.trouble = None
             if reached > end:
