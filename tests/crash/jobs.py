@@ -17,7 +17,16 @@ from tests.crash.homes import checkpoints_of, snapshots_of, store
 from tests.crash.joins import JoinRules
 from tests.crash.keyed import KeyedRules
 from tests.crash.measures import mean, of, rank
-from tests.crash.outputs import into_artemis, into_delta, into_files, into_rabbitmq, into_table, into_topic, with_home
+from tests.crash.outputs import (
+    into_artemis,
+    into_delta,
+    into_files,
+    into_map,
+    into_rabbitmq,
+    into_table,
+    into_topic,
+    with_home,
+)
 from tests.crash.plain import REST, MessageRules, PlainRules
 from tests.crash.queries import joined, keyed, right_of
 from tests.crash.replay import RESULTS, Compute, Rules
@@ -328,6 +337,8 @@ _ALONE = {
         Job("topic", _SUMMED, partial(_beside, others=[into_topic])),
         # The same results also in a Delta table.
         Job("delta", _SUMMED, partial(_beside, others=[into_delta])),
+        # The same results also in a map of the grid.
+        Job("map", _SUMMED, partial(_beside, others=[into_map])),
         # The same results also in a queue.
         Job("queue", _SUMMED, partial(_beside, others=[into_artemis])),
         # Those in files, a table and a topic at once, with a clock that is set.
