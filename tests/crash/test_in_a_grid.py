@@ -110,7 +110,7 @@ def crashed(root: Path, suites: Sequence[Suite], losses: Losses | None = None) -
 def test_a_machine_with_driver_and_member_that_goes_loses_and_repeats_nothing(
     grid: GridProcesses, tmp_path: Path
 ) -> None:
-    crashed(tmp_path, [Steps(tmp_path / "steps", SOME, again=False), Maps(tmp_path / "maps", MAPS)], Losses(grid))
+    crashed(tmp_path, [Steps(tmp_path / "steps", SOME, again=False)], Losses(grid))
 
 
 @pytest.mark.long
@@ -118,6 +118,11 @@ def test_a_machine_with_driver_and_member_that_goes_loses_and_repeats_nothing(
 def test_every_crash_loses_and_repeats_nothing(grid: GridProcesses, tmp_path: Path, victim: Victim) -> None:
     crashes = [each for each in every_crash() if each.fault == victim.value]
     crashed(tmp_path, [Steps(tmp_path / "steps", crashes)], Losses(grid))
+
+
+@pytest.mark.long
+def test_a_machine_that_goes_leaves_maps_whole(grid: GridProcesses, tmp_path: Path) -> None:
+    crashed(tmp_path, [Maps(tmp_path / "maps", MAPS)], Losses(grid))
 
 
 @pytest.mark.long
