@@ -29,7 +29,7 @@ QUICK_MINUTES = 5
 
 IDS = [*[work.id for work in WORKS], *studies.STUDIES]
 GOALS = ("T1", "T8", "T4-max", "T11c", "T2", "T2m", "T5", "T9", "T9-100k", "Q5", "Q7", "Q8")
-GOALS_OF_STUDIES = ("T6", "KR", "KW", "PG", "P1", "C1", "GM", "GJ")
+GOALS_OF_STUDIES = ("T6", "KR", "KW", "PG", "P1", "C1", "GM")
 """What runs without a name; the others run with ``--more``, as all of it takes hours."""
 QUICK = dataclasses.replace(work_of("T1"), warm_up=20, goals=(Goal("jet", 1.0), Goal("spark", 50.0)))
 
