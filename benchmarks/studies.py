@@ -32,6 +32,7 @@ STUDIES = {
     "RW": "rabbitmq_sink",
     "GR": "grid",
     "GM": "grid_map",
+    "GJ": "grid_journal",
 }
 """Modules by id, in the order in which they run; each is a separate program."""
 LONGEST = 1800

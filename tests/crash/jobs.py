@@ -22,6 +22,7 @@ from tests.crash.outputs import (
     into_delta,
     into_files,
     into_jdbc,
+    into_map,
     into_rabbitmq,
     into_table,
     into_topic,
@@ -339,6 +340,8 @@ _ALONE = {
         Job("delta", _SUMMED, partial(_beside, others=[into_delta])),
         # The same results also in a table that is reached through Java.
         Job("jdbc", _SUMMED, partial(_beside, others=[into_jdbc])),
+        # The same results also in a map of the grid.
+        Job("map", _SUMMED, partial(_beside, others=[into_map])),
         # The same results also in a queue.
         Job("queue", _SUMMED, partial(_beside, others=[into_artemis])),
         # Those in files, a table and a topic at once, with a clock that is set.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from tests.crash.homes import store
 from tests.crash.replay import RESULTS
 
 if TYPE_CHECKING:
@@ -65,6 +66,12 @@ def into_jdbc(results: AggregateRows | Stream, place: Place, rules: Rules) -> St
     for jar in given["jars"]:
         SparkSession.active().sql(f"ADD JAR '{jar}'")
     return results.select(_as_json(rules).alias("body")).writeStream.format("jdbc").options(**given["options"])
+
+
+def into_map(results: AggregateRows | Stream, place: Place, rules: Rules) -> StreamWriter:
+    """A map with the query's name, in the grid that has the homes of all."""
+    writer = results.select(*_flat(rules, RESULTS)).writeStream.format("grid-map")
+    return writer.options(path=f"{store()}/{place.root.name}", keys=", ".join(["start", "end", *rules.keys]))
 
 
 def into_topic(results: WindowedStream | Stream, place: Place, rules: Rules) -> StreamWriter:

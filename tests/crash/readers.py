@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import duckdb
+import pyarrow as pa
 
 from sparkjet.sinks.manifest import MANIFEST_DIRECTORY, Manifest
 from sparkjet.snapshots import DirectoryStore
@@ -50,6 +51,14 @@ def result_rows(files: Sequence[Path], rules: Rules, output: str = RESULTS) -> C
     window, *others = rules.outputs[output]
     columns = [f'epoch_us("{window}"."start")', f'epoch_us("{window}"."end")']
     return _rows(files, [*columns, *(f'"{name}"' for name in others)])
+
+
+def arrow_rows(table: pa.Table, rules: Rules) -> Counter[Row]:
+    """Rows of a table or a map as :func:`result_rows` has those of files; windows are two columns."""
+    names = [*rules.outputs[RESULTS]]
+    names[:1] = ["start", "end"] if rules.windowed else names[:1]
+    columns = [f'epoch_us("{name}")' if rules.windowed and name in {"start", "end"} else f'"{name}"' for name in names]
+    return Counter(duckdb.from_arrow(table).project(", ".join(columns)).fetchall())
 
 
 def late_rows(files: Sequence[Path], rules: Rules) -> Counter[Row]:

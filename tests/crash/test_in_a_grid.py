@@ -10,12 +10,21 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sparkjet import EpochPhase
+from sparkjet.grid.access import Access
+from sparkjet.grid.client import PATIENCE
+from sparkjet.grid.client_of import client_of
+from sparkjet.grid.map_reader import Map
+from sparkjet.grid.map_store import MapStore
+from sparkjet.grid.places import MapPlace
 from tests.crash import test_random_kills
-from tests.crash.drivers import Victim
-from tests.crash.farm import Crash, Farm, Suite
+from tests.crash.drivers import Query, Victim
+from tests.crash.farm import FAULTS, SERVER, Crash, Farm, Suite
 from tests.crash.farmed import test_artemis, test_fencing, test_kafka, test_postgres, test_queues
-from tests.crash.farmed.test_steps import Steps, every_crash
-from tests.crash.homes import homes_in
+from tests.crash.farmed.test_steps import SEED, Steps, every_crash
+from tests.crash.feeds import write_skewed
+from tests.crash.homes import homes_in, store
+from tests.crash.invariants import check, difference
+from tests.crash.readers import arrow_rows, listed, result_rows
 from tests.grid.processes import GridProcesses
 
 if TYPE_CHECKING:
@@ -34,6 +43,32 @@ SOME = [
     Crash(EpochPhase.CLEAN, "both", "sums-ahead"),
 ]
 """The machine of a driver and of a member goes, at the phases in which a home is written, read or swept."""
+
+MAPS = [Crash(step, "both", "map") for step in (EpochPhase.PREPARE, EpochPhase.DECIDE, EpochPhase.COMMITTING)]
+"""The same with a map as output: before, at and after the decision."""
+FILES = 4
+
+
+class Maps(Suite):
+    """Each query has a map of its own, beside its files."""
+
+    def prepare(self) -> None:
+        write_skewed(self.root / "feed", SEED, 0, FILES)
+
+    def judge(self, name: str, query: Query) -> None:
+        place, rules = query.place, query.rules.rules
+        check(place, query.rules, batches=FILES, closings=[FILES], swept=False)
+        rows = result_rows(listed(place.out), rules)
+        location = store()
+        assert location is not None
+        with client_of(location, Access(), PATIENCE) as client:
+            found = arrow_rows(Map("", name, client=client).scan().read_all(), rules)
+            assert found == rows, difference("the map", found, rows)
+            kept = MapStore(client, MapPlace(name))
+            versions = [kept.at(number) for number in kept.numbers()]
+            named = {held.name for version in versions if version is not None for held in version.held()}
+            left = {held.name for held in client.entries(kept.place.layers())} - named
+        assert left == set(), f"layers are left that no version names: {left}"
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +118,18 @@ def test_a_machine_with_driver_and_member_that_goes_loses_and_repeats_nothing(
 def test_every_crash_loses_and_repeats_nothing(grid: GridProcesses, tmp_path: Path, victim: Victim) -> None:
     crashes = [each for each in every_crash() if each.fault == victim.value]
     crashed(tmp_path, [Steps(tmp_path / "steps", crashes)], Losses(grid))
+
+
+@pytest.mark.long
+def test_a_machine_that_goes_leaves_maps_whole(grid: GridProcesses, tmp_path: Path) -> None:
+    crashed(tmp_path, [Maps(tmp_path / "maps", MAPS)], Losses(grid))
+
+
+@pytest.mark.long
+def test_every_crash_leaves_maps_whole(grid: GridProcesses, tmp_path: Path) -> None:
+    faults = [fault for fault in FAULTS if fault != SERVER]
+    crashes = [Crash(step, fault, "map") for step in EpochPhase for fault in faults]
+    crashed(tmp_path, [Maps(tmp_path / "maps", crashes)], Losses(grid))
 
 
 @pytest.mark.long

@@ -5,14 +5,22 @@ from __future__ import annotations
 import random
 import signal
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
+from sparkjet.grid.errors import MissingEntriesError
 from sparkjet.grid.journal_reader import Journal
 from sparkjet.grid.journal_retention import Retention
+from sparkjet.grid.map_reader import Map
+from sparkjet.grid.messages import Held
+from tests.faults.waiting import until
+from tests.grid import test_killed_maps
+from tests.grid.certificates import Authority
 from tests.grid.journals import PARTITIONS, JournalWriter, read
+from tests.grid.maps import MapWriter
 from tests.grid.processes import GridProcesses
 
 
@@ -127,3 +135,78 @@ def test_a_writer_that_dies_at_any_step_is_followed_by_another(tmp_path: Path) -
         assert journal.latest().ends == {0: 3, 1: 0, 2: 0, 3: 0}
         held = {entry.name for version in map(second.store.at, (1, 2)) if version for entry in version.held()}
         assert {each.name for each in second.client.entries(second.store.place.layers())} == held
+
+
+@dataclass
+class Writing:
+    """Writes epochs in a thread, until it is told to end."""
+
+    write: Callable[[], None]
+    over: threading.Event = field(default_factory=threading.Event)
+    wrong: list[object] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._thread = threading.Thread(target=self._write)
+        self._thread.start()
+
+    def end(self) -> None:
+        self.over.set()
+        self._thread.join()
+
+    def _write(self) -> None:
+        try:
+            while not self.over.wait(test_killed_maps.BREAK):
+                self.write()
+        except Exception as error:  # noqa: BLE001 - the test fails by it
+            self.wrong.append(error)
+
+
+def next_epoch(board: MapWriter) -> None:
+    """Write a map's next epoch, and publish it again while a replica lacks some of it, as a query's commits do."""
+    epoch = max(board.expected) + 1
+    values = dict.fromkeys(test_killed_maps.KEYS, epoch)
+    manifest = board.prepare(epoch, values)
+    until(lambda: published(board, manifest), "all replicas to have the epoch", 60)
+    board.expected[epoch] = dict(values)
+
+
+def published(board: MapWriter, manifest: Held) -> bool:
+    try:
+        board.publish(manifest)
+    except MissingEntriesError:
+        return False
+    return True
+
+
+@pytest.mark.crash
+@pytest.mark.long
+def test_all_members_are_restarted_over_tls_while_a_map_and_a_journal_are_written_and_read(tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "authority")
+    certificate, key = authority.signed("member")
+    with GridProcesses(tmp_path, tls=(str(certificate), str(key), str(authority.certificate))) as grid:
+        journal = JournalWriter(grid.client(), "flights", retention=Retention(1, None, 1 << 30))
+        board = MapWriter(grid.client(), "board")
+        written(journal, 1)
+        board.write(1, dict.fromkeys(test_killed_maps.KEYS, 1))
+        reading = test_killed_maps.Reading(Map("", "board", client=grid.client()))
+        following = Following(Journal("", "flights", client=grid.client()), "reader")
+        threads: list[Writing | test_killed_maps.Reading | Following] = [
+            Writing(lambda: written(journal, 1)),
+            Writing(lambda: next_epoch(board)),
+            reading,
+            following,
+        ]
+        try:
+            for member in [*grid.members]:
+                reads = len(reading.seen)
+                grid.restart(member)
+                grid.settle()
+                assert len(reading.seen) > reads
+        finally:
+            for each in threads:
+                each.end()
+        assert [each.wrong for each in threads] == [[], [], [], []]
+        assert following.rows == journal.expected
+        assert max(board.expected) > len(grid.members)
+        assert {row["n"] for row in reading.map_.scan().read_all().to_pylist()} == {max(board.expected)}
+        following.journal.close()

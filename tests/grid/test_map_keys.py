@@ -28,7 +28,7 @@ ROW = st.tuples(*(values for _, values in VALUES.values()))
 @given(ROW)
 def test_what_is_asked_for_has_the_text_of_what_is_stored(row: tuple[Any, ...]) -> None:
     columns = [pa.array([value], kind) for value, (kind, _) in zip(row, VALUES.values(), strict=True)]
-    assert texts_of(columns)(0) == text_of(row, KINDS)
+    assert texts_of(columns) == [text_of(row, KINDS)]
 
 
 @given(st.tuples(st.text(max_size=4), st.text(max_size=4)), st.tuples(st.text(max_size=4), st.text(max_size=4)))

@@ -94,10 +94,9 @@ def one_by_one(layers: Sequence[pa.Table], clock: int, keys: Sequence[Key]) -> d
         text = text_of(key, KINDS)
         answer[key] = None
         for table in layers:
-            batches = table.to_batches()
-            [place] = found(batches, KEYS, [(hash_of(text), text)])
-            if place is not None:
-                row = batches[place[0]].slice(place[1], 1).to_pylist()[0]
+            _, rows = found([table.to_batches()], KEYS, [[(0, hash_of(text), text)]])
+            if rows is not None and rows.num_rows:
+                [row] = rows.to_pylist()
                 answer[key] = row["v"] if is_there(row[GONE], row[EXPIRES], clock) else None
                 break
     return answer
@@ -123,7 +122,11 @@ def test_keys_of_one_hash_are_told_apart() -> None:
     table = layer([(("a", 1), 1, None), (("b", 2), 2, None)], 0)
     same = table.set_column(0, SCHEMA.field(HASH), pa.array([7, 7], pa.int64()))
     batches = merged([same], KEYS, 0, is_oldest=True).to_batches()
-    assert found(batches, KEYS, [(7, text_of(("b", 2), KINDS)), (7, text_of(("c", 2), KINDS))]) == [(0, 1), None]
+    wanted = [(5, 7, text_of(("c", 2), KINDS)), (6, 7, text_of(("b", 2), KINDS))]
+    places, rows = found([batches], KEYS, [wanted])
+    assert places == [6]
+    assert rows is not None
+    assert rows.column("n").to_pylist() == [2]
 
 
 @pytest.mark.parametrize("start", [0, 3])
@@ -133,4 +136,7 @@ def test_a_slice_is_searched_where_it_begins(start: int) -> None:
     part = batch.slice(start)
     for row, values in enumerate(part.to_pylist()):
         text = text_of((values["k"], values["n"]), KINDS)
-        assert found([part], KEYS, [(hash_of(text), text)]) == [(0, row)]
+        places, found_rows = found([[part]], KEYS, [[(row, hash_of(text), text)]])
+        assert places == [row]
+        assert found_rows is not None
+        assert found_rows.to_pylist() == [part.slice(row, 1).to_pylist()[0]]

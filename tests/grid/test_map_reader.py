@@ -78,6 +78,11 @@ def test_a_scan_has_the_columns_and_rows_that_were_asked_for_and_says_of_which_e
     assert found.read_all().to_pylist() == [{"n": 5}]
     with pytest.raises(AnalysisError, match=r"the map has no 'm'; Known: k, n"):
         reader.scan(["m"])
+    for wrong in (pc.field("m") > 5, pc.field("k") > 5, pc.field("n") + 1, "n > 5"):
+        with pytest.raises(AnalysisError, match=r"filter: .* is none for the columns k, n"):
+            reader.scan(filter=wrong)
+    with pytest.raises(AnalysisError, match=r"key: unhashable type: 'list'. A key is a value, or a tuple"):
+        reader.get(["k5"])
     assert writer.client.entries(writer.store.place.leases()) == []
 
 

@@ -41,35 +41,40 @@ def rows_of(entries: Entries, request: FindRows) -> Iterator[FoundRows]:
         MalformedError: An entry that is named is no layer with such keys.
     """
     lacking: list[int] = []
-    by_schema: list[tuple[pa.Schema, list[int], list[pa.RecordBatch]]] = []
+    left: list[tuple[list[Content], list[tuple[int, int, str]]]] = []
     for lookup in request.lookups:
-        layers = [entries.get(Key(lookup.partition, name)) for name in lookup.layers]
-        left = lookup.keys
-        if any(layer is None for layer in layers):
+        layers = [layer for name in lookup.layers if (layer := entries.get(Key(lookup.partition, name))) is not None]
+        if len(layers) < len(lookup.layers):
             lacking.append(lookup.partition)
-            continue
-        for layer in layers:
-            assert layer is not None  # noqa: S101 - as above
-            # Of most maps all layers have one; to look it up in a dictionary takes longer than the rows.
-            same = next((each for each in by_schema if each[0].equals(layer.schema)), None)
-            if same is None:
-                _check(layer, request.columns)
-                same = layer.schema, [], []
-                by_schema.append(same)
-            _, places, rows = same
-            wanted = [(hash_, text) for _, hash_, text in left]
-            where = found(layer.batches, request.columns, wanted)
-            for (place, _, _), at in zip(left, where, strict=True):
-                if at is not None:
-                    places.append(place)
-                    rows.append(layer.batches[at[0]].slice(at[1], 1))
-            left = [key for key, at in zip(left, where, strict=True) if at is None]
-            if not left:
-                break
+        elif layers:
+            left.append((layers, lookup.keys))
     yield FoundRows([], b"", lacking)
-    for _, places, rows in by_schema:
-        if places:
-            yield from _pieces(places, pa.concat_batches(rows))
+    while left:
+        there: set[int] = set()
+        # The newest layer of each partition that is not searched yet.
+        for layers, wanted in _by_schema([(layers[0], keys) for layers, keys in left], request.columns):
+            places, rows = found([layer.batches for layer in layers], request.columns, wanted)
+            if rows is not None and places:
+                yield from _pieces(places, rows)
+                there.update(places)
+        rest = [(layers[1:], [key for key in keys if key[0] not in there]) for layers, keys in left]
+        left = [(layers, keys) for layers, keys in rest if layers and keys]
+
+
+def _by_schema(
+    layers: Sequence[tuple[Content, list[tuple[int, int, str]]]], columns: Sequence[str]
+) -> Iterator[tuple[list[Content], list[list[tuple[int, int, str]]]]]:
+    groups: list[tuple[list[Content], list[list[tuple[int, int, str]]]]] = []
+    for layer, keys in layers:
+        # Of most maps all layers have one; to look it up in a dictionary takes longer than the rows.
+        group = next((each for each in groups if each[0][0].schema.equals(layer.schema)), None)
+        if group is None:
+            _check(layer, columns)
+            group = [], []
+            groups.append(group)
+        group[0].append(layer)
+        group[1].append(keys)
+    yield from groups
 
 
 class Finding:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import date, datetime, timedelta, timezone
 
 import pyarrow as pa
@@ -45,10 +45,9 @@ def text_of(values: Sequence[object], kinds: Sequence[str]) -> str:
     return joined([_part(value, kind) for value, kind in zip(values, kinds, strict=True)])
 
 
-def texts_of(columns: Sequence[pa.Array]) -> Callable[[int], str]:
-    """From the number of a row to its key as text, see :func:`text_of`."""
-    stored = [_stored(column) for column in columns]
-    return lambda row: joined([text(row) for text in stored])
+def texts_of(columns: Sequence[pa.Array]) -> list[str]:
+    """The key of each row as text, see :func:`text_of`."""
+    return [joined(parts) for parts in zip(*map(_stored, columns), strict=True)]
 
 
 def joined(parts: Sequence[str]) -> str:
@@ -61,13 +60,15 @@ def hash_of(text: str) -> int:
     return zlib.crc32(text.encode())
 
 
-def _stored(column: pa.Array) -> Callable[[int], str]:
+def _stored(column: pa.Array) -> list[str]:
+    # A column at once: to ask Arrow for one value takes longer than to find its row.
     if types.is_boolean(column.type):
-        return lambda row: "true" if column[row].as_py() else "false"
+        return ["true" if value else "false" for value in column.to_pylist()]
     # Of dates and moments what Arrow has stored: days, or microseconds.
     if types.is_temporal(column.type):
-        return lambda row: str(column[row].value)
-    return lambda row: str(column[row].as_py())
+        column = column.view(pa.int32() if types.is_date32(column.type) else pa.int64())
+    values = column.to_pylist()
+    return values if types.is_string(column.type) or types.is_large_string(column.type) else [*map(str, values)]
 
 
 def _part(value: object, kind: str) -> str:

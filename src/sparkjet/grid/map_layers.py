@@ -8,7 +8,7 @@ some of the next ones into it, so older versions go on having theirs.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -71,37 +71,46 @@ def visible(table: pa.Table, clock: int) -> pa.Table:
     return table.filter(_is_there(table, clock)).drop_columns(list(TECHNICAL))
 
 
-def found(batches: Sequence[pa.RecordBatch], keys: Sequence[str], wanted: Sequence[tuple[int, str]]) -> list[Any]:
-    """Where the keys are in a layer: batch and row, or None, in the order of the keys.
+def found(
+    layers: Sequence[Sequence[pa.RecordBatch]], keys: Sequence[str], wanted: Sequence[Sequence[tuple[int, int, str]]]
+) -> tuple[list[int], pa.RecordBatch | None]:
+    """The rows of keys in some layers, whose texts are compared together.
 
     Args:
-        batches: Of the layer, each of which is sorted.
+        layers: Their batches, each of which is sorted; all are of one schema.
         keys: Names of the key columns.
-        wanted: Hash and text of each key.
+        wanted: Place, hash and text of each key that is looked for in each layer.
+
+    Returns:
+        The places whose keys are there, and the rows of these; None if there are none.
     """
-    places: list[Any] = [None] * len(wanted)
-    for number, batch in enumerate(batches):
-        hashes = _hashes(batch)
-        text_at = texts_of([batch.column(name) for name in keys])
-        for position, (hash_, text) in enumerate(wanted):
-            if places[position] is None:
-                row = _row_of(hashes, text_at, hash_, text)
-                places[position] = None if row is None else (number, row)
-    return places
+    places: list[int] = []
+    texts: list[str] = []
+    rows: list[pa.RecordBatch] = []
+    for batches, of_layer in zip(layers, wanted, strict=True):
+        for batch in batches:
+            hashes = _hashes(batch)
+            for place, hash_, text in of_layer:
+                row = bisect_left(hashes, hash_)
+                while row < len(hashes) and hashes[row] == hash_:
+                    places.append(place)
+                    texts.append(text)
+                    rows.append(batch.slice(row, 1))
+                    row += 1
+    if not rows:
+        return [], None
+    together = pa.concat_batches(rows)
+    there = texts_of([together.column(key) for key in keys])
+    if there == texts:
+        return places, together
+    # Another key may have the same hash.
+    same = [number for number, text in enumerate(texts) if there[number] == text]
+    return [places[number] for number in same], together.take(pa.array(same, pa.int64()))
 
 
 def is_there(gone: bool, expires: int | None, clock: int) -> bool:
     """Whether a row that was found is one at some time."""
     return not gone and (expires is None or expires > clock)
-
-
-def _row_of(hashes: memoryview, text_at: Callable[[int], str], hash_: int, text: str) -> int | None:
-    row = bisect_left(hashes, hash_)
-    while row < len(hashes) and hashes[row] == hash_:
-        if text_at(row) == text:
-            return row
-        row += 1
-    return None
 
 
 def _hashes(batch: pa.RecordBatch) -> memoryview:

@@ -119,7 +119,11 @@ class Map:
 
     def get_all(self, keys: Iterable[object]) -> dict[Any, Row]:
         """The rows of keys, by the keys as they were given; those without a row are left out."""
-        wanted = list(dict.fromkeys(keys))
+        try:
+            wanted = list(dict.fromkeys(keys))
+        except TypeError as error:
+            message = f"key: {error}. A key is a value, or a tuple of values where the map has several key columns."
+            raise AnalysisError(message) from error
         if self._held is None and len(wanted) > KEYS:
             # In several goes, in which newer epochs would end it and have it begun again, for ever.
             version, lease, _ = self.taken()
@@ -137,7 +141,7 @@ class Map:
             filter: Of the rows, as ``pc.field("n") > 5``; it may use columns that are not returned.
 
         Raises:
-            AnalysisError: There is no such column, or no such map.
+            AnalysisError: There is no such column, or no such map, or the filter is none for its columns.
         """
         if self._held is not None:
             lease, (version, holding) = None, self._held
@@ -146,6 +150,7 @@ class Map:
             holding = lease
         try:
             chosen = _chosen(version.schema, columns)
+            _check_filter(version.schema, filter)
         except AnalysisError:
             if lease is not None:
                 lease.release()
@@ -403,3 +408,14 @@ def _chosen(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
             message = f"columns: the map has no {name!r}; {nearest(name, schema.names)}"
             raise AnalysisError(message)
     return pa.schema([schema.field(name) for name in names])
+
+
+def _check_filter(schema: pa.Schema, wanted: pc.Expression | None) -> None:
+    """Refuse a filter before any row is read: whoever reads the batches would get Arrow's own error between two."""
+    if wanted is None:
+        return
+    try:
+        schema.empty_table().filter(wanted)
+    except (pa.ArrowException, TypeError) as error:
+        message = f"filter: {wanted} is none for the columns {', '.join(schema.names)}: {error}"
+        raise AnalysisError(message) from error

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import duckdb
 import pytest
 
 from sparkjet import EpochPhase
 from tests.crash.farm import FAULTS, SERVER, ZOMBIE, Crash, Farm, Suite
 from tests.crash.feeds import write_skewed
 from tests.crash.invariants import check, difference
-from tests.crash.readers import listed, result_rows
-from tests.crash.replay import RESULTS
+from tests.crash.readers import arrow_rows, listed, result_rows
 from tests.servers.delta import kernel
 from tests.servers.fixtures import available
 from tests.servers.programs import NoProgramError
@@ -24,7 +21,6 @@ from tests.sinks.delta.reading import table_at
 
 if TYPE_CHECKING:
     from tests.crash.drivers import Query
-    from tests.crash.replay import Row, Rules
 
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(3600)]
 
@@ -64,18 +60,10 @@ class DeltaTables(Suite):
         place, rules = query.place, query.rules.rules
         check(place, query.rules, batches=FILES, closings=[FILES], swept=False)
         rows = result_rows(listed(place.out), rules)
-        found = table_rows(place.root / "delta", rules)
+        found = arrow_rows(table_at(place.root / "delta"), rules)
         assert found == rows, difference("the table", found, rows)
         left = [*(place.root / "delta" / "_sparkjet").glob("*/*/prepared/*")]
         assert left == [], f"prepared files are left: {left}"
-
-
-def table_rows(path: Path, rules: Rules) -> Counter[Row]:
-    """The rows of a table as `result_rows` has those of files."""
-    names = [*rules.outputs[RESULTS]]
-    names[:1] = ["start", "end"] if rules.windowed else names[:1]
-    columns = [f'epoch_us("{name}")' if rules.windowed and name in {"start", "end"} else f'"{name}"' for name in names]
-    return Counter(duckdb.from_arrow(table_at(path)).project(", ".join(columns)).fetchall())
 
 
 def suite(root: Path) -> DeltaTables:
