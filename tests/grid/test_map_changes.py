@@ -59,13 +59,12 @@ class Members(Memory):
             left = lookup.keys
             for name in lookup.layers:
                 batches = self.tables[name].to_batches()
-                places = found(batches, columns, [(hash_, text) for _, hash_, text in left])
-                for (place, _, _), at in zip(left, places, strict=True):
-                    if at is not None:
-                        batch, row = batches[at[0]], at[1]
-                        gone, expires = (batch.column(name)[row].as_py() for name in (GONE, EXPIRES))
-                        rows.append(FoundRow(place, batch, row, gone, expires))
-                left = [each for each, at in zip(left, places, strict=True) if at is None]
+                places, there = found([batches], columns, [left])
+                for number, place in enumerate(places):
+                    assert there is not None
+                    gone, expires = (there.column(name)[number].as_py() for name in (GONE, EXPIRES))
+                    rows.append(FoundRow(place, there, number, gone, expires))
+                left = [each for each in left if each[0] not in places]
         return rows
 
 

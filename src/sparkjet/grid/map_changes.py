@@ -22,6 +22,7 @@ from sparkjet.grid.map_writing import Written, write_layers
 
 OLD, NEW = "old", "new"
 """Columns after the keys: the row before the epoch and the one after it, null where there is none."""
+_NUMBER = "sparkjet.number"
 
 
 class Changed(msgspec.Struct, frozen=True, array_like=True):
@@ -102,10 +103,10 @@ class Changes:
         places: list[int | None] = [None] * batch.num_rows
         old = pa.Table.from_batches([], self._rows)
         if self._base is not None:
-            text_at = texts_of([batch.column(name) for name in self._keys])
+            texts = texts_of([batch.column(name) for name in self._keys])
             by_batch: dict[int, tuple[pa.RecordBatch, list[int]]] = {}
             there: dict[int, list[int]] = {}
-            for each in self._store.rows(self._base, [text_at(row) for row in range(batch.num_rows)]):
+            for each in self._store.rows(self._base, texts):
                 by_batch.setdefault(id(each.batch), (each.batch, []))[1].append(each.row)
                 there.setdefault(id(each.batch), []).append(each.place)
             taken = [each.select(self._rows.names).take(pa.array(rows)) for each, rows in by_batch.values()]
@@ -124,10 +125,7 @@ class Changes:
         for partition, delta in deltas.items():
             there = _one(self._all_of(partition))
             batch = _one(delta)
-            text_at = texts_of([batch.column(name) for name in self._keys])
-            texts = [text_at(row) for row in range(batch.num_rows)]
-            where = found([there], self._keys, [(hash_of(text), text) for text in texts])
-            places = [None if each is None else each[1] for each in where]
+            places = _places(there, self._keys, texts_of([batch.column(name) for name in self._keys]))
             before = self._structs(there)
             yield partition, self._changes(batch, before.take(pa.array(places, pa.int64())), self._structs(batch))
             replaced = pa.array([place for place in places if place is not None], pa.int64())
@@ -168,3 +166,14 @@ def _one(table: pa.Table) -> pa.RecordBatch:
     """A table as one batch."""
     batches = table.combine_chunks().to_batches()
     return batches[0] if batches else pa.RecordBatch.from_pylist([], table.schema)
+
+
+def _places(there: pa.RecordBatch, keys: Sequence[str], texts: Sequence[str]) -> list[int | None]:
+    """Which row of a partition has each key; None for one that it does not have."""
+    numbered = there.append_column(_NUMBER, pa.array(range(there.num_rows), pa.int64()))
+    wanted = [(place, hash_of(text), text) for place, text in enumerate(texts)]
+    which, rows = found([[numbered]], keys, [wanted])
+    places: list[int | None] = [None] * len(texts)
+    for place, row in zip(which, [] if rows is None else rows.column(_NUMBER).to_pylist(), strict=True):
+        places[place] = row
+    return places

@@ -9,6 +9,7 @@ from py4j.protocol import Py4JJavaError
 
 from sparkjet.catalyst.jdbc import message_of
 from sparkjet.errors import AnalysisError, nearest
+from sparkjet.query_log import logger
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -47,6 +48,12 @@ def family_of(dialect: Dialect, connection: Connection, settings: JdbcSettings) 
             "sessionVariables=sql_mode='STRICT_TRANS_TABLES' to the url, or set it in the server."
         )
         raise AnalysisError(message)
+    [(flushes,)] = connection.query("SELECT @@innodb_flush_log_at_trx_commit")
+    if flushes != "1":
+        logger.warning(
+            "%s has innodb_flush_log_at_trx_commit=%s: after a power failure it may lack epochs that it has confirmed, "
+            "which is noticed if their rows are gone, and is not where rows and note are gone together.", product, flushes,
+        )  # fmt: skip
     return "mysql"
 
 
