@@ -51,9 +51,10 @@ def family_of(dialect: Dialect, connection: Connection, settings: JdbcSettings) 
     [(flushes,)] = connection.query("SELECT @@innodb_flush_log_at_trx_commit")
     if flushes != "1":
         logger.warning(
-            "%s has innodb_flush_log_at_trx_commit=%s: after a power failure it may lack epochs that it has confirmed, "
-            "which is noticed if their rows are gone, and is not where rows and note are gone together.", product, flushes,
-        )  # fmt: skip
+            "%s has innodb_flush_log_at_trx_commit=%s: a power failure there may take back epochs that were published.",
+            product,
+            flushes,
+        )
     return "mysql"
 
 
