@@ -130,7 +130,8 @@ WRITTEN = [
     *(f"cast({call}(make_ym_interval(0, n)) AS string)" for call in ("sum", "avg", "try_avg")),
     "cast(avg(DISTINCT make_ym_interval(0, n)) AS string)", "mode() WITHIN GROUP (ORDER BY n % 3 DESC)",
     "mode() WITHIN GROUP (ORDER BY n % 3)",
-    "first(s) FILTER (WHERE frame > 5)", "first(n, true) FILTER (WHERE n > 100)",
+    "first(s) FILTER (WHERE frame > 5)", "any_value(s) FILTER (WHERE frame > 5)",
+    "first(n, true) FILTER (WHERE n > 100)",
 ]  # fmt: skip
 """Expressions that Spark computes without regard to the order of rows."""
 

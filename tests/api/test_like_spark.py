@@ -88,6 +88,9 @@ WITH_WATERMARK: dict[str, Query] = {
     "windows once more": lambda s: tens(s, "k").count().groupBy("k").max("count").orderBy("k"),
     "windows in one row": lambda s: tens(s, "k").count().agg(F.max("count")),
     "a computed window": lambda s: computed(s).groupBy("w", "k").count(),
+    "the time of a computed window": lambda s: (
+        computed(s).groupBy("w", "k").count().select(F.window_time("w").alias("at"), "k", "count")
+    ),
     "sliding windows that were computed": lambda s: (
         s.select(F.window("ts", "10 seconds", "5 seconds"), "n").groupBy("window").sum("n")
     ),

@@ -81,8 +81,8 @@ def _by_time(make: Callable[..., Aggregate]) -> _Translation:
         value, ignorenulls = call.columns[0], bool(call.function.ignoreNulls())
         if call.condition is None or ignorenulls:
             return make(*_taken(call), ignorenulls)
-        # In a struct: a null that is taken differs from a row that is not.
-        return _unwrapped(make(F.when(call.condition, F.struct(value.alias("value"))), ignorenulls=True))
+        # In a struct: a null that is taken differs from a row that is not. By place: the names of the flag differ.
+        return _unwrapped(make(F.when(call.condition, F.struct(value.alias("value"))), True))
 
     return translated
 

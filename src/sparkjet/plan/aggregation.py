@@ -124,7 +124,7 @@ class Aggregation(Stage):
 
     def _output(self) -> CompiledColumns:
         window = self.grouping.window
-        grouped = {key.name: F.col(name).alias(key.name) for key, name in zip(self.keys, self.key_names, strict=False)}
+        grouped = {key.name: key.named(F.col(name)) for key, name in zip(self.keys, self.key_names, strict=False)}
         hidden = []
         if window is not None:
             marker = "spark.sessionWindow" if isinstance(window, SessionWindow) else "spark.timeWindow"

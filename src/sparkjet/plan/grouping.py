@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -42,11 +42,17 @@ GroupingColumn: TypeAlias = "Window | SessionWindow | Column | str"
 
 @dataclass(frozen=True)
 class Key:
-    """A grouping column: its name in the result, how it is computed, its type."""
+    """A grouping column: its name in the result, how it is computed, its type, and what Spark has noted of it."""
 
     name: str
     column: Column
     type: DataType
+    metadata: Mapping[str, Any]
+
+    def named(self, column: Column) -> Column:
+        """A column of state under the name of this one."""
+        # State has no notes. Without Spark's mark of a window column, F.window_time would refuse it after a restart.
+        return column.alias(self.name, metadata=dict(self.metadata)) if self.metadata else column.alias(self.name)
 
 
 @dataclass(frozen=True)
@@ -297,5 +303,6 @@ def _keys(columns: Sequence[Any], rows: DataFrame) -> tuple[Key, ...]:
 
     found = zip(fields, columns, listed(analyzed(selected).output()), strict=True)
     return tuple(
-        Key(field.name, column_by_name(column, attribute), field.dataType) for field, column, attribute in found
+        Key(field.name, column_by_name(column, attribute), field.dataType, field.metadata)
+        for field, column, attribute in found
     )

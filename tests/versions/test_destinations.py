@@ -1,0 +1,94 @@
+"""On older lines of Spark, a query goes on after a restart into each destination, and from a home in the grid."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql import functions as F
+
+import sparkjet as sj
+from sparkjet.spark_line import LINE, NEWEST
+from tests.environment.cells import Cell
+from tests.environment.destinations import Servers
+from tests.environment.trial import Trial
+from tests.feed import Feed, rows
+from tests.servers.artemis import PASSWORD, USER
+from tests.sinks.delta.reading import rows_of
+from tests.sources.rabbitmq.messages import held
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tests.grid.processes import MemberProcess
+    from tests.servers.artemis import ArtemisServer
+    from tests.servers.kafka import KafkaServer
+    from tests.servers.postgres import PostgresServer
+    from tests.servers.rabbitmq import RabbitServer
+
+pytestmark = [
+    pytest.mark.crash,
+    pytest.mark.timeout(3600),
+    pytest.mark.skipif(LINE == NEWEST, reason="the whole suites of these run on the newest line"),
+]
+ROWS = 40
+
+
+def twice(spark: SparkSession, place: Path, columns: list[Any], writer: Callable[[Any], Any]) -> list[int]:
+    """Two runs of a query over a growing feed; returns the numbers of all rows."""
+    feed = Feed(place / "in")
+    for _ in range(2):
+        feed.add(*rows(range(ROWS)))
+        result = sj.stream(feed.read(spark)).select(*columns)
+        writer(result.writeStream).option("checkpointLocation", place / "home").trigger(
+            availableNow=True
+        ).start().awaitTermination()
+    return list(range(2 * ROWS))
+
+
+def bodies() -> list[Any]:
+    return [F.col("id").cast("string").alias("body")]
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [Cell(sink="kafka"), Cell(sink="postgres", home="grid"), Cell(query="rolling", sink="postgres")],
+    ids=str,
+)
+def test_kafka_postgres_and_homes_in_the_grid(
+    spark: SparkSession,
+    postgres: PostgresServer,
+    kafka: KafkaServer,
+    grid_member: MemberProcess,
+    tmp_path: Path,
+    cell: Cell,
+) -> None:
+    assert Trial(cell, spark, tmp_path, Servers(postgres, kafka), grid_member).check() == "equal"
+
+
+def test_rabbitmq(spark: SparkSession, rabbitmq: RabbitServer, tmp_path: Path) -> None:
+    queue = rabbitmq.queue()
+    expected = twice(
+        spark,
+        tmp_path,
+        bodies(),
+        lambda w: w.format("rabbitmq").options(host="127.0.0.1", port=rabbitmq.port, routingKey=queue),
+    )
+    assert sorted(int(body) for _, body in held(rabbitmq, queue)) == expected
+
+
+def test_artemis(spark: SparkSession, artemis: ArtemisServer, tmp_path: Path) -> None:
+    queue = artemis.queue()
+    broker = {"host": "127.0.0.1", "port": artemis.port, "user": USER, "password": PASSWORD}
+    expected = twice(spark, tmp_path, bodies(), lambda w: w.format("artemis").options(**broker, queue=queue))
+    with artemis.client() as client:
+        found = [int(frame.body) for frame in client.read(queue, artemis.count(queue))]
+    assert sorted(found) == expected
+
+
+def test_delta(delta: SparkSession, tmp_path: Path) -> None:
+    table = tmp_path / "table"
+    expected = twice(delta, tmp_path, ["id", "ts"], lambda w: w.format("delta").option("path", table))
+    assert sorted(row["id"] for row in rows_of(table)) == expected
