@@ -89,6 +89,7 @@ DOORS = (
             f"{_SQL}.jdbc.JdbcDialect.createConnectionFactory(1)",
             f"{_EXECUTION}.datasources.jdbc.JDBCOptions(1)",
             f"{_EXECUTION}.datasources.jdbc.JdbcUtils.schemaString(4)",
+            f"{_SQL}.internal.SharedState.jarClassLoader(0)",
         ),
     ),
     Door(

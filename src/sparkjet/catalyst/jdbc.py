@@ -45,7 +45,14 @@ class Dialect:
             options: Of Spark's data source ``jdbc``.
         """
         parsed = java_class(self._session, f"{_JDBC}.JDBCOptions")(as_map(self._session, options.items()))
-        return self._found.createConnectionFactory(parsed).apply(-1)
+        # Spark looks for the driver's class as the thread does, which knows of no jar that another one has added.
+        thread = java_class(self._session, "java.lang.Thread").currentThread()
+        before = thread.getContextClassLoader()
+        thread.setContextClassLoader(self._session._jsparkSession.sharedState().jarClassLoader())
+        try:
+            return self._found.createConnectionFactory(parsed).apply(-1)
+        finally:
+            thread.setContextClassLoader(before)
 
     def columns(self, schema: StructType, types: str | None = None) -> str:
         """The columns of a schema as ``CREATE TABLE`` has them.
