@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
@@ -44,15 +45,9 @@ class Dialect:
         Args:
             options: Of Spark's data source ``jdbc``.
         """
-        parsed = java_class(self._session, f"{_JDBC}.JDBCOptions")(as_map(self._session, options.items()))
-        # Spark looks for the driver's class as the thread does, which knows of no jar that another one has added.
-        thread = java_class(self._session, "java.lang.Thread").currentThread()
-        before = thread.getContextClassLoader()
-        thread.setContextClassLoader(self._session._jsparkSession.sharedState().jarClassLoader())
-        try:
+        with drivers_found(self._session):
+            parsed = java_class(self._session, f"{_JDBC}.JDBCOptions")(as_map(self._session, options.items()))
             return self._found.createConnectionFactory(parsed).apply(-1)
-        finally:
-            thread.setContextClassLoader(before)
 
     def columns(self, schema: StructType, types: str | None = None) -> str:
         """The columns of a schema as ``CREATE TABLE`` has them.
@@ -67,6 +62,18 @@ class Dialect:
         parsed = java_class(self._session, f"{_SQL}.types.DataType").fromJson(schema.json())
         given = nothing(self._session) if types is None else java_class(self._session, "scala.Some")(types)
         return str(static_method(self._session, f"{_JDBC}.JdbcUtils.schemaString")(self._found, parsed, False, given))
+
+
+@contextmanager
+def drivers_found(session: SparkSession) -> Iterator[None]:
+    """Have Spark find the drivers of all jars, also those that another thread has added by SQL's ADD JAR."""
+    thread = java_class(session, "java.lang.Thread").currentThread()
+    before = thread.getContextClassLoader()
+    thread.setContextClassLoader(session._jsparkSession.sharedState().jarClassLoader())
+    try:
+        yield
+    finally:
+        thread.setContextClassLoader(before)
 
 
 def message_of(error: Py4JJavaError) -> str:

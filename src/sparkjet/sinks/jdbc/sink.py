@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from sparkjet.catalyst.columns import quoted
-from sparkjet.catalyst.jdbc import message_of
+from sparkjet.catalyst.jdbc import drivers_found, message_of
 from sparkjet.errors import AnalysisError, LostTransactionError, SinkError
 from sparkjet.sinks.copies import check_run, origin
 from sparkjet.sinks.jdbc.database import Connection, Database
@@ -227,7 +227,8 @@ class JdbcSink:
     def _write(self, rows: DataFrame, table: str) -> None:
         writer = rows.write.format("jdbc").options(**{**self._settings.spark, "dbtable": table})
         try:
-            writer.mode("append").save()
+            with drivers_found(rows.sparkSession):
+                writer.mode("append").save()
         except (PySparkException, Py4JJavaError) as error:
             refused = _REFUSED.search(str(error))
             if refused is None:
