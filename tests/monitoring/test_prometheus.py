@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-import socket
 import subprocess
 import threading
 import time
-import urllib.parse
-import urllib.request
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -21,6 +16,7 @@ from sparkjet.engine.progress_report import SinkReport
 from sparkjet.monitoring import Run, Runs
 from sparkjet.monitoring.metrics import HISTOGRAM, METRICS
 from sparkjet.monitoring.page import Page
+from tests.monitoring.prometheus import Prometheus, found
 from tests.monitoring.reports import SECOND, report, substream
 
 pytestmark = pytest.mark.crash
@@ -81,6 +77,12 @@ CASES: list[tuple[str, dict[str, str], str, dict[str, str]]] = [
         "15m",
         {**Q, "severity": "critical"},
     ),
+    (
+        "SparkjetGridMemberLost",
+        {"sparkjet_grid_members{query='flights'}": "3x10 2x20"},
+        "20m",
+        {**Q, "severity": "warning"},
+    ),
     ("SparkjetQueryEnded", {"sparkjet_up{query='flights'}": "1x10 0x20"}, "15m", {**Q, "severity": "critical"}),
     (
         "SparkjetDriverGone",
@@ -120,6 +122,7 @@ def test_each_alert_fires_and_before_that_it_does_not(tmp_path: Path) -> None:
 
 def test_every_query_of_dashboard_and_alerts_gives_data(tmp_path: Path) -> None:
     runs, run = Runs(), Run("query", "run", "flights", 0)
+    run.grid = lambda: {"members": [{"frozen": False}]}
     runs.add(run)
     ended = threading.Event()
 
@@ -134,36 +137,22 @@ def test_every_query_of_dashboard_and_alerts_gives_data(tmp_path: Path) -> None:
             waits = SinkReport("results", 5, {"epoch": epoch})
             run.history.add(report(epoch, known, late=epoch, sinks=[waits]), now, 11)
 
-    server = page = None
+    page = None
     feeding = threading.Thread(target=feed)
     feeding.start()
     try:
         page = Page(token="known", runs=runs)
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
-        (tmp_path / "alerts.yml").write_text(STATIC.joinpath("alerts.yml").read_text(encoding="utf-8"))
-        (tmp_path / "prometheus.yml").write_text(json.dumps(_config(page)))
-        server = subprocess.Popen(
-            [
-                _found("prometheus"),
-                f"--config.file={tmp_path}/prometheus.yml",
-                f"--storage.tsdb.path={tmp_path}/data",
-                f"--web.listen-address=127.0.0.1:{port}",
-            ],
-            stderr=subprocess.DEVNULL,
-        )
-        missing, limit = _expressions(), time.monotonic() + PATIENCE
-        while missing:
-            missing = [each for each in missing if not _asked(port, each)]
-            assert time.monotonic() < limit, missing
+        rules = STATIC.joinpath("alerts.yml").read_text(encoding="utf-8")
+        with Prometheus(tmp_path, page, rules) as prometheus:
+            missing, limit = _expressions(), time.monotonic() + PATIENCE
+            while missing:
+                missing = [each for each in missing if not prometheus.asked(each)]
+                assert time.monotonic() < limit, missing
     finally:
         ended.set()
         feeding.join()
         if page is not None:
             page.stop()
-        if server is not None:
-            server.kill()
-            server.wait()
 
 
 def test_the_dashboard_names_only_metrics_that_there_are() -> None:
@@ -188,34 +177,6 @@ def _expressions() -> list[str]:
     return [each.replace("$query", ".*") for each in panels] + [re.sub(r" (>|==) \d+", "", each) for each in rules]
 
 
-def _config(page: Page) -> dict[str, Any]:
-    job = {
-        "job_name": "sparkjet",
-        "scrape_interval": "1s",
-        "scrape_timeout": "1s",
-        "authorization": {"credentials": "known"},
-        "static_configs": [{"targets": [f"127.0.0.1:{page.port}"]}],
-    }
-    return {"scrape_configs": [job], "rule_files": ["alerts.yml"]}
-
-
-def _asked(port: int, expression: str) -> list[object]:
-    """The samples of an expression; none while the server starts."""
-    query = urllib.parse.urlencode({"query": expression})
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/query?{query}", timeout=10) as answer:
-            found: list[object] = json.loads(answer.read())["data"]["result"]
-            return found
-    except OSError:
-        return []
-
-
 def _promtool(directory: Path) -> subprocess.CompletedProcess[str]:
-    command = [_found("promtool"), "test", "rules", str(directory / "test.yml")]
+    command = [found("promtool"), "test", "rules", str(directory / "test.yml")]
     return subprocess.run(command, capture_output=True, text=True, check=False)
-
-
-def _found(program: str) -> str:
-    path = shutil.which(program)
-    assert path is not None, f"{program} is missing: install Debian's package prometheus"
-    return path

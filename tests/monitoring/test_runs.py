@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import threading
+from typing import Any
+
 from sparkjet.errors import SinkError
+from sparkjet.grid.errors import UnreachableError
 from sparkjet.monitoring.runs import ENDED, Run, Runs
+from tests.faults.waiting import until
 
 
 def test_running_ones_come_first_and_of_those_that_ended_the_last_ones_stay() -> None:
@@ -49,3 +54,29 @@ def test_a_failure_has_a_condition() -> None:
     ):
         run.end(1, error)
         assert (run.condition, run.state) == (condition, "failed")
+
+
+def test_members_of_the_grid_are_asked_in_the_background() -> None:
+    run, asked = Run("query", "run", None, 0), threading.Event()
+    assert run.members() is None
+
+    def two_of_three() -> dict[str, Any]:
+        asked.wait(60)
+        return {"members": [{"frozen": False}, {"error": {}}, {"frozen": False}]}
+
+    run.grid = two_of_three
+    assert run.members() is None
+    asked.set()
+    until(lambda: run.members() == 2, "an answer")
+    run.end(1, None)
+    assert run.members() is None
+
+
+def test_a_grid_that_does_not_answer_has_no_members() -> None:
+    run = Run("query", "run", None, 0)
+
+    def nobody() -> dict[str, Any]:
+        raise UnreachableError("127.0.0.1:1", "nobody is there")
+
+    run.grid = nobody
+    until(lambda: run.members() == 0, "an answer")

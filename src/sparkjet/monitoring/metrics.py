@@ -197,6 +197,13 @@ METRICS = (
         (),
         _of_run(lambda run, _: None if run.history.newest is None else unsettled(run)),
     ),
+    Metric(
+        "sparkjet_grid_members",
+        "gauge",
+        "Members of the grid that has the query's home which answered when they were last asked.",
+        (),
+        _of_run(lambda run, _: run.members()),
+    ),
 )
 HISTOGRAM = "sparkjet_epoch_seconds"
 """Durations of the phases of epochs in this run, by ``phase``."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +15,8 @@ from sparkjet.monitoring.history import History
 
 ENDED = 20
 """Runs that have ended which are still shown."""
+GRID_SECONDS = 10.0
+"""Time between two questions to the grid how many members there are, while somebody wants to know."""
 _RAISED = re.compile(r"[A-Za-z_][\w.]*: ")
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]*(?:\.[A-Z0-9_]+)*)\]")
 
@@ -48,6 +52,9 @@ class Run:
     condition: str | None = None
     grid: Callable[[], dict[str, Any]] | None = None
     shared: bool = False
+    _members: list[int] = field(default_factory=list)
+    _asked: float = -math.inf
+    _asking: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def label(self) -> str:
@@ -64,6 +71,27 @@ class Run:
         if self.ended_at is None:
             return "running"
         return "ended" if self.failure is None else "failed"
+
+    def members(self) -> int | None:
+        """How many members of the grid that has its home answered last; None if no grid has it, or it was never asked.
+
+        Asked again in the background, as members that are paused are waited for: who scrapes must not wait.
+        """
+        ask = self.grid
+        if ask is not None and time.monotonic() >= self._asked + GRID_SECONDS and self._asking.acquire(blocking=False):
+            self._asked = time.monotonic()
+            threading.Thread(target=self._ask, args=(ask,), name="sparkjet-grid-members", daemon=True).start()
+        return self._members[-1] if self._members and ask is not None else None
+
+    def _ask(self, ask: Callable[[], dict[str, Any]]) -> None:
+        try:
+            found = sum("error" not in each and not each["frozen"] for each in ask()["members"])
+        except (SparkjetError, OSError):
+            # Nobody answers.
+            found = 0
+        finally:
+            self._asking.release()
+        self._members[:] = [found]
 
     def end(self, now: int, failure: BaseException | None) -> None:
         """Note the end; only the failure's first line is kept, as the error would keep the query's state alive."""
