@@ -1,0 +1,95 @@
+"""The JDBC sink where connections break, others hold locks, and two drivers publish at once."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import pytest
+
+from sparkjet.errors import SinkError
+from sparkjet.options import Options
+from sparkjet.sinks.jdbc.settings import JdbcSettings
+from sparkjet.sinks.jdbc.sink import JdbcSink
+from sparkjet.testing.sink_contract import RUN, SCHEMA, transaction
+from tests.servers.tcp_proxy import TcpProxy
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tests.servers.jdbc import MariaServer
+
+ROWS = [("a", 1), ("b", 2), ("c", 3)]
+
+
+@pytest.fixture
+def database(jdbc: SparkSession, mariadb: MariaServer) -> str:
+    name = f"t{uuid4().hex[:12]}"
+    mariadb.sql(f"CREATE DATABASE {name}")
+    return name
+
+
+def sink_of(spark: SparkSession, mariadb: MariaServer, database: str, port: int, more: str = "") -> JdbcSink:
+    options = dict(mariadb.options(database))
+    options["url"] = options["url"].replace(str(mariadb.port), str(port)) + more
+    sink = JdbcSink(JdbcSettings.of(Options({**options, "dbtable": "orders"})), spark)
+    sink.check(spark.createDataFrame([], SCHEMA).schema)
+    sink.create()
+    return sink
+
+
+def test_an_answer_that_is_lost_anywhere_doubles_nothing(
+    spark: SparkSession, mariadb: MariaServer, database: str
+) -> None:
+    """Also that of the COMMIT, after which the driver does not know whether there was one."""
+    lost = published = 0
+    with TcpProxy(mariadb.port) as proxy:
+        sink = sink_of(spark, mariadb, database, proxy.port)
+        # What the server says from a commit's login to its end is some kilobytes.
+        for epoch, left in enumerate(range(0, 4000, 130), 1):
+            handle = sink.prepare(spark.createDataFrame([("k", epoch)], SCHEMA), transaction(epoch, run=RUN))
+            assert handle is not None
+            proxy.left = left
+            try:
+                sink.commit(handle, lambda: None)
+            except SinkError:
+                lost += 1
+                found = mariadb.sql(f"SELECT COUNT(*) FROM orders WHERE n = {epoch}", database)
+                published += int(found[0][0])
+            proxy.left = None
+            sink.commit(handle, lambda: None)
+            assert mariadb.sql("SELECT COUNT(*), COUNT(DISTINCT n) FROM orders", database) == [[str(epoch), str(epoch)]]
+    assert 0 < published < lost
+    assert mariadb.sql("SHOW TABLES LIKE 'sparkjet\\_%'", database) == [["sparkjet_epochs"]]
+
+
+def test_a_lock_that_somebody_holds_is_named_and_the_next_try_publishes(
+    spark: SparkSession, mariadb: MariaServer, database: str
+) -> None:
+    wait = "&sessionVariables=innodb_lock_wait_timeout=1"
+    sink = sink_of(spark, mariadb, database, mariadb.port, wait)
+    first, second = (sink.prepare(spark.createDataFrame(ROWS, SCHEMA), transaction(epoch, run=RUN)) for epoch in (1, 2))
+    assert first is not None
+    assert second is not None
+    sink.commit(first, lambda: None)
+    with sink._database.connected() as holder:
+        holder.begin()
+        holder.execute("UPDATE sparkjet_epochs SET epoch = epoch")
+        with pytest.raises(SinkError, match="Lock wait timeout"):
+            sink.commit(second, lambda: None)
+    sink.commit(second, lambda: None)
+    assert mariadb.sql("SELECT COUNT(*) FROM orders", database) == [["6"]]
+
+
+def test_two_drivers_that_publish_one_epoch_at_once_publish_it_once(
+    spark: SparkSession, mariadb: MariaServer, database: str
+) -> None:
+    sinks = [sink_of(spark, mariadb, database, mariadb.port) for _ in range(2)]
+    for epoch in range(1, 6):
+        handle = sinks[0].prepare(spark.createDataFrame(ROWS, SCHEMA), transaction(epoch, run=RUN))
+        assert handle is not None
+        with ThreadPoolExecutor(2) as pool:
+            for done in [pool.submit(sink.commit, handle, lambda: None) for sink in sinks]:
+                done.result()
+        assert mariadb.sql("SELECT COUNT(*) FROM orders", database) == [[str(3 * epoch)]]
