@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 
 from sparkjet.java import as_map, java_class, nothing, static_method
 
@@ -57,7 +58,7 @@ class Dialect:
             types: Other types of some of them, as in Spark's option ``createTableColumnTypes``.
 
         Raises:
-            Py4JJavaError: Spark does not write one of the types, or does not understand ``types``.
+            PySparkException: Spark does not write one of the types, or does not understand ``types``.
         """
         parsed = java_class(self._session, f"{_SQL}.types.DataType").fromJson(schema.json())
         given = nothing(self._session) if types is None else java_class(self._session, "scala.Some")(types)
@@ -76,9 +77,11 @@ def drivers_found(session: SparkSession) -> Iterator[None]:
         thread.setContextClassLoader(before)
 
 
-def message_of(error: Py4JJavaError) -> str:
+def message_of(error: Py4JJavaError | PySparkException) -> str:
     """What the innermost cause of a Java exception says, in one line."""
-    cause = error.java_exception
+    cause: Any = error.java_exception if isinstance(error, Py4JJavaError) else getattr(error, "_origin", None)
+    if cause is None:
+        return " ".join(str(error).split())
     while cause.getCause() is not None and cause.getCause() != cause:
         cause = cause.getCause()
-    return " ".join(str(cause.getMessage()).split())
+    return " ".join(str(cause.getMessage() or cause.toString()).split())

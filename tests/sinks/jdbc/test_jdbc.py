@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import traceback
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from sparkjet.engine.phases import EpochPhase
 from sparkjet.errors import AnalysisError, LostTransactionError, SinkError
 from sparkjet.options import Options
+from sparkjet.sinks.jdbc.database import Database
 from sparkjet.sinks.jdbc.settings import JdbcSettings
 from sparkjet.sinks.jdbc.sink import JdbcSink
 from sparkjet.testing.sink_contract import RUN, SCHEMA, SinkContract, SinkUnderTest, transaction
@@ -180,6 +182,37 @@ def test_a_query_writes_each_row_once_though_the_server_is_killed(
     assert sorted(mariadb.sql("SELECT k, n FROM orders", maria["url"].split("/")[3].partition("?")[0])) == [
         ["a", "1"], ["b", "2"], ["c", "3"], ["d", "4"],
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("made", ["", "CREATE TABLE orders (k INT, n BIGINT)"])
+@pytest.mark.parametrize("kind", ["array<string>", "struct<a: int>", "map<string, int>", "interval day", "variant"])
+def test_types_that_spark_writes_into_no_database_are_refused(
+    spark: SparkSession, h2: Mapping[str, str], made: str, kind: str
+) -> None:
+    if made:
+        with Database(spark, JdbcSettings.of(Options({**h2, "dbtable": "orders"}))).connected() as connection:
+            connection.execute(made)
+    with pytest.raises(AnalysisError, match=r"cannot write these columns: .*to_json\(column\)"):
+        sink_of(spark, h2, f"k {kind}, n long")
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"url": "jdbc:mysql://ann:s3cret@db/shop", "driver": "org.mariadb.jdbc.Driver"}, "permitMysqlScheme"),
+        ({"url": "jdbc:h2:nowhere;PASSWORD=s3cret"}, "jdbc:h2:nowhere"),
+        ({"batchsize": "0", "password": "s3cret"}, "batchsize"),
+        ({"queryTimeout": "soon", "password": "s3cret"}, "soon"),
+        ({"isolationLevel": "SOME", "password": "s3cret"}, "SOME"),
+        ({"createTableColumnTypes": "k VARCHAR(", "password": "s3cret"}, "cannot write these columns"),
+    ],
+)
+def test_what_spark_refuses_is_an_error_of_the_start_without_secrets(
+    spark: SparkSession, h2: Mapping[str, str], more: Mapping[str, str], message: str
+) -> None:
+    with pytest.raises(AnalysisError, match=message) as refused:
+        sink_of(spark, {**h2, **more})
+    assert "s3cret" not in "".join(traceback.format_exception(refused.value))
 
 
 @pytest.mark.parametrize(

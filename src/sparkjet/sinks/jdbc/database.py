@@ -11,6 +11,7 @@ from py4j.protocol import Py4JJavaError
 
 from sparkjet.catalyst.jdbc import Dialect, message_of
 from sparkjet.errors import SinkError
+from sparkjet.storage.hadoop_file_system import JAVA_ERRORS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -193,8 +194,11 @@ class Database:
                 yield connection
             finally:
                 connection.close()
-        except Py4JJavaError as error:
-            raise SinkError(f"jdbc: {settings.shown}: {message_of(error)}") from error
+        except JAVA_ERRORS as error:
+            # Spark and some drivers quote the URL; the cause does so too, and with it every log that shows causes.
+            cause = None if settings.url in str(error) else error
+            message = message_of(error).replace(settings.url, settings.shown)
+            raise SinkError(f"jdbc: {settings.shown}: {message}") from cause
 
 
 def _escaped(java: Any, name: str) -> str:

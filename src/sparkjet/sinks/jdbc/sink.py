@@ -71,12 +71,16 @@ class JdbcSink:
         try:
             with self._database.connected() as connection:
                 self._family = family_of(self._database.dialect, connection, self._settings)
-                if not self._look(connection):
-                    new_columns(self._database.dialect, schema, self._settings)
+                self._look(connection)
+                new_columns(self._database.dialect, schema, self._settings)
         except SinkError as error:
             remedy = ""
             if _NO_DRIVER.search(str(error)):
                 remedy = ' Add the jar of its driver, spark.jars.packages, and name the class: option("driver", "…").'
+            elif "could not open a JDBC connection" in str(error):
+                remedy = (
+                    " The class in option driver does not take it; MariaDB's takes jdbc:mysql://…?permitMysqlScheme."
+                )
             message = f'start: format("jdbc") cannot use its database. {error}{remedy}'
             raise AnalysisError(message) from error
 
