@@ -184,6 +184,31 @@ def test_a_query_writes_each_row_once_though_the_server_is_killed(
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("jdbc:h2:mem:shop;DB_CLOSE_DELAY=-1", "jdbc:h2:mem:shop"),
+        ("jdbc:mysql://db:3306/shop?user=ann&password=s3@cret", "jdbc:mysql://db:3306/shop"),
+        ("jdbc:mysql://ann:s3@cret@db:3306/shop", "jdbc:mysql://db:3306/shop"),
+        ("jdbc:mysql://ann:s3/cret==@db:3306/shop?a=b", "jdbc:mysql://db:3306/shop"),
+        ("jdbc:mysql://ann:s3?;cret@db/shop?user=x@y", "jdbc:mysql://db/shop"),
+        ("jdbc:mysql://address=(host=db)(user=ann)(password=s3cret)/shop", "jdbc:mysql://address"),
+        ("jdbc:mysql:loadbalance://(host=db,password=s3cret)/shop", "jdbc:mysql:loadbalance://"),
+        ("jdbc:sqlserver://db:1433;user=sa;password=s3@cret", "jdbc:sqlserver://db:1433"),
+        ("jdbc:oracle:thin:scott/s3cret@//db:1521/shop", "jdbc:oracle:thin://db:1521/shop"),
+        ('jdbc:oracle:oci:scott/"s3@cret"@shop', "jdbc:oracle:oci:shop"),
+        ("JDBC:ORACLE:THIN:scott/s3cret@shop", "JDBC:ORACLE:THIN:shop"),
+        ("jdbc:db2://db:50000/shop:password=s3cret;user=ann;", "jdbc:db2://db:50000/shop:password"),
+        ("jdbc:teradata://db/USER=ann,PASSWORD=s3cret", "jdbc:teradata://db/USER"),
+    ],
+)
+def test_no_part_of_a_password_in_a_url_is_shown(url: str, shown: str) -> None:
+    settings = JdbcSettings.of(Options({"url": url, "dbtable": "orders"}))
+    assert settings.shown == shown
+    assert "s3" not in repr(settings)
+    assert "cret" not in repr(settings)
+
+
 @pytest.mark.parametrize("made", ["", "CREATE TABLE orders (k INT, n BIGINT)"])
 @pytest.mark.parametrize("kind", ["array<string>", "struct<a: int>", "map<string, int>", "interval day", "variant"])
 def test_types_that_spark_writes_into_no_database_are_refused(

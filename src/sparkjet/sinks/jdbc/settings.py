@@ -13,8 +13,8 @@ from sparkjet.options import jdbc_options, upsert_keys
 if TYPE_CHECKING:
     from sparkjet.options import Options
 
-_SHOWN = re.compile(r"[?;].*|(?<=//)[^/@]*@|(?<=thin:)[^@]*(?=@)", re.DOTALL)
-"""Parts of a URL that may hold a password."""
+_SHOWN = re.compile(r"(jdbc:(?:[\w+-]+:)*(?://)?)(?:[^?;]*@|[^=]*@)?([^?;=(,]*).*", re.DOTALL | re.IGNORECASE)
+"""What of a URL holds no password: the scheme, and what comes after an @ and before all values with names."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class JdbcSettings:
         >>> JdbcSettings({"url": "jdbc:mysql://ann:pw@db:3306/shop?password=pw"}, "t").shown
         'jdbc:mysql://db:3306/shop'
         """
-        return _SHOWN.sub("", self.url)
+        return _SHOWN.sub(r"\1\2", self.url, count=1)
 
     @staticmethod
     def of(options: Options) -> JdbcSettings:
