@@ -148,8 +148,11 @@ def test_what_does_not_fit_fails_before_the_decision(spark: SparkSession, maria:
     assert read(spark, maria).count() == 1
 
 
-def test_rows_that_are_gone_are_named_and_nothing_is_published(spark: SparkSession, options: Mapping[str, str]) -> None:
-    sink = sink_of(spark, options)
+@pytest.mark.parametrize("upsert", [{}, {"mode": "upsert", "keyColumns": "n"}], ids=["append", "upsert"])
+def test_rows_that_are_gone_are_named_and_nothing_is_published(
+    spark: SparkSession, options: Mapping[str, str], upsert: Mapping[str, str]
+) -> None:
+    sink = sink_of(spark, options, **upsert)
     handle = sink.prepare(spark.createDataFrame([("a", 1), ("b", 2)], SCHEMA), transaction(1, run=RUN))
     assert handle is not None
     statements = sink._statements_of(handle)
