@@ -15,14 +15,14 @@ import pytest
 from sparkjet.engine.phases import EpochPhase
 from sparkjet.errors import AnalysisError, LostTransactionError, SinkError
 from sparkjet.options import Options
-from sparkjet.sinks.jdbc.database import Database
+from sparkjet.sinks.jdbc.database import Connection, Database
 from sparkjet.sinks.jdbc.settings import JdbcSettings
 from sparkjet.sinks.jdbc.sink import JdbcSink
 from sparkjet.testing.sink_contract import RUN, SCHEMA, SinkContract, SinkUnderTest, transaction
 from sparkjet.testing.stream_driver import StreamDriver
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -185,6 +185,25 @@ def test_a_query_writes_each_row_once_though_the_server_is_killed(
     assert sorted(mariadb.sql("SELECT k, n FROM orders", maria["url"].split("/")[3].partition("?")[0])) == [
         ["a", "1"], ["b", "2"], ["c", "3"], ["d", "4"],
     ]  # fmt: skip
+
+
+def test_a_statement_for_each_connection_may_have_a_result(spark: SparkSession, options: Mapping[str, str]) -> None:
+    sink = sink_of(spark, options, sessionInitStatement="SELECT 1")
+    published(sink, spark.createDataFrame([("a", 1)], SCHEMA))
+    assert read(spark, options).count() == 1
+
+
+def test_what_is_open_when_a_connection_ends_is_rolled_back_by_us_and_not_left_to_the_driver() -> None:
+    calls = []
+
+    class Driver:
+        def __getattr__(self, name: str) -> Callable[..., None]:
+            return lambda *_: calls.append(name)
+
+    connection = Connection(Driver())
+    connection.begin()
+    connection.close()
+    assert calls == ["setAutoCommit", "rollback", "close"]
 
 
 @pytest.mark.parametrize(

@@ -62,12 +62,15 @@ class Connection:
 
     def __init__(self, java: Any) -> None:
         self._java = java
+        self._has_begun = False
 
     def execute(self, statement: str, *values: str | int | None) -> int:
-        """Execute a statement; returns the number of rows that it has changed."""
+        """Execute a statement; returns the number of rows that it has changed, -1 if it has a result instead."""
         prepared = self._prepared(statement, values)
         try:
-            return int(prepared.executeUpdate())
+            # Not executeUpdate, which refuses the user's SELECT set_config(…) or CALL.
+            prepared.execute()
+            return int(prepared.getUpdateCount())
         finally:
             prepared.close()
 
@@ -82,6 +85,7 @@ class Connection:
     def begin(self) -> None:
         """Have what follows be one transaction."""
         self._java.setAutoCommit(False)
+        self._has_begun = True
 
     def commit(self) -> None:
         """Commit the transaction."""
@@ -94,6 +98,10 @@ class Connection:
     def close(self) -> None:
         """Close it; what is open is rolled back."""
         # It may be lost already: what was committed is looked up by whoever needs to know.
+        with contextlib.suppress(Py4JJavaError):
+            if self._has_begun:
+                # Some drivers, such as Oracle's, commit what is open: rows without their epoch.
+                self._java.rollback()
         with contextlib.suppress(Py4JJavaError):
             self._java.close()
 
