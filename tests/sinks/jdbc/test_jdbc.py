@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import pytest
+from py4j.protocol import Py4JJavaError
 
 from sparkjet.engine.phases import EpochPhase
 from sparkjet.errors import AnalysisError, LostTransactionError, SinkError
@@ -185,6 +186,36 @@ def test_a_query_writes_each_row_once_though_the_server_is_killed(
     assert sorted(mariadb.sql("SELECT k, n FROM orders", maria["url"].split("/")[3].partition("?")[0])) == [
         ["a", "1"], ["b", "2"], ["c", "3"], ["d", "4"],
     ]  # fmt: skip
+
+
+def test_a_schema_whose_name_is_a_pattern_is_not_taken_for_another(spark: SparkSession, h2: Mapping[str, str]) -> None:
+    settings = JdbcSettings.of(Options({**h2, "dbtable": "orders"}))
+    with Database(spark, settings).connected() as connection:
+        for schema in ("my_shop", "my1shop"):
+            connection.execute(f"CREATE SCHEMA {schema}")
+            connection.execute(f'CREATE TABLE {schema}.orders ("k" VARCHAR, "n" BIGINT)')
+    sink = sink_of(spark, h2, dbtable="my_shop.orders")
+    published(sink, spark.createDataFrame([("a", 1)], SCHEMA))
+    assert [read(spark, h2, f"{schema}.orders").count() for schema in ("my_shop", "my1shop")] == [1, 0]
+
+
+@pytest.mark.parametrize("user", ["ann", "bob"])
+def test_rows_of_another_user_are_not_tried_out_with_ones_own(user: str) -> None:
+    ann, other = (
+        JdbcSettings.of(Options({"url": "jdbc:h2:mem:x", "dbtable": "orders", "user": each})) for each in ("ann", user)
+    )
+    assert (ann.account == other.account) == (user == "ann")
+
+
+def test_a_table_that_another_query_creates_at_the_same_time_is_taken(
+    spark: SparkSession, options: Mapping[str, str]
+) -> None:
+    settings = JdbcSettings.of(Options({**options, "dbtable": "orders"}))
+    with Database(spark, settings).connected() as connection:
+        for _ in range(2):
+            connection.create("orders", "CREATE TABLE orders (k INT)")
+        with pytest.raises(Py4JJavaError):
+            connection.create("others", "CREATE TABLE others (k NO_TYPE)")
 
 
 def test_a_statement_for_each_connection_may_have_a_result(spark: SparkSession, options: Mapping[str, str]) -> None:

@@ -47,13 +47,11 @@ class TableColumn:
     Attributes:
         name: Its name.
         is_required: Whether an INSERT has to give a value: it is NOT NULL, and nothing else gives one.
-        is_nullable: Whether it may be null.
         is_generated: Whether the database computes it.
     """
 
     name: str
     is_required: bool
-    is_nullable: bool
     is_generated: bool
 
 
@@ -135,17 +133,23 @@ class Connection:
             return False
         return True
 
+    def create(self, table: str, statement: str) -> None:
+        """Create a table, unless another query, which starts at the same time, is faster."""
+        try:
+            self.execute(statement)
+        except Py4JJavaError:
+            if not self.exists(table):
+                raise
+
     def columns(self, place: Place) -> list[TableColumn]:
         """The columns of a table, in order."""
         wanted = "COLUMN_NAME", "IS_NULLABLE", "COLUMN_DEF", "IS_AUTOINCREMENT", "IS_GENERATEDCOLUMN"
-        found = self._java.getMetaData().getColumns(
-            place.catalog, place.schema, _escaped(self._java, place.table), None
-        )
+        schema, table = _escaped(self._java, place.schema), _escaped(self._java, place.table)
+        found = self._java.getMetaData().getColumns(place.catalog, schema, table, None)
         return [
             TableColumn(
                 name,
                 nullable == "NO" and default is None and automatic != "YES" and generated != "YES",
-                nullable != "NO",
                 generated == "YES",
             )
             for name, nullable, default, automatic, generated in _rows(found, wanted)
@@ -163,7 +167,8 @@ class Connection:
 
     def tables(self, place: Place) -> list[str]:
         """Names of the tables where a table is."""
-        found = self._java.getMetaData().getTables(place.catalog, place.schema, "%", None)
+        schema = _escaped(self._java, place.schema)
+        found = self._java.getMetaData().getTables(place.catalog, schema, "%", None)
         return [str(name) for (name,) in _rows(found, ("TABLE_NAME",))]
 
     def _prepared(self, statement: str, values: tuple[str | int | None, ...]) -> Any:
@@ -209,10 +214,10 @@ class Database:
             raise SinkError(f"jdbc: {settings.shown}: {message}") from cause
 
 
-def _escaped(java: Any, name: str) -> str:
+def _escaped(java: Any, name: str | None) -> str | None:
     """A name as a pattern that only it matches."""
     escape = str(java.getMetaData().getSearchStringEscape() or "")
-    return name.replace("_", f"{escape}_").replace("%", f"{escape}%") if escape else name
+    return name.replace("_", f"{escape}_").replace("%", f"{escape}%") if name and escape else name
 
 
 def _rows(found: Any, wanted: tuple[str, ...] | None = None) -> list[tuple[Any, ...]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -43,6 +43,11 @@ class JdbcSettings:
     def url(self) -> str:
         """The URL; may include a password."""
         return self.spark["url"]
+
+    @property
+    def account(self) -> Sequence[str | None]:
+        """Where it leads, and as whom: another user may not write what this one does."""
+        return [self.spark.get(name) for name in ("url", "user", "principal")]
 
     @property
     def shown(self) -> str:

@@ -90,11 +90,12 @@ class JdbcSink:
         with self._database.connected() as connection:
             if not self._look(connection):
                 columns = new_columns(self._database.dialect, self._schema, settings)
-                connection.execute(f"CREATE TABLE {settings.table} ({columns}) {settings.table_options}")
+                statement = f"CREATE TABLE {settings.table} ({columns}) {settings.table_options}"
+                connection.create(settings.table, statement)
                 self._look(connection)
             statements = self._statements()
             if not connection.exists(statements.epochs):
-                connection.execute(statements.create_epochs())
+                connection.create(statements.epochs, statements.create_epochs())
 
     def prepare(self, rows: DataFrame, transaction: TransactionId) -> Handle | None:
         """See :meth:`Sink.prepare`."""
@@ -200,8 +201,8 @@ class JdbcSink:
                     connection.execute(statements.drop(name))
 
     def is_beside(self, other: JdbcSink) -> bool:
-        """Whether another one has the same database."""
-        return self._settings.url == other._settings.url
+        """Whether another one writes into the same database as the same user."""
+        return self._settings.account == other._settings.account
 
     def _look(self, connection: Connection) -> bool:
         """Check the table, if there is one; whether there is."""
