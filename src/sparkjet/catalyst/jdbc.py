@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
 from sparkjet.java import as_map, java_class, nothing, static_method
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _SQL = "org.apache.spark.sql"
 _JDBC = f"{_SQL}.execution.datasources.jdbc"
+_LOCKED = 1205
 
 
 class Dialect:
@@ -75,6 +76,19 @@ def drivers_found(session: SparkSession) -> Iterator[None]:
         yield
     finally:
         thread.setContextClassLoader(before)
+
+
+def may_pass(error: BaseException | None) -> bool:
+    """Whether a database may take the same a moment later: it was a deadlock, another's lock, or a lost connection."""
+    if not isinstance(error, Py4JJavaError):
+        return False
+    try:
+        state, code = error.java_exception.getSQLState(), error.java_exception.getErrorCode()
+    except Py4JError:
+        # Not a database's.
+        return False
+    # The number is of MySQL and MariaDB, whose state says nothing of a lock that was waited for too long.
+    return str(state or "").startswith(("08", "40", "HYT", "55P03")) or code == _LOCKED
 
 
 def message_of(error: Py4JJavaError | PySparkException) -> str:

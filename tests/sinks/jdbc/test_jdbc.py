@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import traceback
 from datetime import date, datetime
 from decimal import Decimal
@@ -13,6 +14,7 @@ from uuid import uuid4
 import pytest
 from py4j.protocol import Py4JJavaError
 
+from sparkjet.catalyst.jdbc import may_pass
 from sparkjet.engine.phases import EpochPhase
 from sparkjet.errors import AnalysisError, LostTransactionError, SinkError
 from sparkjet.options import Options
@@ -222,6 +224,57 @@ def test_a_statement_for_each_connection_may_have_a_result(spark: SparkSession, 
     sink = sink_of(spark, options, sessionInitStatement="SELECT 1")
     published(sink, spark.createDataFrame([("a", 1)], SCHEMA))
     assert read(spark, options).count() == 1
+
+
+@pytest.mark.parametrize(
+    ("state", "code", "passes"),
+    [
+        ("40001", 1213, True),
+        ("HY000", 1205, True),
+        ("HYT00", 50200, True),
+        ("08000", 0, True),
+        ("23000", 1062, False),
+        ("22001", 1406, False),
+        (None, 0, False),
+    ],
+)
+def test_what_another_writer_is_in_the_way_of_is_tried_again(state: str | None, code: int, passes: bool) -> None:
+    class Refused:
+        _target_id = "o1"
+
+        def getSQLState(self) -> str | None:  # noqa: N802 - Java's
+            return state
+
+        def getErrorCode(self) -> int:  # noqa: N802 - Java's
+            return code
+
+    assert may_pass(Py4JJavaError("", Refused())) == passes
+    assert not may_pass(SinkError("refused"))
+
+
+def test_a_lock_of_another_writer_does_not_end_the_trial(
+    spark: SparkSession, maria: Mapping[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    quick = {"sessionInitStatement": "SET innodb_lock_wait_timeout = 1"}
+    sink = sink_of(spark, maria, mode="upsert", keyColumns="n", **quick)
+    published(sink, spark.createDataFrame([("a", 1)], SCHEMA))
+    handle = sink.prepare(spark.createDataFrame([("b", 1)], SCHEMA), transaction(2, run=RUN))
+    assert handle is not None
+    with sink._database.connected() as other:
+        other.begin()
+        other.execute("UPDATE orders SET k = 'c'")
+
+        class Leave(logging.Handler):
+            def emit(self, record: logging.LogRecord) -> None:
+                other.roll_back()
+
+        leave = Leave(logging.WARNING)
+        logging.getLogger("sparkjet").addHandler(leave)
+        try:
+            sink.try_out(handle, [])
+        finally:
+            logging.getLogger("sparkjet").removeHandler(leave)
+    assert "Lock wait timeout" in caplog.text
 
 
 def test_what_is_open_when_a_connection_ends_is_rolled_back_by_us_and_not_left_to_the_driver() -> None:

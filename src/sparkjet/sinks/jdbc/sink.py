@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+import tenacity
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from sparkjet.catalyst.columns import quoted
-from sparkjet.catalyst.jdbc import drivers_found, message_of
+from sparkjet.catalyst.jdbc import drivers_found, may_pass, message_of
 from sparkjet.errors import AnalysisError, LostTransactionError, SinkError
+from sparkjet.query_log import logger
 from sparkjet.sinks.copies import check_run, origin
 from sparkjet.sinks.jdbc.database import Connection, Database
 from sparkjet.sinks.jdbc.statements import EPOCHS, ROW, Statements, is_orphan, staging_name
@@ -30,6 +33,8 @@ if TYPE_CHECKING:
     from sparkjet.sinks.jdbc.settings import JdbcSettings
     from sparkjet.sinks.protocol import Sink
 
+_PATIENCE = 30.0
+"""Seconds for which rows are tried out while others hold what they need; commits are repeated for as long."""
 _REFUSED = re.compile(r"\.(?:\w*SQL\w*|BatchUpdate)Exception: (.*)")
 """What a task that a database has refused says of it."""
 _NO_DRIVER = re.compile("No suitable driver|Did not find registered driver|: [\\w.]+Driver$")
@@ -140,13 +145,15 @@ class JdbcSink:
         if not self._settings.tries:
             return
         own = [each for sink, each in earlier if isinstance(sink, JdbcSink) and sink.is_beside(self)]
-        with self._database.connected() as connection:
-            connection.begin()
-            try:
-                for each in (*own, handle):
-                    self._publish(connection, each)
-            finally:
-                connection.roll_back()
+        # A deadlock or an outage that a commit would survive must not end the query because of this.
+        patiently = tenacity.Retrying(
+            stop=tenacity.stop_after_delay(_PATIENCE),
+            wait=tenacity.wait_exponential(0.2, 5),
+            retry=tenacity.retry_if_exception(lambda error: may_pass(error.__cause__)),
+            before_sleep=tenacity.before_sleep_log(logger, logging.WARNING),
+            reraise=True,
+        )
+        patiently(self._try_out, [*own, handle])
 
     def commit(self, handle: Handle, between: Callable[[], None]) -> None:
         """See :meth:`Sink.commit`."""
@@ -228,6 +235,13 @@ class JdbcSink:
         """Those of the table that rows were staged for, even if the options have changed."""
         columns, keys = tuple(handle["columns"]), tuple(handle["keys"])
         return Statements(self._database.dialect.quoted, self._family, handle["table"], columns, keys)
+
+    def _try_out(self, handles: Sequence[Handle]) -> None:
+        with self._database.connected() as connection:
+            connection.begin()
+            for each in handles:
+                self._publish(connection, each)
+            connection.roll_back()
 
     def _write(self, rows: DataFrame, table: str) -> None:
         writer = rows.write.format("jdbc").options(**{**self._settings.spark, "dbtable": table})
