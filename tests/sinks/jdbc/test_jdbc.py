@@ -220,6 +220,34 @@ def test_a_table_that_another_query_creates_at_the_same_time_is_taken(
             connection.create("others", "CREATE TABLE others (k NO_TYPE)")
 
 
+def test_a_restored_home_goes_on_by_what_the_error_says(spark: SparkSession, options: Mapping[str, str]) -> None:
+    sink = sink_of(spark, options)
+    for epoch in (1, 2):
+        published(sink, spark.createDataFrame([("a", epoch)], SCHEMA), epoch)
+    later = sink.published_after(transaction(1, run=RUN), None)
+    assert later is not None
+    executed(sink, later[later.index("UPDATE") :].rstrip(";"))
+    assert sink.published_after(transaction(1, run=RUN), None) is None
+    again = sink.prepare(spark.createDataFrame([("b", 2)], SCHEMA), transaction(2, takeover=1, run="bbbbbbbb", since=1))
+    assert again is not None
+    sink.commit(again, lambda: None)
+    assert read(spark, options).where("k = 'b'").count() == 1
+
+
+def test_of_a_task_that_runs_twice_the_second_one_fails_and_says_so(
+    spark: SparkSession, options: Mapping[str, str]
+) -> None:
+    sink = sink_of(spark, options)
+    rows = spark.createDataFrame([("a", 1)], SCHEMA)
+    handle = sink.prepare(rows, transaction(1, run=RUN))
+    assert handle is not None
+    staged = sink._statements().beside(handle["staging"])
+    with pytest.raises(SinkError, match="a task was repeated"):
+        sink._write(read(spark, options, staged), staged)
+    sink.commit(handle, lambda: None)
+    assert read(spark, options).count() == 1
+
+
 def test_a_statement_for_each_connection_may_have_a_result(spark: SparkSession, options: Mapping[str, str]) -> None:
     sink = sink_of(spark, options, sessionInitStatement="SELECT 1")
     published(sink, spark.createDataFrame([("a", 1)], SCHEMA))
@@ -242,10 +270,10 @@ def test_what_another_writer_is_in_the_way_of_is_tried_again(state: str | None, 
     class Refused:
         _target_id = "o1"
 
-        def getSQLState(self) -> str | None:  # noqa: N802 - Java's
+        def getSQLState(self) -> str | None:
             return state
 
-        def getErrorCode(self) -> int:  # noqa: N802 - Java's
+        def getErrorCode(self) -> int:
             return code
 
     assert may_pass(Py4JJavaError("", Refused())) == passes

@@ -37,6 +37,8 @@ _PATIENCE = 30.0
 """Seconds for which rows are tried out while others hold what they need; commits are repeated for as long."""
 _REFUSED = re.compile(r"\.(?:\w*SQL\w*|BatchUpdate)Exception: (.*)")
 """What a task that a database has refused says of it."""
+_TWICE = re.compile("duplicate (?:entry|key)|unique (?:index|constraint)", re.IGNORECASE)
+"""How databases say so; the table for the rows of an attempt has no key but the number of a row."""
 _NO_DRIVER = re.compile("No suitable driver|Did not find registered driver|: [\\w.]+Driver$")
 
 
@@ -192,8 +194,8 @@ class JdbcSink:
         return (
             f"{statements.epochs} in {self._settings.shown} has epoch {epoch}. Restore the newest copy of the home, "
             f"with which nothing is lost or repeated. To go on from epoch {newest.epoch} instead, remove from "
-            f"{self._settings.table} what later epochs have written, and set the epoch there to {newest.epoch}: they "
-            "are computed and written again."
+            f"{self._settings.table} what later epochs have written, and set the epoch back: they are computed and "
+            f"written again. {statements.set_back(newest)};"
         )
 
     def abort_orphans(self, query: str, takeover: int, keep: Sequence[Handle]) -> None:
@@ -252,7 +254,13 @@ class JdbcSink:
             refused = _REFUSED.search(str(error))
             if refused is None:
                 raise
-            raise SinkError(f"jdbc: {self._settings.table}: {refused[1].strip()}") from error
+            why = f"jdbc: {self._settings.table}: {refused[1].strip()}"
+            if _TWICE.search(refused[1]):
+                why += (
+                    " (a task was repeated that had written its rows: its executor was lost right after that. Nothing "
+                    "of the epoch was published; start the query again)"
+                )
+            raise SinkError(why) from error
 
     def _publish(self, connection: Connection, handle: Handle) -> None:
         statements = self._statements_of(handle)

@@ -127,6 +127,14 @@ class Statements:
         values = ", ".join(f"{self.quoted(name)} = ?" for name in ("epoch", "gid", "watermark"))
         return f"UPDATE {self.epochs} SET {values}{self._output}"
 
+    def set_back(self, newest: TransactionId) -> str:
+        """For people: has an output be at an older epoch, of a home that was restored."""
+        epoch, query, sink = map(self.quoted, ("epoch", "query", "output"))
+        return (
+            f"UPDATE {self.epochs} SET {epoch} = {newest.epoch} WHERE {query} = '{newest.query}' AND {sink} = "
+            f"'{newest.sink}'"
+        )
+
     def publish(self, name: str) -> str:
         """Appends or upserts the staged rows; of several with one key, the one with the greatest other columns."""
         columns = self._listed(self.columns)
