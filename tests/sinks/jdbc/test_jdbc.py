@@ -21,7 +21,7 @@ from sparkjet.options import Options
 from sparkjet.sinks.jdbc.database import Connection, Database
 from sparkjet.sinks.jdbc.settings import JdbcSettings
 from sparkjet.sinks.jdbc.sink import JdbcSink
-from sparkjet.testing.sink_contract import RUN, SCHEMA, SinkContract, SinkUnderTest, transaction
+from sparkjet.testing.sink_contract import QUERY, RUN, SCHEMA, SinkContract, SinkUnderTest, transaction
 from sparkjet.testing.stream_driver import StreamDriver
 
 if TYPE_CHECKING:
@@ -165,6 +165,16 @@ def test_rows_that_are_gone_are_named_and_nothing_is_published(
             sink.commit(handle, lambda: None)
         sink._drop(statements, handle["staging"])
     assert read(spark, options).count() == 0
+
+
+def test_rows_that_are_gone_before_the_decision_are_not_called_lost(spark: SparkSession, h2: Mapping[str, str]) -> None:
+    sink = sink_of(spark, h2)
+    handle = sink.prepare(spark.createDataFrame([("a", 1)], SCHEMA), transaction(1, run=RUN))
+    assert handle is not None
+    # As a successor does with what a paused driver has prepared.
+    sink.abort_orphans(QUERY, 1, [])
+    with pytest.raises(SinkError, match="gone before its decision"):
+        sink.try_out(handle, [])
 
 
 def test_a_query_writes_each_row_once_though_the_server_is_killed(

@@ -242,7 +242,15 @@ class JdbcSink:
         with self._database.connected() as connection:
             connection.begin()
             for each in handles:
-                self._publish(connection, each)
+                try:
+                    self._publish(connection, each)
+                except LostTransactionError as error:
+                    # Not lost: nothing is decided. A successor removes what this driver has prepared.
+                    message = (
+                        f"jdbc: the rows of epoch {each['epoch']} for {each['table']} are gone before its decision. "
+                        "Nothing is lost: unless another driver of the query is running, start it again."
+                    )
+                    raise SinkError(message) from error
             connection.roll_back()
 
     def _write(self, rows: DataFrame, table: str) -> None:
