@@ -78,17 +78,16 @@ def drivers_found(session: SparkSession) -> Iterator[None]:
         thread.setContextClassLoader(before)
 
 
-def may_pass(error: BaseException | None) -> bool:
-    """Whether a database may take the same a moment later: it was a deadlock, another's lock, or a lost connection."""
-    if not isinstance(error, Py4JJavaError):
-        return False
-    try:
-        state, code = error.java_exception.getSQLState(), error.java_exception.getErrorCode()
-    except Py4JError:
-        # Not a database's.
-        return False
+def is_locked(error: BaseException | None) -> bool:
+    """Whether a database has refused because of another transaction: of its lock, or of a deadlock with it."""
+    state, code = _state_of(error)
     # The number is of MySQL and MariaDB, whose state says nothing of a lock that was waited for too long.
-    return str(state or "").startswith(("08", "40", "HYT", "55P03")) or code == _LOCKED
+    return state.startswith(("40", "HYT", "55P03")) or code == _LOCKED
+
+
+def may_pass(error: BaseException | None) -> bool:
+    """Whether a database may take the same a moment later: :func:`is_locked`, or the connection was lost."""
+    return is_locked(error) or _state_of(error)[0].startswith("08")
 
 
 def message_of(error: Py4JJavaError | PySparkException) -> str:
@@ -99,3 +98,13 @@ def message_of(error: Py4JJavaError | PySparkException) -> str:
     while cause.getCause() is not None and cause.getCause() != cause:
         cause = cause.getCause()
     return " ".join(str(cause.getMessage() or cause.toString()).split())
+
+
+def _state_of(error: BaseException | None) -> tuple[str, int]:
+    """SQL's state, and the database's own number, of what it has refused; empty and 0 of anything else."""
+    if not isinstance(error, Py4JJavaError):
+        return "", 0
+    try:
+        return str(error.java_exception.getSQLState() or ""), int(error.java_exception.getErrorCode())
+    except Py4JError:
+        return "", 0

@@ -177,6 +177,24 @@ def test_rows_that_are_gone_before_the_decision_are_not_called_lost(spark: Spark
         sink.try_out(handle, [])
 
 
+def test_a_table_that_a_dead_task_still_holds_is_left_to_the_next_start(
+    spark: SparkSession, options: Mapping[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    sink = sink_of(spark, options)
+    handle = sink.prepare(spark.createDataFrame([("a", 1)], SCHEMA), transaction(1, run=RUN))
+    assert handle is not None
+    statements = sink._statements_of(handle)
+    staged = statements.beside(handle["staging"])
+    with sink._database.connected() as dead:
+        dead.begin()
+        dead.execute(f"INSERT INTO {staged} ({statements.quoted('sparkjet_row')}) VALUES (-1)")
+        sink.abort_orphans(QUERY, 1, [])
+    assert f"table {handle['staging']} is left to the next start" in caplog.text
+    sink.abort_orphans(QUERY, 1, [])
+    with sink._database.connected() as connection:
+        assert not connection.exists(staged)
+
+
 def test_a_query_writes_each_row_once_though_the_server_is_killed(
     spark: SparkSession, maria: Mapping[str, str], mariadb: MariaServer, tmp_path: Path
 ) -> None:

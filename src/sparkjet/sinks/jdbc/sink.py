@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from sparkjet.catalyst.columns import quoted
-from sparkjet.catalyst.jdbc import drivers_found, may_pass, message_of
+from sparkjet.catalyst.jdbc import drivers_found, is_locked, may_pass, message_of
 from sparkjet.errors import AnalysisError, LostTransactionError, SinkError
 from sparkjet.query_log import logger
 from sparkjet.sinks.copies import check_run, origin
@@ -120,7 +120,7 @@ class JdbcSink:
             [counts] = connection.query(statements.count(name))
             count, *keyed = map(int, counts)
             if not count:
-                connection.execute(statements.drop(name))
+                _drop(connection, statements, name)
                 return None
         for key, found in zip(self._settings.keys, keyed, strict=True):
             if found < count:
@@ -207,7 +207,7 @@ class JdbcSink:
             place = connection.place(self._settings.table) if is_there else None
             for name in [] if place is None else connection.tables(place):
                 if is_orphan(name, query, takeover) and name not in decided:
-                    connection.execute(statements.drop(name))
+                    _drop(connection, statements, name)
 
     def is_beside(self, other: JdbcSink) -> bool:
         """Whether another one writes into the same database as the same user."""
@@ -317,4 +317,15 @@ class JdbcSink:
     def _drop(self, statements: Statements, name: str) -> None:
         with self._database.connected() as connection:
             if connection.exists(statements.beside(name)):
-                connection.execute(statements.drop(name))
+                _drop(connection, statements, name)
+
+
+def _drop(connection: Connection, statements: Statements, name: str) -> None:
+    try:
+        for statement in statements.drop(name):
+            connection.execute(statement)
+    except Py4JJavaError as error:
+        if not is_locked(error):
+            raise
+        # Of a task whose machine has died the database may believe for hours that it is still writing.
+        logger.warning("table %s is left to the next start: %s", name, message_of(error))

@@ -15,6 +15,8 @@ EPOCHS = "sparkjet_epochs"
 """Table beside the target with a row for each output of a query: what it has published last."""
 ROW = "sparkjet_row"
 """Column that numbers staged rows, as the key: of a task that runs twice the second one fails."""
+_PATIENCE = 5
+"""Seconds."""
 _STAGED = re.compile(r"sparkjet_(?P<query>[0-9a-f]{12})_[0-9a-f]{8}_(?P<takeover>\d+)_\d+_\d+(?:_[0-9a-f]*)?")
 _QUALIFIER = re.compile(r'(?:(?:"(?:[^"]|"")*"|`(?:[^`]|``)*`|\[[^\]]*\]|[^."`\[\]]+)\.)*')
 
@@ -100,9 +102,10 @@ class Statements:
             f"ALTER TABLE {table} ADD {key}",
         ]
 
-    def drop(self, name: str) -> str:
-        """Drops a table of staged rows."""
-        return f"DROP TABLE {self.beside(name)}"
+    def drop(self, name: str) -> Sequence[str]:
+        """Drop a table of staged rows; MySQL would wait for a day, or a year, for a task that holds it."""
+        dropped = f"DROP TABLE {self.beside(name)}"
+        return [f"SET lock_wait_timeout = {_PATIENCE}", dropped] if self.family == "mysql" else [dropped]
 
     def count(self, name: str) -> str:
         """Counts staged rows, and those of them that have a value in each of the keys."""
