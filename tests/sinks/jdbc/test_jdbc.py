@@ -425,6 +425,14 @@ def test_what_spark_refuses_is_an_error_of_the_start_without_secrets(
         ("", {"driver": "org.nobody.Driver"}, "spark.jars.packages"),
         ("", {"url": "jdbc:mariadb://127.0.0.1:PORT/NAME"}, "permitMysqlScheme"),
         ("", {"url": "URL&sessionVariables=sql_mode=''"}, "change values that do not fit.*STRICT_TRANS_TABLES"),
+        (
+            "",
+            {
+                "url": "URL&sessionVariables=sql_mode=''",
+                "sessionInitStatement": "SET sql_mode = 'STRICT_TRANS_TABLES'",
+            },
+            "change values that do not fit",
+        ),
         ("", {"mode": "upsert", "keyColumns": "x"}, "no column 'x' in the result"),
     ],
 )

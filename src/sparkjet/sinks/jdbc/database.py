@@ -196,13 +196,17 @@ class Database:
         self.dialect = Dialect(session, settings.url)
 
     @contextlib.contextmanager
-    def connected(self) -> Iterator[Connection]:
-        """A connection; what the database refuses is raised as a :class:`SinkError`."""
+    def connected(self, *, as_executors: bool = False) -> Iterator[Connection]:
+        """A connection; what the database refuses is raised as a :class:`SinkError`.
+
+        Args:
+            as_executors: Whether it begins as those of Spark's writer do, without the user's statement.
+        """
         settings = self._settings
         try:
             connection = Connection(self.dialect.connection({**settings.spark, "dbtable": settings.table}))
             try:
-                if settings.initial is not None:
+                if settings.initial is not None and not as_executors:
                     connection.execute(settings.initial)
                 yield connection
             finally:

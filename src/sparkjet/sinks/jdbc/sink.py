@@ -76,8 +76,10 @@ class JdbcSink:
                 message = f"keyColumns: no column {key!r} in the result. Columns: {', '.join(schema.fieldNames())}"
                 raise AnalysisError(message)
         try:
-            with self._database.connected() as connection:
+            with self._database.connected(as_executors=True) as connection:
+                # Values are cut where the executors write them.
                 self._family = family_of(self._database.dialect, connection, self._settings)
+            with self._database.connected() as connection:
                 self._look(connection)
                 new_columns(self._database.dialect, schema, self._settings)
         except SinkError as error:
