@@ -282,6 +282,38 @@ def test_a_statement_for_each_connection_may_have_a_result(spark: SparkSession, 
     assert read(spark, options).count() == 1
 
 
+class Refused:
+    """As py4j has an SQLException."""
+
+    _target_id = "o1"
+
+    def __init__(self, state: str | None, code: int) -> None:
+        self._state, self._code = state, code
+
+    def getSQLState(self) -> str | None:
+        return self._state
+
+    def getErrorCode(self) -> int:
+        return self._code
+
+
+def test_a_table_that_somebody_else_has_locked_is_not_missing() -> None:
+    class Driver:
+        refused = Refused("42S02", 1146)
+
+        def prepareStatement(self, statement: str) -> None:
+            raise Py4JJavaError(statement, self.refused)
+
+        def isValid(self, seconds: int) -> bool:
+            return seconds > 0
+
+    driver = Driver()
+    assert not Connection(driver).exists("orders")
+    driver.refused = Refused("HY000", 1205)
+    with pytest.raises(Py4JJavaError):
+        Connection(driver).exists("orders")
+
+
 @pytest.mark.parametrize(
     ("state", "code", "passes"),
     [
@@ -295,16 +327,7 @@ def test_a_statement_for_each_connection_may_have_a_result(spark: SparkSession, 
     ],
 )
 def test_what_another_writer_is_in_the_way_of_is_tried_again(state: str | None, code: int, passes: bool) -> None:
-    class Refused:
-        _target_id = "o1"
-
-        def getSQLState(self) -> str | None:
-            return state
-
-        def getErrorCode(self) -> int:
-            return code
-
-    assert may_pass(Py4JJavaError("", Refused())) == passes
+    assert may_pass(Py4JJavaError("", Refused(state, code))) == passes
     assert not may_pass(SinkError("refused"))
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
 
-from sparkjet.catalyst.jdbc import Dialect, message_of
+from sparkjet.catalyst.jdbc import Dialect, is_locked, message_of
 from sparkjet.errors import SinkError
 from sparkjet.storage.hadoop_file_system import JAVA_ERRORS
 
@@ -126,9 +126,9 @@ class Connection:
         """Whether there is a table of this name in SQL that can be read."""
         try:
             self.place(table)
-        except Py4JJavaError:
+        except Py4JJavaError as error:
             # Of a table that cannot be looked for nobody must believe that its rows are lost.
-            if not self._java.isValid(_VALID_WITHIN):
+            if is_locked(error) or not self._java.isValid(_VALID_WITHIN):
                 raise
             return False
         return True
