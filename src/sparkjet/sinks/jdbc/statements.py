@@ -26,7 +26,7 @@ def staging_name(transaction: TransactionId) -> str:
 
     >>> from sparkjet.sinks.protocol import TransactionId
     >>> staging_name(TransactionId("q", "results", 1, 7, 0, "0b5e2f8a"))
-    'sparkjet_8e35c2cd3bf6_d104d1ee_1_7_0_0b5e2f8a'
+    'sparkjet_8e35c2cd3bf6_c099142b_1_7_0_0b5e2f8a'
     """
     query, sink = _hash(transaction.query, 12), _hash(transaction.sink, 8)
     name = f"sparkjet_{query}_{sink}_{transaction.takeover}_{transaction.epoch}_{transaction.attempt}"
