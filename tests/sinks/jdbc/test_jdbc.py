@@ -444,6 +444,11 @@ def test_what_spark_refuses_is_an_error_of_the_start_without_secrets(
             {"mode": "upsert", "keyColumns": "n"},
             "another unique index, on \\(k\\)",
         ),
+        (
+            "CREATE TABLE orders (k TEXT, n BIGINT, UNIQUE (k(3)))",
+            {"mode": "upsert", "keyColumns": "k"},
+            "only the beginning of k",
+        ),
         ("", {"password": "wrong"}, "Access denied"),
         ("", {"driver": "org.nobody.Driver"}, "spark.jars.packages"),
         ("", {"url": "jdbc:mariadb://127.0.0.1:PORT/NAME"}, "permitMysqlScheme"),

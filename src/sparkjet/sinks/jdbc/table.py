@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
 _STRICT = {"STRICT_TRANS_TABLES", "STRICT_ALL_TABLES", "TRADITIONAL"}
 _ENGINES = {"innodb", "rocksdb", "ndbcluster", "tokudb"}
+_PREFIXES = (
+    "SELECT column_name FROM information_schema.statistics WHERE table_schema = ? AND table_name = ? "
+    "AND non_unique = 0 AND sub_part IS NOT NULL"
+)
 
 
 def family_of(dialect: Dialect, connection: Connection, settings: JdbcSettings) -> str:
@@ -129,6 +133,13 @@ def check_keys(connection: Connection, family: str, place: Place, keys: Sequence
         message = (
             f'keyColumns: "{place.table}" has another unique index, on ({", ".join(sorted(others[0]))}), by '
             "which MySQL would replace rows as well. Drop it, or use mode=append."
+        )
+        raise AnalysisError(message)
+    begun = connection.query(_PREFIXES, place.catalog, place.table) if family == "mysql" else []
+    if begun:
+        message = (
+            f'keyColumns: the unique index of "{place.table}" has only the beginning of {begun[0][0]}, so that rows '
+            "with other keys would be replaced. Make it one of the whole column, such as a VARCHAR."
         )
         raise AnalysisError(message)
 
