@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import PySparkException
 
 from sparkjet.java import as_map, java_class, nothing, static_method
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 _SQL = "org.apache.spark.sql"
 _JDBC = f"{_SQL}.execution.datasources.jdbc"
+_LOCKED = 1205
 
 
 class Dialect:
@@ -57,7 +59,7 @@ class Dialect:
             types: Other types of some of them, as in Spark's option ``createTableColumnTypes``.
 
         Raises:
-            Py4JJavaError: Spark does not write one of the types, or does not understand ``types``.
+            PySparkException: Spark does not write one of the types, or does not understand ``types``.
         """
         parsed = java_class(self._session, f"{_SQL}.types.DataType").fromJson(schema.json())
         given = nothing(self._session) if types is None else java_class(self._session, "scala.Some")(types)
@@ -76,9 +78,33 @@ def drivers_found(session: SparkSession) -> Iterator[None]:
         thread.setContextClassLoader(before)
 
 
-def message_of(error: Py4JJavaError) -> str:
+def is_locked(error: BaseException | None) -> bool:
+    """Whether a database has refused because of another transaction: of its lock, or of a deadlock with it."""
+    state, code = _state_of(error)
+    # The number is of MySQL and MariaDB, whose state says nothing of a lock that was waited for too long.
+    return state.startswith(("40", "HYT", "55P03")) or code == _LOCKED
+
+
+def may_pass(error: BaseException | None) -> bool:
+    """Whether a database may take the same a moment later: :func:`is_locked`, or the connection was lost."""
+    return is_locked(error) or _state_of(error)[0].startswith("08")
+
+
+def message_of(error: Py4JJavaError | PySparkException) -> str:
     """What the innermost cause of a Java exception says, in one line."""
-    cause = error.java_exception
+    cause: Any = error.java_exception if isinstance(error, Py4JJavaError) else getattr(error, "_origin", None)
+    if cause is None:
+        return " ".join(str(error).split())
     while cause.getCause() is not None and cause.getCause() != cause:
         cause = cause.getCause()
-    return " ".join(str(cause.getMessage()).split())
+    return " ".join(str(cause.getMessage() or cause.toString()).split())
+
+
+def _state_of(error: BaseException | None) -> tuple[str, int]:
+    """SQL's state, and the database's own number, of what it has refused; empty and 0 of anything else."""
+    if not isinstance(error, Py4JJavaError):
+        return "", 0
+    try:
+        return str(error.java_exception.getSQLState() or ""), int(error.java_exception.getErrorCode())
+    except Py4JError:
+        return "", 0

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+import traceback
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -10,17 +12,20 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import pytest
+from py4j.protocol import Py4JJavaError
 
+from sparkjet.catalyst.jdbc import may_pass
 from sparkjet.engine.phases import EpochPhase
 from sparkjet.errors import AnalysisError, LostTransactionError, SinkError
 from sparkjet.options import Options
+from sparkjet.sinks.jdbc.database import Connection, Database
 from sparkjet.sinks.jdbc.settings import JdbcSettings
 from sparkjet.sinks.jdbc.sink import JdbcSink
-from sparkjet.testing.sink_contract import RUN, SCHEMA, SinkContract, SinkUnderTest, transaction
+from sparkjet.testing.sink_contract import QUERY, RUN, SCHEMA, SinkContract, SinkUnderTest, transaction
 from sparkjet.testing.stream_driver import StreamDriver
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -146,8 +151,11 @@ def test_what_does_not_fit_fails_before_the_decision(spark: SparkSession, maria:
     assert read(spark, maria).count() == 1
 
 
-def test_rows_that_are_gone_are_named_and_nothing_is_published(spark: SparkSession, options: Mapping[str, str]) -> None:
-    sink = sink_of(spark, options)
+@pytest.mark.parametrize("upsert", [{}, {"mode": "upsert", "keyColumns": "n"}], ids=["append", "upsert"])
+def test_rows_that_are_gone_are_named_and_nothing_is_published(
+    spark: SparkSession, options: Mapping[str, str], upsert: Mapping[str, str]
+) -> None:
+    sink = sink_of(spark, options, **upsert)
     handle = sink.prepare(spark.createDataFrame([("a", 1), ("b", 2)], SCHEMA), transaction(1, run=RUN))
     assert handle is not None
     statements = sink._statements_of(handle)
@@ -157,6 +165,34 @@ def test_rows_that_are_gone_are_named_and_nothing_is_published(spark: SparkSessi
             sink.commit(handle, lambda: None)
         sink._drop(statements, handle["staging"])
     assert read(spark, options).count() == 0
+
+
+def test_rows_that_are_gone_before_the_decision_are_not_called_lost(spark: SparkSession, h2: Mapping[str, str]) -> None:
+    sink = sink_of(spark, h2)
+    handle = sink.prepare(spark.createDataFrame([("a", 1)], SCHEMA), transaction(1, run=RUN))
+    assert handle is not None
+    # As a successor does with what a paused driver has prepared.
+    sink.abort_orphans(QUERY, 1, [])
+    with pytest.raises(SinkError, match="gone before its decision"):
+        sink.try_out(handle, [])
+
+
+def test_a_table_that_a_dead_task_still_holds_is_left_to_the_next_start(
+    spark: SparkSession, options: Mapping[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    sink = sink_of(spark, options)
+    handle = sink.prepare(spark.createDataFrame([("a", 1)], SCHEMA), transaction(1, run=RUN))
+    assert handle is not None
+    statements = sink._statements_of(handle)
+    staged = statements.beside(handle["staging"])
+    with sink._database.connected() as dead:
+        dead.begin()
+        dead.execute(f"INSERT INTO {staged} ({statements.quoted('sparkjet_row')}) VALUES (-1)")
+        sink.abort_orphans(QUERY, 1, [])
+    assert f"table {handle['staging']} is left to the next start" in caplog.text
+    sink.abort_orphans(QUERY, 1, [])
+    with sink._database.connected() as connection:
+        assert not connection.exists(staged)
 
 
 def test_a_query_writes_each_row_once_though_the_server_is_killed(
@@ -182,6 +218,213 @@ def test_a_query_writes_each_row_once_though_the_server_is_killed(
     ]  # fmt: skip
 
 
+def test_a_schema_whose_name_is_a_pattern_is_not_taken_for_another(spark: SparkSession, h2: Mapping[str, str]) -> None:
+    settings = JdbcSettings.of(Options({**h2, "dbtable": "orders"}))
+    with Database(spark, settings).connected() as connection:
+        for schema in ("my_shop", "my1shop"):
+            connection.execute(f"CREATE SCHEMA {schema}")
+            connection.execute(f'CREATE TABLE {schema}.orders ("k" VARCHAR, "n" BIGINT)')
+    sink = sink_of(spark, h2, dbtable="my_shop.orders")
+    published(sink, spark.createDataFrame([("a", 1)], SCHEMA))
+    assert [read(spark, h2, f"{schema}.orders").count() for schema in ("my_shop", "my1shop")] == [1, 0]
+
+
+@pytest.mark.parametrize("user", ["ann", "bob"])
+def test_rows_of_another_user_are_not_tried_out_with_ones_own(user: str) -> None:
+    ann, other = (
+        JdbcSettings.of(Options({"url": "jdbc:h2:mem:x", "dbtable": "orders", "user": each})) for each in ("ann", user)
+    )
+    assert (ann.account == other.account) == (user == "ann")
+
+
+def test_a_table_that_another_query_creates_at_the_same_time_is_taken(
+    spark: SparkSession, options: Mapping[str, str]
+) -> None:
+    settings = JdbcSettings.of(Options({**options, "dbtable": "orders"}))
+    with Database(spark, settings).connected() as connection:
+        for _ in range(2):
+            connection.create("orders", "CREATE TABLE orders (k INT)")
+        with pytest.raises(Py4JJavaError):
+            connection.create("others", "CREATE TABLE others (k NO_TYPE)")
+
+
+def test_a_restored_home_goes_on_by_what_the_error_says(spark: SparkSession, options: Mapping[str, str]) -> None:
+    sink = sink_of(spark, options)
+    for epoch in (1, 2):
+        published(sink, spark.createDataFrame([("a", epoch)], SCHEMA), epoch)
+    later = sink.published_after(transaction(1, run=RUN), None)
+    assert later is not None
+    executed(sink, later[later.index("UPDATE") :].rstrip(";"))
+    assert sink.published_after(transaction(1, run=RUN), None) is None
+    again = sink.prepare(spark.createDataFrame([("b", 2)], SCHEMA), transaction(2, takeover=1, run="bbbbbbbb", since=1))
+    assert again is not None
+    sink.commit(again, lambda: None)
+    assert read(spark, options).where("k = 'b'").count() == 1
+
+
+def test_of_a_task_that_runs_twice_the_second_one_fails_and_says_so(
+    spark: SparkSession, options: Mapping[str, str]
+) -> None:
+    sink = sink_of(spark, options)
+    rows = spark.createDataFrame([("a", 1)], SCHEMA)
+    handle = sink.prepare(rows, transaction(1, run=RUN))
+    assert handle is not None
+    staged = sink._statements().beside(handle["staging"])
+    with pytest.raises(SinkError, match="a task was repeated"):
+        sink._write(read(spark, options, staged), staged)
+    sink.commit(handle, lambda: None)
+    assert read(spark, options).count() == 1
+
+
+def test_a_statement_for_each_connection_may_have_a_result(spark: SparkSession, options: Mapping[str, str]) -> None:
+    sink = sink_of(spark, options, sessionInitStatement="SELECT 1")
+    published(sink, spark.createDataFrame([("a", 1)], SCHEMA))
+    assert read(spark, options).count() == 1
+
+
+class Refused:
+    """As py4j has an SQLException."""
+
+    _target_id = "o1"
+
+    def __init__(self, state: str | None, code: int) -> None:
+        self._state, self._code = state, code
+
+    def getSQLState(self) -> str | None:
+        return self._state
+
+    def getErrorCode(self) -> int:
+        return self._code
+
+
+def test_a_table_that_somebody_else_has_locked_is_not_missing() -> None:
+    class Driver:
+        refused = Refused("42S02", 1146)
+
+        def prepareStatement(self, statement: str) -> None:
+            raise Py4JJavaError(statement, self.refused)
+
+        def isValid(self, seconds: int) -> bool:
+            return seconds > 0
+
+    driver = Driver()
+    assert not Connection(driver).exists("orders")
+    driver.refused = Refused("HY000", 1205)
+    with pytest.raises(Py4JJavaError):
+        Connection(driver).exists("orders")
+
+
+@pytest.mark.parametrize(
+    ("state", "code", "passes"),
+    [
+        ("40001", 1213, True),
+        ("HY000", 1205, True),
+        ("HYT00", 50200, True),
+        ("08000", 0, True),
+        ("23000", 1062, False),
+        ("22001", 1406, False),
+        (None, 0, False),
+    ],
+)
+def test_what_another_writer_is_in_the_way_of_is_tried_again(state: str | None, code: int, passes: bool) -> None:
+    assert may_pass(Py4JJavaError("", Refused(state, code))) == passes
+    assert not may_pass(SinkError("refused"))
+
+
+def test_a_lock_of_another_writer_does_not_end_the_trial(
+    spark: SparkSession, maria: Mapping[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    quick = {"sessionInitStatement": "SET innodb_lock_wait_timeout = 1"}
+    sink = sink_of(spark, maria, mode="upsert", keyColumns="n", **quick)
+    published(sink, spark.createDataFrame([("a", 1)], SCHEMA))
+    handle = sink.prepare(spark.createDataFrame([("b", 1)], SCHEMA), transaction(2, run=RUN))
+    assert handle is not None
+    with sink._database.connected() as other:
+        other.begin()
+        other.execute("UPDATE orders SET k = 'c'")
+
+        class Leave(logging.Handler):
+            def emit(self, record: logging.LogRecord) -> None:
+                other.roll_back()
+
+        leave = Leave(logging.WARNING)
+        logging.getLogger("sparkjet").addHandler(leave)
+        try:
+            sink.try_out(handle, [])
+        finally:
+            logging.getLogger("sparkjet").removeHandler(leave)
+    assert "Lock wait timeout" in caplog.text
+
+
+def test_what_is_open_when_a_connection_ends_is_rolled_back_by_us_and_not_left_to_the_driver() -> None:
+    calls = []
+
+    class Driver:
+        def __getattr__(self, name: str) -> Callable[..., None]:
+            return lambda *_: calls.append(name)
+
+    connection = Connection(Driver())
+    connection.begin()
+    connection.close()
+    assert calls == ["setAutoCommit", "rollback", "close"]
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("jdbc:h2:mem:shop;DB_CLOSE_DELAY=-1", "jdbc:h2:mem:shop"),
+        ("jdbc:mysql://db:3306/shop?user=ann&password=s3@cret", "jdbc:mysql://db:3306/shop"),
+        ("jdbc:mysql://ann:s3@cret@db:3306/shop", "jdbc:mysql://db:3306/shop"),
+        ("jdbc:mysql://ann:s3/cret==@db:3306/shop?a=b", "jdbc:mysql://db:3306/shop"),
+        ("jdbc:mysql://ann:s3?;cret@db/shop?user=x@y", "jdbc:mysql://db/shop"),
+        ("jdbc:mysql://address=(host=db)(user=ann)(password=s3cret)/shop", "jdbc:mysql://address"),
+        ("jdbc:mysql:loadbalance://(host=db,password=s3cret)/shop", "jdbc:mysql:loadbalance://"),
+        ("jdbc:sqlserver://db:1433;user=sa;password=s3@cret", "jdbc:sqlserver://db:1433"),
+        ("jdbc:oracle:thin:scott/s3cret@//db:1521/shop", "jdbc:oracle:thin://db:1521/shop"),
+        ('jdbc:oracle:oci:scott/"s3@cret"@shop', "jdbc:oracle:oci:shop"),
+        ("JDBC:ORACLE:THIN:scott/s3cret@shop", "JDBC:ORACLE:THIN:shop"),
+        ("jdbc:db2://db:50000/shop:password=s3cret;user=ann;", "jdbc:db2://db:50000/shop:password"),
+        ("jdbc:teradata://db/USER=ann,PASSWORD=s3cret", "jdbc:teradata://db/USER"),
+    ],
+)
+def test_no_part_of_a_password_in_a_url_is_shown(url: str, shown: str) -> None:
+    settings = JdbcSettings.of(Options({"url": url, "dbtable": "orders"}))
+    assert settings.shown == shown
+    assert "s3" not in repr(settings)
+    assert "cret" not in repr(settings)
+
+
+@pytest.mark.parametrize("made", ["", "CREATE TABLE orders (k INT, n BIGINT)"])
+@pytest.mark.parametrize("kind", ["array<string>", "struct<a: int>", "map<string, int>", "interval day", "variant"])
+def test_types_that_spark_writes_into_no_database_are_refused(
+    spark: SparkSession, h2: Mapping[str, str], made: str, kind: str
+) -> None:
+    if made:
+        with Database(spark, JdbcSettings.of(Options({**h2, "dbtable": "orders"}))).connected() as connection:
+            connection.execute(made)
+    with pytest.raises(AnalysisError, match=r"cannot write these columns: .*to_json\(column\)"):
+        sink_of(spark, h2, f"k {kind}, n long")
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"url": "jdbc:mysql://ann:s3cret@db/shop", "driver": "org.mariadb.jdbc.Driver"}, "permitMysqlScheme"),
+        ({"url": "jdbc:h2:nowhere;PASSWORD=s3cret"}, "jdbc:h2:nowhere"),
+        ({"batchsize": "0", "password": "s3cret"}, "batchsize"),
+        ({"queryTimeout": "soon", "password": "s3cret"}, "soon"),
+        ({"isolationLevel": "SOME", "password": "s3cret"}, "SOME"),
+        ({"createTableColumnTypes": "k VARCHAR(", "password": "s3cret"}, "cannot write these columns"),
+    ],
+)
+def test_what_spark_refuses_is_an_error_of_the_start_without_secrets(
+    spark: SparkSession, h2: Mapping[str, str], more: Mapping[str, str], message: str
+) -> None:
+    with pytest.raises(AnalysisError, match=message) as refused:
+        sink_of(spark, {**h2, **more})
+    assert "s3cret" not in "".join(traceback.format_exception(refused.value))
+
+
 @pytest.mark.parametrize(
     ("made", "more", "message"),
     [
@@ -201,10 +444,23 @@ def test_a_query_writes_each_row_once_though_the_server_is_killed(
             {"mode": "upsert", "keyColumns": "n"},
             "another unique index, on \\(k\\)",
         ),
+        (
+            "CREATE TABLE orders (k TEXT, n BIGINT, UNIQUE (k(3)))",
+            {"mode": "upsert", "keyColumns": "k"},
+            "only the beginning of k",
+        ),
         ("", {"password": "wrong"}, "Access denied"),
         ("", {"driver": "org.nobody.Driver"}, "spark.jars.packages"),
         ("", {"url": "jdbc:mariadb://127.0.0.1:PORT/NAME"}, "permitMysqlScheme"),
         ("", {"url": "URL&sessionVariables=sql_mode=''"}, "change values that do not fit.*STRICT_TRANS_TABLES"),
+        (
+            "",
+            {
+                "url": "URL&sessionVariables=sql_mode=''",
+                "sessionInitStatement": "SET sql_mode = 'STRICT_TRANS_TABLES'",
+            },
+            "change values that do not fit",
+        ),
         ("", {"mode": "upsert", "keyColumns": "x"}, "no column 'x' in the result"),
     ],
 )

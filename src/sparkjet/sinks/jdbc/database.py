@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
 
-from sparkjet.catalyst.jdbc import Dialect, message_of
+from sparkjet.catalyst.jdbc import Dialect, is_locked, message_of
 from sparkjet.errors import SinkError
+from sparkjet.storage.hadoop_file_system import JAVA_ERRORS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,13 +47,11 @@ class TableColumn:
     Attributes:
         name: Its name.
         is_required: Whether an INSERT has to give a value: it is NOT NULL, and nothing else gives one.
-        is_nullable: Whether it may be null.
         is_generated: Whether the database computes it.
     """
 
     name: str
     is_required: bool
-    is_nullable: bool
     is_generated: bool
 
 
@@ -61,12 +60,15 @@ class Connection:
 
     def __init__(self, java: Any) -> None:
         self._java = java
+        self._has_begun = False
 
     def execute(self, statement: str, *values: str | int | None) -> int:
-        """Execute a statement; returns the number of rows that it has changed."""
+        """Execute a statement; returns the number of rows that it has changed, -1 if it has a result instead."""
         prepared = self._prepared(statement, values)
         try:
-            return int(prepared.executeUpdate())
+            # Not executeUpdate, which refuses the user's SELECT set_config(…) or CALL.
+            prepared.execute()
+            return int(prepared.getUpdateCount())
         finally:
             prepared.close()
 
@@ -81,6 +83,7 @@ class Connection:
     def begin(self) -> None:
         """Have what follows be one transaction."""
         self._java.setAutoCommit(False)
+        self._has_begun = True
 
     def commit(self) -> None:
         """Commit the transaction."""
@@ -93,6 +96,10 @@ class Connection:
     def close(self) -> None:
         """Close it; what is open is rolled back."""
         # It may be lost already: what was committed is looked up by whoever needs to know.
+        with contextlib.suppress(Py4JJavaError):
+            if self._has_begun:
+                # Some drivers, such as Oracle's, commit what is open: rows without their epoch.
+                self._java.rollback()
         with contextlib.suppress(Py4JJavaError):
             self._java.close()
 
@@ -119,24 +126,30 @@ class Connection:
         """Whether there is a table of this name in SQL that can be read."""
         try:
             self.place(table)
-        except Py4JJavaError:
+        except Py4JJavaError as error:
             # Of a table that cannot be looked for nobody must believe that its rows are lost.
-            if not self._java.isValid(_VALID_WITHIN):
+            if is_locked(error) or not self._java.isValid(_VALID_WITHIN):
                 raise
             return False
         return True
 
+    def create(self, table: str, statement: str) -> None:
+        """Create a table, unless another query, which starts at the same time, is faster."""
+        try:
+            self.execute(statement)
+        except Py4JJavaError:
+            if not self.exists(table):
+                raise
+
     def columns(self, place: Place) -> list[TableColumn]:
         """The columns of a table, in order."""
         wanted = "COLUMN_NAME", "IS_NULLABLE", "COLUMN_DEF", "IS_AUTOINCREMENT", "IS_GENERATEDCOLUMN"
-        found = self._java.getMetaData().getColumns(
-            place.catalog, place.schema, _escaped(self._java, place.table), None
-        )
+        schema, table = _escaped(self._java, place.schema), _escaped(self._java, place.table)
+        found = self._java.getMetaData().getColumns(place.catalog, schema, table, None)
         return [
             TableColumn(
                 name,
                 nullable == "NO" and default is None and automatic != "YES" and generated != "YES",
-                nullable != "NO",
                 generated == "YES",
             )
             for name, nullable, default, automatic, generated in _rows(found, wanted)
@@ -154,7 +167,8 @@ class Connection:
 
     def tables(self, place: Place) -> list[str]:
         """Names of the tables where a table is."""
-        found = self._java.getMetaData().getTables(place.catalog, place.schema, "%", None)
+        schema = _escaped(self._java, place.schema)
+        found = self._java.getMetaData().getTables(place.catalog, schema, "%", None)
         return [str(name) for (name,) in _rows(found, ("TABLE_NAME",))]
 
     def _prepared(self, statement: str, values: tuple[str | int | None, ...]) -> Any:
@@ -182,25 +196,32 @@ class Database:
         self.dialect = Dialect(session, settings.url)
 
     @contextlib.contextmanager
-    def connected(self) -> Iterator[Connection]:
-        """A connection; what the database refuses is raised as a :class:`SinkError`."""
+    def connected(self, *, as_executors: bool = False) -> Iterator[Connection]:
+        """A connection; what the database refuses is raised as a :class:`SinkError`.
+
+        Args:
+            as_executors: Whether it begins as those of Spark's writer do, without the user's statement.
+        """
         settings = self._settings
         try:
             connection = Connection(self.dialect.connection({**settings.spark, "dbtable": settings.table}))
             try:
-                if settings.initial is not None:
+                if settings.initial is not None and not as_executors:
                     connection.execute(settings.initial)
                 yield connection
             finally:
                 connection.close()
-        except Py4JJavaError as error:
-            raise SinkError(f"jdbc: {settings.shown}: {message_of(error)}") from error
+        except JAVA_ERRORS as error:
+            # Spark and some drivers quote the URL; the cause does so too, and with it every log that shows causes.
+            cause = None if settings.url in str(error) else error
+            message = message_of(error).replace(settings.url, settings.shown)
+            raise SinkError(f"jdbc: {settings.shown}: {message}") from cause
 
 
-def _escaped(java: Any, name: str) -> str:
+def _escaped(java: Any, name: str | None) -> str | None:
     """A name as a pattern that only it matches."""
     escape = str(java.getMetaData().getSearchStringEscape() or "")
-    return name.replace("_", f"{escape}_").replace("%", f"{escape}%") if escape else name
+    return name.replace("_", f"{escape}_").replace("%", f"{escape}%") if name and escape else name
 
 
 def _rows(found: Any, wanted: tuple[str, ...] | None = None) -> list[tuple[Any, ...]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -13,8 +13,8 @@ from sparkjet.options import jdbc_options, upsert_keys
 if TYPE_CHECKING:
     from sparkjet.options import Options
 
-_SHOWN = re.compile(r"[?;].*|(?<=//)[^/@]*@|(?<=thin:)[^@]*(?=@)", re.DOTALL)
-"""Parts of a URL that may hold a password."""
+_SHOWN = re.compile(r"(jdbc:(?:[\w+-]+:)*(?://)?)(?:[^?;]*@|[^=]*@)?([^?;=(,]*).*", re.DOTALL | re.IGNORECASE)
+"""What of a URL holds no password: the scheme, and what comes after an @ and before all values with names."""
 
 
 @dataclass(frozen=True)
@@ -45,13 +45,18 @@ class JdbcSettings:
         return self.spark["url"]
 
     @property
+    def account(self) -> Sequence[str | None]:
+        """Where it leads, and as whom: another user may not write what this one does."""
+        return [self.spark.get(name) for name in ("url", "user", "principal")]
+
+    @property
     def shown(self) -> str:
         """The URL without what may be a secret.
 
         >>> JdbcSettings({"url": "jdbc:mysql://ann:pw@db:3306/shop?password=pw"}, "t").shown
         'jdbc:mysql://db:3306/shop'
         """
-        return _SHOWN.sub("", self.url)
+        return _SHOWN.sub(r"\1\2", self.url, count=1)
 
     @staticmethod
     def of(options: Options) -> JdbcSettings:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+import tenacity
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from sparkjet.catalyst.columns import quoted
-from sparkjet.catalyst.jdbc import drivers_found, message_of
+from sparkjet.catalyst.jdbc import drivers_found, is_locked, may_pass, message_of
 from sparkjet.errors import AnalysisError, LostTransactionError, SinkError
+from sparkjet.query_log import logger
 from sparkjet.sinks.copies import check_run, origin
 from sparkjet.sinks.jdbc.database import Connection, Database
 from sparkjet.sinks.jdbc.statements import EPOCHS, ROW, Statements, is_orphan, staging_name
@@ -30,8 +33,12 @@ if TYPE_CHECKING:
     from sparkjet.sinks.jdbc.settings import JdbcSettings
     from sparkjet.sinks.protocol import Sink
 
+_PATIENCE = 30.0
+"""Seconds for which rows are tried out while others hold what they need; commits are repeated for as long."""
 _REFUSED = re.compile(r"\.(?:\w*SQL\w*|BatchUpdate)Exception: (.*)")
 """What a task that a database has refused says of it."""
+_TWICE = re.compile("duplicate (?:entry|key)|unique (?:index|constraint)", re.IGNORECASE)
+"""How databases say so; the table for the rows of an attempt has no key but the number of a row."""
 _NO_DRIVER = re.compile("No suitable driver|Did not find registered driver|: [\\w.]+Driver$")
 
 
@@ -69,14 +76,20 @@ class JdbcSink:
                 message = f"keyColumns: no column {key!r} in the result. Columns: {', '.join(schema.fieldNames())}"
                 raise AnalysisError(message)
         try:
-            with self._database.connected() as connection:
+            with self._database.connected(as_executors=True) as connection:
+                # Values are cut where the executors write them.
                 self._family = family_of(self._database.dialect, connection, self._settings)
-                if not self._look(connection):
-                    new_columns(self._database.dialect, schema, self._settings)
+            with self._database.connected() as connection:
+                self._look(connection)
+                new_columns(self._database.dialect, schema, self._settings)
         except SinkError as error:
             remedy = ""
             if _NO_DRIVER.search(str(error)):
                 remedy = ' Add the jar of its driver, spark.jars.packages, and name the class: option("driver", "…").'
+            elif "could not open a JDBC connection" in str(error):
+                remedy = (
+                    " The class in option driver does not take it; MariaDB's takes jdbc:mysql://…?permitMysqlScheme."
+                )
             message = f'start: format("jdbc") cannot use its database. {error}{remedy}'
             raise AnalysisError(message) from error
 
@@ -86,11 +99,12 @@ class JdbcSink:
         with self._database.connected() as connection:
             if not self._look(connection):
                 columns = new_columns(self._database.dialect, self._schema, settings)
-                connection.execute(f"CREATE TABLE {settings.table} ({columns}) {settings.table_options}")
+                statement = f"CREATE TABLE {settings.table} ({columns}) {settings.table_options}"
+                connection.create(settings.table, statement)
                 self._look(connection)
             statements = self._statements()
             if not connection.exists(statements.epochs):
-                connection.execute(statements.create_epochs())
+                connection.create(statements.epochs, statements.create_epochs())
 
     def prepare(self, rows: DataFrame, transaction: TransactionId) -> Handle | None:
         """See :meth:`Sink.prepare`."""
@@ -108,7 +122,7 @@ class JdbcSink:
             [counts] = connection.query(statements.count(name))
             count, *keyed = map(int, counts)
             if not count:
-                connection.execute(statements.drop(name))
+                _drop(connection, statements, name)
                 return None
         for key, found in zip(self._settings.keys, keyed, strict=True):
             if found < count:
@@ -135,13 +149,15 @@ class JdbcSink:
         if not self._settings.tries:
             return
         own = [each for sink, each in earlier if isinstance(sink, JdbcSink) and sink.is_beside(self)]
-        with self._database.connected() as connection:
-            connection.begin()
-            try:
-                for each in (*own, handle):
-                    self._publish(connection, each)
-            finally:
-                connection.roll_back()
+        # A deadlock or an outage that a commit would survive must not end the query because of this.
+        patiently = tenacity.Retrying(
+            stop=tenacity.stop_after_delay(_PATIENCE),
+            wait=tenacity.wait_exponential(0.2, 5),
+            retry=tenacity.retry_if_exception(lambda error: may_pass(error.__cause__)),
+            before_sleep=tenacity.before_sleep_log(logger, logging.WARNING),
+            reraise=True,
+        )
+        patiently(self._try_out, [*own, handle])
 
     def commit(self, handle: Handle, between: Callable[[], None]) -> None:
         """See :meth:`Sink.commit`."""
@@ -180,8 +196,8 @@ class JdbcSink:
         return (
             f"{statements.epochs} in {self._settings.shown} has epoch {epoch}. Restore the newest copy of the home, "
             f"with which nothing is lost or repeated. To go on from epoch {newest.epoch} instead, remove from "
-            f"{self._settings.table} what later epochs have written, and set the epoch there to {newest.epoch}: they "
-            "are computed and written again."
+            f"{self._settings.table} what later epochs have written, and set the epoch back: they are computed and "
+            f"written again. {statements.set_back(newest)};"
         )
 
     def abort_orphans(self, query: str, takeover: int, keep: Sequence[Handle]) -> None:
@@ -193,11 +209,11 @@ class JdbcSink:
             place = connection.place(self._settings.table) if is_there else None
             for name in [] if place is None else connection.tables(place):
                 if is_orphan(name, query, takeover) and name not in decided:
-                    connection.execute(statements.drop(name))
+                    _drop(connection, statements, name)
 
     def is_beside(self, other: JdbcSink) -> bool:
-        """Whether another one has the same database."""
-        return self._settings.url == other._settings.url
+        """Whether another one writes into the same database as the same user."""
+        return self._settings.account == other._settings.account
 
     def _look(self, connection: Connection) -> bool:
         """Check the table, if there is one; whether there is."""
@@ -224,6 +240,21 @@ class JdbcSink:
         columns, keys = tuple(handle["columns"]), tuple(handle["keys"])
         return Statements(self._database.dialect.quoted, self._family, handle["table"], columns, keys)
 
+    def _try_out(self, handles: Sequence[Handle]) -> None:
+        with self._database.connected() as connection:
+            connection.begin()
+            for each in handles:
+                try:
+                    self._publish(connection, each)
+                except LostTransactionError as error:
+                    # Not lost: nothing is decided. A successor removes what this driver has prepared.
+                    message = (
+                        f"jdbc: the rows of epoch {each['epoch']} for {each['table']} are gone before its decision. "
+                        "Nothing is lost: unless another driver of the query is running, start it again."
+                    )
+                    raise SinkError(message) from error
+            connection.roll_back()
+
     def _write(self, rows: DataFrame, table: str) -> None:
         writer = rows.write.format("jdbc").options(**{**self._settings.spark, "dbtable": table})
         try:
@@ -233,7 +264,13 @@ class JdbcSink:
             refused = _REFUSED.search(str(error))
             if refused is None:
                 raise
-            raise SinkError(f"jdbc: {self._settings.table}: {refused[1].strip()}") from error
+            why = f"jdbc: {self._settings.table}: {refused[1].strip()}"
+            if _TWICE.search(refused[1]):
+                why += (
+                    " (a task was repeated that had written its rows: its executor was lost right after that. Nothing "
+                    "of the epoch was published; start the query again)"
+                )
+            raise SinkError(why) from error
 
     def _publish(self, connection: Connection, handle: Handle) -> None:
         statements = self._statements_of(handle)
@@ -245,8 +282,12 @@ class JdbcSink:
             if connection.exists(statements.beside(handle["staging"])):
                 raise
             raise LostTransactionError(self._lost(handle, message_of(error))) from error
-        if not handle["keys"] and count != handle["rows"]:
-            raise LostTransactionError(self._lost(handle, f"{handle['staging']} has {count} rows"))
+        if not handle["keys"] and count == handle["rows"]:
+            return
+        # Of rows that replace others, or that a trigger skips or adds, the database counts something else.
+        [(found, *_)] = connection.query(statements.count(handle["staging"]))
+        if int(found) != handle["rows"]:
+            raise LostTransactionError(self._lost(handle, f"{handle['staging']} has {found} rows"))
 
     def _lost(self, handle: Handle, why: str) -> str:
         return (
@@ -278,4 +319,15 @@ class JdbcSink:
     def _drop(self, statements: Statements, name: str) -> None:
         with self._database.connected() as connection:
             if connection.exists(statements.beside(name)):
-                connection.execute(statements.drop(name))
+                _drop(connection, statements, name)
+
+
+def _drop(connection: Connection, statements: Statements, name: str) -> None:
+    try:
+        for statement in statements.drop(name):
+            connection.execute(statement)
+    except Py4JJavaError as error:
+        if not is_locked(error):
+            raise
+        # Of a task whose machine has died the database may believe for hours that it is still writing.
+        logger.warning("table %s is left to the next start: %s", name, message_of(error))

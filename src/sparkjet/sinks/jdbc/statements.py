@@ -15,6 +15,8 @@ EPOCHS = "sparkjet_epochs"
 """Table beside the target with a row for each output of a query: what it has published last."""
 ROW = "sparkjet_row"
 """Column that numbers staged rows, as the key: of a task that runs twice the second one fails."""
+_PATIENCE = 5
+"""Seconds."""
 _STAGED = re.compile(r"sparkjet_(?P<query>[0-9a-f]{12})_[0-9a-f]{8}_(?P<takeover>\d+)_\d+_\d+(?:_[0-9a-f]*)?")
 _QUALIFIER = re.compile(r'(?:(?:"(?:[^"]|"")*"|`(?:[^`]|``)*`|\[[^\]]*\]|[^."`\[\]]+)\.)*')
 
@@ -24,7 +26,7 @@ def staging_name(transaction: TransactionId) -> str:
 
     >>> from sparkjet.sinks.protocol import TransactionId
     >>> staging_name(TransactionId("q", "results", 1, 7, 0, "0b5e2f8a"))
-    'sparkjet_8e35c2cd3bf6_d104d1ee_1_7_0_0b5e2f8a'
+    'sparkjet_8e35c2cd3bf6_c099142b_1_7_0_0b5e2f8a'
     """
     query, sink = _hash(transaction.query, 12), _hash(transaction.sink, 8)
     name = f"sparkjet_{query}_{sink}_{transaction.takeover}_{transaction.epoch}_{transaction.attempt}"
@@ -100,9 +102,10 @@ class Statements:
             f"ALTER TABLE {table} ADD {key}",
         ]
 
-    def drop(self, name: str) -> str:
-        """Drops a table of staged rows."""
-        return f"DROP TABLE {self.beside(name)}"
+    def drop(self, name: str) -> Sequence[str]:
+        """Drop a table of staged rows; MySQL would wait for a day, or a year, for a task that holds it."""
+        dropped = f"DROP TABLE {self.beside(name)}"
+        return [f"SET lock_wait_timeout = {_PATIENCE}", dropped] if self.family == "mysql" else [dropped]
 
     def count(self, name: str) -> str:
         """Counts staged rows, and those of them that have a value in each of the keys."""
@@ -126,6 +129,14 @@ class Statements:
         """Notes what an output has published last: of epoch, id, watermark, query and output."""
         values = ", ".join(f"{self.quoted(name)} = ?" for name in ("epoch", "gid", "watermark"))
         return f"UPDATE {self.epochs} SET {values}{self._output}"
+
+    def set_back(self, newest: TransactionId) -> str:
+        """For people: has an output be at an older epoch, of a home that was restored."""
+        epoch, query, sink = map(self.quoted, ("epoch", "query", "output"))
+        return (
+            f"UPDATE {self.epochs} SET {epoch} = {newest.epoch} WHERE {query} = '{newest.query}' AND {sink} = "
+            f"'{newest.sink}'"
+        )
 
     def publish(self, name: str) -> str:
         """Appends or upserts the staged rows; of several with one key, the one with the greatest other columns."""

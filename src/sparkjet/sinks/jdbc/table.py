@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from py4j.protocol import Py4JJavaError
-
 from sparkjet.catalyst.jdbc import message_of
 from sparkjet.errors import AnalysisError, nearest
 from sparkjet.query_log import logger
+from sparkjet.storage.hadoop_file_system import JAVA_ERRORS
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -20,6 +19,10 @@ if TYPE_CHECKING:
 
 _STRICT = {"STRICT_TRANS_TABLES", "STRICT_ALL_TABLES", "TRADITIONAL"}
 _ENGINES = {"innodb", "rocksdb", "ndbcluster", "tokudb"}
+_PREFIXES = (
+    "SELECT column_name FROM information_schema.statistics WHERE table_schema = ? AND table_name = ? "
+    "AND non_unique = 0 AND sub_part IS NOT NULL"
+)
 
 
 def family_of(dialect: Dialect, connection: Connection, settings: JdbcSettings) -> str:
@@ -132,18 +135,28 @@ def check_keys(connection: Connection, family: str, place: Place, keys: Sequence
             "which MySQL would replace rows as well. Drop it, or use mode=append."
         )
         raise AnalysisError(message)
+    begun = connection.query(_PREFIXES, place.catalog, place.table) if family == "mysql" else []
+    if begun:
+        message = (
+            f'keyColumns: the unique index of "{place.table}" has only the beginning of {begun[0][0]}, so that rows '
+            "with other keys would be replaced. Make it one of the whole column, such as a VARCHAR."
+        )
+        raise AnalysisError(message)
 
 
 def new_columns(dialect: Dialect, schema: StructType, settings: JdbcSettings) -> str:
-    """The columns of a new table.
+    """The columns of a new table; Spark writes none into an old one either that it could not create.
 
     Raises:
         AnalysisError: Spark writes one of them into no database of this kind.
     """
     try:
         columns = dialect.columns(schema, settings.table_types)
-    except Py4JJavaError as error:
-        message = f"dbtable: Spark cannot write these columns: {message_of(error)}"
+    except JAVA_ERRORS as error:
+        message = (
+            f"dbtable: Spark cannot write these columns: {message_of(error)} Arrays, maps and structs can be written "
+            "as text, to_json(column), and other types once they are cast to one that the database has."
+        )
         raise AnalysisError(message) from error
     keys = ", ".join(dialect.quoted(key) for key in settings.keys)
     return f"{columns}, PRIMARY KEY ({keys})" if keys else columns
