@@ -88,6 +88,20 @@ class Contact:
             "it goes on if what its newest record names is still there."
         )
 
+    def is_replaced(self, version: int, members: Iterable[str]) -> bool:
+        """Whether some members, by id, go by a newer state than this one, or do not answer.
+
+        They drop what is not theirs by that as soon as they hear of it, and others hear of it later: what they do not
+        hold is no loss.
+        """
+        try:
+            return any(
+                self.connections.ask(self.uri(member), GetState(), ClusterState, _ANSWERS_WITHIN).version > version
+                for member in members
+            )
+        except AWAY:
+            return True
+
     def any_status(self) -> Status:
         """How a member is that answers, perhaps cut off from the others.
 
