@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 import pytest
-from kazoo.exceptions import BadVersionError
+from kazoo.exceptions import BadVersionError, NoNodeError
 
 from sparkjet.grid.cluster_state import Member, first
 from sparkjet.grid.ensemble import Ensemble, _Own
@@ -150,6 +150,16 @@ class Silent:
         del path
         return b"server.1=127.0.0.1:1:2:participant;127.0.0.1:3\nversion=a", None
 
+    def create_async(self, path: str, *, ephemeral: bool, sequence: bool) -> str:
+        del ephemeral, sequence
+        self.nodes.add(f"{path}0000000009")
+        return f"{path}0000000009"
+
+    def set_async(self, node: str, content: bytes) -> None:
+        del content
+        if node not in self.nodes:
+            raise NoNodeError
+
     def reconfig_async(self, joining: None, leaving: str, members: None, version: int) -> None:
         del joining, leaving, members
         self.changes.append(version)
@@ -168,6 +178,16 @@ def test_a_server_is_not_withdrawn_until_others_read_of_it_no_more(silent: int) 
     assert session.nodes == set()
     assert session.changes == [10]
     assert not own.is_told
+
+
+def test_a_server_that_was_half_withdrawn_is_offered_again_by_another_node() -> None:
+    """The answer to the removal was lost, and the server wanted again."""
+    ensemble, session = Ensemble("outsider", SETTINGS), Silent(0)
+    server = ZooKeeperServer(ServerAddress(7, "outsider", "127.0.0.1", 1, 2, 3, 1), SETTINGS)
+    own = _Own(server, session.nodes.pop(), was_told=True)
+    ensemble._tell(session, own)  # type: ignore[arg-type]
+    assert own.is_told
+    assert session.nodes == {own.node}
 
 
 def test_a_server_that_was_replaced_is_withdrawn_before_its_end(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -382,7 +382,12 @@ class Ensemble:
         own.node = own.node or self._new_node(session)
         # Before: the answer may be lost of what others read.
         own.was_told = True
-        session.ask(lambda client: client.set_async(own.node, content))
+        try:
+            session.ask(lambda client: client.set_async(own.node, content))
+        except NoNodeError:
+            # It was being withdrawn, and the answer was lost that said so.
+            own.node = self._new_node(session)
+            session.ask(lambda client: client.set_async(own.node, content))
         own.is_told = True
 
     def _discard(self, session: ZooKeeperSession) -> None:
