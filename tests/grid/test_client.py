@@ -28,7 +28,7 @@ from sparkjet.grid.errors import (
 from sparkjet.grid.member import Member
 from sparkjet.grid.messages import Held
 from sparkjet.grid.putting import NewEntry
-from sparkjet.grid.requests import GetState, Unheld, Verify
+from sparkjet.grid.requests import GetState, Listed, Unheld, Verify
 from tests.faults.waiting import until
 from tests.grid.batches import FILE, ROWS, file_of, rows_of
 from tests.grid.grids import Grid, grid_of
@@ -433,12 +433,10 @@ def test_what_a_member_has_dropped_by_a_newer_state_is_not_missing(tmp_path: Pat
     asked: list[tuple[str, type]] = []
 
     def ask(uri: str, request: object, answer: type, seconds: float = 0.0) -> object:
+        del answer, seconds
         asked.append((uri, type(request)))
         if isinstance(request, GetState):
-            told = states[uri]
-            if len(asked) > 20:
-                states["c"] = new
-            return told
+            return states[uri]
         if isinstance(request, Verify):
             return Unheld([] if uri == "c" else [held.key for held in request.held])
         return True
@@ -452,3 +450,26 @@ def test_what_a_member_has_dropped_by_a_newer_state_is_not_missing(tmp_path: Pat
     assert client.put_slot("versions/1", b"mine", manifest)
     # Not by the state that was replaced.
     assert is_behind == (("a", Verify) in asked)
+
+
+def test_a_primary_that_has_not_heard_of_its_successor_does_not_list_for_it(tmp_path: Path) -> None:
+    """A lease that was put after the change was not seen, and what it held was removed."""
+    token = tmp_path / "token"
+    create_token(token)
+    old = ClusterState("c", 7, tuple(Address(each, each, each) for each in "ab"), 2, 0, (Row(("a",), ("b",), 4),))
+    new = msgspec.structs.replace(old, version=8, rows=(Row(("b",), ("b",), 5),))
+    lease = Held(0, "lease", 1, 1, "d")
+
+    def ask(uri: str, request: object, answer: type, seconds: float = 0.0) -> ClusterState:
+        del request, answer, seconds
+        return old if uri == "a" else new
+
+    def answers(uri: str, request: object, answer: type) -> Iterator[Listed]:
+        del request, answer
+        yield Listed([lease] if uri == "b" else [])
+
+    client = GridClient(["a:1"], Access(token_file=str(token)), host="a", patience=20.0, cluster="c")
+    client._contact._state = old
+    client._contact.connections.ask = ask  # type: ignore[method-assign, assignment]
+    client._contact.connections.answers = answers  # type: ignore[method-assign, assignment]
+    assert client.entries("lease") == [lease]

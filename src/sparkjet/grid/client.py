@@ -287,6 +287,9 @@ class GridClient:
             request = ListEntries(prefix, rows)
             for listed in self._contact.connections.answers(self._contact.uri(member), request, Listed):
                 found += listed.held
+        # A primary that has not heard of its successor would not have what was put since, such as a reader's lease.
+        if self._contact.is_replaced(state.version, [member.id for member in state.members]):
+            raise MovedError(f"the cluster's state {state.version} has been replaced.")
         return sorted(found, key=lambda held: (held.name, held.partition))
 
     def _remove_once(self, request: Remove) -> None:
