@@ -11,9 +11,11 @@ import pyarrow as pa
 import pytest
 
 from sparkjet.errors import AnalysisError
+from sparkjet.grid.access import Access, create_token
 from sparkjet.grid.background import in_background
 from sparkjet.grid.client import GridClient
-from sparkjet.grid.cluster_state import left, reformed
+from sparkjet.grid.cluster_state import ClusterState, Row, left, reformed
+from sparkjet.grid.cluster_state import Member as Address
 from sparkjet.grid.contents import Content
 from sparkjet.grid.entries import Key
 from sparkjet.grid.errors import (
@@ -26,6 +28,7 @@ from sparkjet.grid.errors import (
 from sparkjet.grid.member import Member
 from sparkjet.grid.messages import Held
 from sparkjet.grid.putting import NewEntry
+from sparkjet.grid.requests import GetState, Listed, Unheld, Verify
 from tests.faults.waiting import until
 from tests.grid.batches import FILE, ROWS, file_of, rows_of
 from tests.grid.grids import Grid, grid_of
@@ -417,3 +420,56 @@ def test_members_of_two_grids_are_refused_whoever_answers_first(grid: Grid, tmp_
             assert each.cluster.slots["log/1"] == each.cluster.id.encode()
             chosen.close()
         client.close()
+
+
+@pytest.mark.parametrize("is_behind", [True, False])
+def test_what_a_member_has_dropped_by_a_newer_state_is_not_missing(tmp_path: Path, is_behind: bool) -> None:
+    """A rolling restart: who asked by the state of a member that was behind was told that entries were lost."""
+    token = tmp_path / "token"
+    create_token(token)
+    old = ClusterState("c", 7, tuple(Address(each, each, each) for each in "abc"), 3, 1, (Row(("a", "b"), ("c",), 4),))
+    new = msgspec.structs.replace(old, version=8, rows=(Row(("c",), ("c",), 5),))
+    states = {"a": new, "b": new, "c": old if is_behind else new}
+    asked: list[tuple[str, type]] = []
+
+    def ask(uri: str, request: object, answer: type, seconds: float = 0.0) -> object:
+        del answer, seconds
+        asked.append((uri, type(request)))
+        if isinstance(request, GetState):
+            return states[uri]
+        if isinstance(request, Verify):
+            return Unheld([] if uri == "c" else [held.key for held in request.held])
+        return True
+
+    client = GridClient(["c:1"], Access(token_file=str(token)), host="c", patience=20.0, cluster="c")
+    client._contact._state = old
+    client._contact.connections.ask = ask  # type: ignore[method-assign, assignment]
+    manifest = [Held(0, "layer", 1, 1, "d")]
+    client.check(manifest)
+    assert client.unheld(manifest) == {}
+    assert client.put_slot("versions/1", b"mine", manifest)
+    # Not by the state that was replaced.
+    assert is_behind == (("a", Verify) in asked)
+
+
+def test_a_primary_that_has_not_heard_of_its_successor_does_not_list_for_it(tmp_path: Path) -> None:
+    """A lease that was put after the change was not seen, and what it held was removed."""
+    token = tmp_path / "token"
+    create_token(token)
+    old = ClusterState("c", 7, tuple(Address(each, each, each) for each in "ab"), 2, 0, (Row(("a",), ("b",), 4),))
+    new = msgspec.structs.replace(old, version=8, rows=(Row(("b",), ("b",), 5),))
+    lease = Held(0, "lease", 1, 1, "d")
+
+    def ask(uri: str, request: object, answer: type, seconds: float = 0.0) -> ClusterState:
+        del request, answer, seconds
+        return old if uri == "a" else new
+
+    def answers(uri: str, request: object, answer: type) -> Iterator[Listed]:
+        del request, answer
+        yield Listed([lease] if uri == "b" else [])
+
+    client = GridClient(["a:1"], Access(token_file=str(token)), host="a", patience=20.0, cluster="c")
+    client._contact._state = old
+    client._contact.connections.ask = ask  # type: ignore[method-assign, assignment]
+    client._contact.connections.answers = answers  # type: ignore[method-assign, assignment]
+    assert client.entries("lease") == [lease]

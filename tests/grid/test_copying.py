@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pytest
 
+from sparkjet.grid import copying as copying_
 from sparkjet.grid.cluster_state import ClusterState, Row
+from sparkjet.grid.cluster_state import Member as Address
 from sparkjet.grid.connections import Connections
-from sparkjet.grid.entries import Key
+from sparkjet.grid.contents import Digest, size_of
+from sparkjet.grid.copying import Copying
+from sparkjet.grid.entries import Entries, Key
 from sparkjet.grid.errors import MalformedError, MovedError
+from sparkjet.grid.fetching import Fetched
 from sparkjet.grid.member import Member
 from sparkjet.grid.messages import Held
 from sparkjet.grid.requests import Listed, ListEntries
+from sparkjet.grid.view import View
 from tests.faults.waiting import let_pass, until
 from tests.grid.batches import FILE, ROWS, file_of, rows_of
 from tests.grid.grids import Grid, grid_of
@@ -78,6 +85,30 @@ def test_what_is_removed_here_is_not_pulled_from_who_has_it_still(grid: Grid) ->
     copying._pull(grid.members[1].address.uri, manifest)
     assert holds(grid.members[0]) == {held.key for held in manifest[1:] if "/file/" not in held.name}
     copying._under_way -= 1
+
+
+def test_who_has_left_out_what_was_removed_is_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A map was removed and began anew while another copy took long: its new entries were left out as well."""
+    batch, digest = rows_of(3), Digest()
+    digest.add(batch)
+    key = Key(0, ".maps/board/layers/1")
+    held = Held(*key, batch.num_rows, size_of(batch), str(digest))
+    state = ClusterState("c", 1, (Address("p", "p", "h"),), 1, 1, (Row(("p",), ("p", "me"), 4),))
+    view, entries, ready = View("me"), Entries(1 << 20), []
+    view.changed(state)
+    connections = SimpleNamespace(answers=lambda *_: iter([Listed([held])]))
+    control = SimpleNamespace(propose=lambda change: ready.append(change(state).rows[0].replicas))
+    monkeypatch.setattr(copying_, "fetched", lambda *_: iter([Fetched(key, batch.schema, [batch], digest)]))
+    copying = Copying(entries, view, connections, control)  # type: ignore[arg-type]
+    copying._under_way += 1
+    copying.remove([], ".maps/board/")
+    copying._copy("p", {0: 4})
+    assert (ready, {*entries}) == ([], set())
+    # The other copy has ended.
+    copying._under_way -= 1
+    copying._removed_below.clear()
+    copying._copy("p", {0: 4})
+    assert (ready, {*entries}) == ([("p", "me")], {key})
 
 
 def test_what_comes_with_another_content_than_it_was_listed_with_is_not_kept(grid: Grid) -> None:

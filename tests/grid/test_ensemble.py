@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 import pytest
-from kazoo.exceptions import BadVersionError
+from kazoo.exceptions import BadVersionError, NoNodeError
 
 from sparkjet.grid.cluster_state import Member, first
-from sparkjet.grid.ensemble import Ensemble
+from sparkjet.grid.ensemble import Ensemble, _Own
 from sparkjet.grid.errors import QuorumLostError
 from sparkjet.grid.listening import free_port
 from sparkjet.grid.zookeeper_config import ServerAddress, Voting
@@ -126,6 +126,82 @@ def test_a_server_that_was_withdrawn_is_offered_again_if_it_is_wanted(
     assert all(each.member != "outsider" for each in ensemble._addresses.values())
     until(_offered(ensemble, session), "the server to be offered again")
     assert ensemble._own is own
+
+
+class Silent:
+    """A session in which nobody answers some calls, and which goes on."""
+
+    def __init__(self, silent: int) -> None:
+        self.silent = silent
+        self.nodes = {"/sparkjet/servers/s0000000006"}
+        self.changes: list[int] = []
+
+    def ask(self, request: Callable[[Silent], object], seconds: float | None = None) -> object:
+        del seconds
+        if self.silent:
+            self.silent -= 1
+            raise QuorumLostError("nobody has answered.")
+        return request(self)
+
+    def delete_async(self, node: str) -> None:
+        self.nodes.remove(node)
+
+    def get_async(self, path: str) -> tuple[bytes, None]:
+        del path
+        return b"server.1=127.0.0.1:1:2:participant;127.0.0.1:3\nversion=a", None
+
+    def create_async(self, path: str, *, ephemeral: bool, sequence: bool) -> str:
+        del ephemeral, sequence
+        self.nodes.add(f"{path}0000000009")
+        return f"{path}0000000009"
+
+    def set_async(self, node: str, content: bytes) -> None:
+        del content
+        if node not in self.nodes:
+            raise NoNodeError
+
+    def reconfig_async(self, joining: None, leaving: str, members: None, version: int) -> None:
+        del joining, leaving, members
+        self.changes.append(version)
+
+
+@pytest.mark.parametrize("silent", [0, 1, 2])
+def test_a_server_is_not_withdrawn_until_others_read_of_it_no_more(silent: int) -> None:
+    """A majority that was away for a while: the server ended, and its node was there for as long as the session."""
+    ensemble, session = Ensemble("outsider", SETTINGS), Silent(silent)
+    server = ZooKeeperServer(ServerAddress(7, "outsider", "127.0.0.1", 1, 2, 3, 1), SETTINGS)
+    own = _Own(server, next(iter(session.nodes)), is_told=True, was_told=True)
+    for _ in range(silent):
+        with pytest.raises(QuorumLostError):
+            ensemble._is_withdrawn(session, own)  # type: ignore[arg-type]
+    assert ensemble._is_withdrawn(session, own)  # type: ignore[arg-type]
+    assert session.nodes == set()
+    assert session.changes == [10]
+    assert not own.is_told
+
+
+def test_a_server_that_was_half_withdrawn_is_offered_again_by_another_node() -> None:
+    """The answer to the removal was lost, and the server wanted again."""
+    ensemble, session = Ensemble("outsider", SETTINGS), Silent(0)
+    server = ZooKeeperServer(ServerAddress(7, "outsider", "127.0.0.1", 1, 2, 3, 1), SETTINGS)
+    own = _Own(server, session.nodes.pop(), was_told=True)
+    ensemble._tell(session, own)  # type: ignore[arg-type]
+    assert own.is_told
+    assert session.nodes == {own.node}
+
+
+def test_a_server_that_was_replaced_is_withdrawn_before_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a session has just begun, others may have read of it, and not yet of the one in its place."""
+    ensemble, session = Ensemble("outsider", SETTINGS), Silent(0)
+    address = ServerAddress(1, "outsider", "127.0.0.1", 1, 2, 3, 1)
+    ensemble._own = _Own(ZooKeeperServer(address, SETTINGS), "/sparkjet/servers/s1", is_told=True, was_told=True)
+    older = ZooKeeperServer(msgspec.structs.replace(address, id=7), SETTINGS)
+    ensemble._replaced = _Own(older, next(iter(session.nodes)), is_told=True, was_told=True)
+    ensemble._take([address], Voting({1: address.line}, 10))
+    monkeypatch.setattr(ensemble, "_is_released", lambda _: True)
+    assert not ensemble._does_its_part(session, votes=True)  # type: ignore[arg-type]
+    assert (session.nodes, session.changes) == (set(), [10])
+    assert vars(ensemble)["_replaced"] is None
 
 
 def test_a_voter_that_has_died_keeps_what_it_has_until_a_majority_goes_on_without_it(

@@ -36,6 +36,13 @@ def test_two_keys_have_two_texts(one: tuple[str, str], other: tuple[str, str]) -
     assert (text_of(one, ["text", "text"]) == text_of(other, ["text", "text"])) == (one == other)
 
 
+def test_a_stored_key_that_is_no_text_is_refused_by_name() -> None:
+    """What Spark makes of bytes: the task that looked for its change ended with a traceback."""
+    column = pa.array([b"a", b"\xff"], pa.binary()).view(pa.string())
+    with pytest.raises(AnalysisError, match=r"key: b'\\xff' is no Unicode text: it is not in UTF-8"):
+        texts_of([column])
+
+
 def test_a_moment_is_the_same_in_every_zone() -> None:
     here = datetime(2026, 3, 1, 12, tzinfo=timezone(timedelta(hours=2)))
     assert text_of([here], ["moment"]) == text_of([here.astimezone(timezone.utc)], ["moment"])

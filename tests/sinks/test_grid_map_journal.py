@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,6 +14,7 @@ import sparkjet as sj
 from sparkjet.errors import AnalysisError, RecoveryError, SinkError
 from sparkjet.grid.journal_reader import Journal
 from sparkjet.grid.map_reader import Map
+from sparkjet.grid.map_version import MapVersion
 from sparkjet.grid.places import JournalPlace, MapPlace
 from sparkjet.options import Options
 from sparkjet.sinks.grid_journal import GridJournalSink
@@ -249,6 +251,40 @@ def test_a_journal_has_no_hole_where_a_map_was_written_without_it(
     other.commit(taken, lambda: None)
     with pytest.raises(AnalysisError, match=r'journal "taken" has the columns k string, n bigint, and these rows have'):
         made(journal="taken")
+
+
+def test_what_only_tells_a_watermark_lets_no_row_expire(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An epoch that was published late: a look was due when its readers were told, and none had been made."""
+    sink = object.__new__(JournalledMapSink)
+    base = MapVersion(
+        number=1,
+        epoch=1,
+        clock=5,
+        watermark=None,
+        query="q",
+        output="results",
+        run="",
+        keys=("k",),
+        arrow_schema=b"",
+        spark_schema="",
+        partitions=1,
+        layers={},
+        expiry=(7, 30_000_000),
+    )
+    told: list[tuple[int, object]] = []
+    given: dict[str, Any] = {
+        "_settings": GridMapSettings("grid:///m", ("k",), time_to_live=2),
+        "_newest": base,
+        "_begin": lambda _: (base, 20_000_000),
+        "_journal": SimpleNamespace(begun=lambda _: (None, None)),
+        "_version": lambda _base, _written, expiry, _transaction, clock: told.append((clock, expiry)),
+        "_both": lambda *_: {},
+    }
+    for name, value in given.items():
+        monkeypatch.setattr(sink, name, value, raising=False)
+    assert sink.is_due(20_000_000)
+    sink.tell(transaction(2))
+    assert told == [(5, (7, 30_000_000))]
 
 
 @pytest.mark.parametrize(

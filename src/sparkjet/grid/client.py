@@ -140,6 +140,9 @@ class GridClient:
         Args:
             manifest: The entries.
             state: By which state; the newest one by default.
+
+        Raises:
+            MovedError: Who lacks some goes by a newer state than the one that was given.
         """
         if state is None:
             return self._contact.attempts()(lambda: self.unheld(manifest, self.state()))
@@ -160,7 +163,19 @@ class GridClient:
             for (member, _), keys in zip(calls, pool.map(self._verify, calls), strict=True):
                 for key in keys:
                     found.setdefault(key, set()).add(member)
+        if self._contact.is_replaced(state.version, sorted({each for members in found.values() for each in members})):
+            raise MovedError(f"the cluster's state {state.version} has been replaced.")
         return found
+
+    def lost(self, manifest: Sequence[Held]) -> list[Key]:
+        """Entries that are on no replica."""
+
+        def once() -> list[Key]:
+            state = self.state()
+            unheld = self.unheld(manifest, state)
+            return [key for key, members in unheld.items() if members >= set(state.rows[key.partition].replicas)]
+
+        return self._contact.attempts()(once)
 
     def check(self, manifest: Sequence[Held]) -> None:
         """Refuse a manifest of which entries are lost.
@@ -168,18 +183,9 @@ class GridClient:
         Raises:
             MissingEntriesError: Naming partitions, and the members that held them last.
         """
-
-        def once() -> None:
-            state = self.state()
-            lost = [
-                key
-                for key, members in self.unheld(manifest, state).items()
-                if members >= set(state.rows[key.partition].replicas)
-            ]
-            if lost:
-                raise MissingEntriesError(missing_text(self._contact, lost))
-
-        self._contact.attempts()(once)
+        lost = self.lost(manifest)
+        if lost:
+            raise MissingEntriesError(missing_text(self._contact, lost))
 
     def put_slot(self, name: str, token: bytes, manifest: Sequence[Held]) -> bool:
         """Write a slot if it is free, and all replicas hold the manifest; whether the token is the slot's.
@@ -281,6 +287,9 @@ class GridClient:
             request = ListEntries(prefix, rows)
             for listed in self._contact.connections.answers(self._contact.uri(member), request, Listed):
                 found += listed.held
+        # A primary that has not heard of its successor would not have what was put since, such as a reader's lease.
+        if self._contact.is_replaced(state.version, [member.id for member in state.members]):
+            raise MovedError(f"the cluster's state {state.version} has been replaced.")
         return sorted(found, key=lambda held: (held.name, held.partition))
 
     def _remove_once(self, request: Remove) -> None:

@@ -88,6 +88,24 @@ class Contact:
             "it goes on if what its newest record names is still there."
         )
 
+    def is_replaced(self, version: int, members: Iterable[str]) -> bool:
+        """Whether some members, by id, go by a newer state than this one, or do not answer.
+
+        They drop what is not theirs by that as soon as they hear of it, and others hear of it later: what they do not
+        hold is no loss. And whoever was the primary until then may not have what others have acknowledged since.
+        """
+        for member in members:
+            try:
+                found = self.connections.ask(self.uri(member), GetState(), ClusterState, _ANSWERS_WITHIN)
+            except AWAY:
+                return True
+            if found.version > version:
+                if found.cluster == self._cluster:
+                    # So that it is not asked of one that is behind again.
+                    self._take(found)
+                return True
+        return False
+
     def any_status(self) -> Status:
         """How a member is that answers, perhaps cut off from the others.
 

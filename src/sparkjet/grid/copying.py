@@ -135,11 +135,16 @@ class Copying:
     def _copy(self, primary: str, rows: Mapping[int, int]) -> None:
         with self._view.changes:
             self._under_way += 1
+        is_whole = True
         try:
             uri = self._view.uri(primary)
             for held in self._connections.answers(uri, ListEntries("", dict(rows)), Listed, _CALL):
                 for group in _groups(each for each in held.held if not self._holds(each)):
-                    self._pull(uri, group)
+                    is_whole &= self._pull(uri, group)
+            if not is_whole:
+                # Named as what was removed here while something was copied: by a primary that has still to remove it,
+                # or written again since, as where a map was removed and began anew. Its next list tells.
+                return
             self._control.propose(lambda state: ready(state, self._view.me, rows))
         except GridFullError as error:
             logger.warning("Partitions of member %s cannot be copied to this one, and are tried again: %s", uri, error)
@@ -159,7 +164,9 @@ class Copying:
         content = self._entries.get(held.key)
         return content is not None and content.digest == held.digest
 
-    def _pull(self, uri: str, group: Sequence[Held]) -> None:
+    def _pull(self, uri: str, group: Sequence[Held]) -> bool:
+        """Copy some entries; whether none was left out as one that was removed here."""
+        is_whole = True
         expected = {held.key: held for held in group}
         with self._entries.room() as room:
             for entry in fetched(self._connections, uri, list(expected), _CALL, self._view.me):
@@ -169,8 +176,11 @@ class Copying:
                 if content.digest != held.digest:
                     raise MalformedError(f'entry "{held.name}" is {content.digest} here, and {held.digest} there.')
                 with self._view.changes:
-                    if not self._is_removed(entry.key):
+                    if self._is_removed(entry.key):
+                        is_whole = False
+                    else:
                         room.store(entry.key, content)
+        return is_whole
 
     def _is_removed(self, key: Key) -> bool:
         return key in self._removed or any(key.name.startswith(prefix) for prefix in self._removed_below)

@@ -265,7 +265,8 @@ class Ensemble:
                 return False
             self._discard(session)
         elif replaced is not None and replaced.id not in self._voting.ids:
-            if not self._is_released(replaced):
+            # Who has read of this one alone, as where the session has just begun, could let it vote again.
+            if not (self._is_released(replaced) and self._is_withdrawn(session, replaced)):
                 return False
             self._end(session, replaced)
             self._replaced = None
@@ -320,7 +321,8 @@ class Ensemble:
         # nobody could go on. It answers as soon as it has.
         if self._look([own.server.address.contact]) is not None:
             self._tell(session, own)
-        elif time.monotonic() > own.started + _STARTS_WITHIN:
+        elif not own.was_told and time.monotonic() > own.started + _STARTS_WITHIN:
+            # One that was offered before has answered, and may vote: it was let in while it was being withdrawn.
             why = own.server.why()
             self._discard(session)
             raise NoServerError(
@@ -346,9 +348,12 @@ class Ensemble:
 
         A coordinator that had read of it could otherwise make it the only one that votes, after its end.
         """
+        own.is_told = False
         if own.node is not None:
-            node, own.node, own.is_told = own.node, None, False
-            self._remove(session, node)
+            # Forgotten only when it is gone: a session may outlive a call that nobody has answered, and others go on
+            # reading what is there.
+            self._remove(session, own.node)
+            own.node = None
         content, _ = session.ask(lambda client: client.get_async(_CONFIG))
         voting = Voting.parsed(content)
         if own.id in voting.ids:
@@ -377,7 +382,12 @@ class Ensemble:
         own.node = own.node or self._new_node(session)
         # Before: the answer may be lost of what others read.
         own.was_told = True
-        session.ask(lambda client: client.set_async(own.node, content))
+        try:
+            session.ask(lambda client: client.set_async(own.node, content))
+        except NoNodeError:
+            # It was being withdrawn, and the answer was lost that said so.
+            own.node = self._new_node(session)
+            session.ask(lambda client: client.set_async(own.node, content))
         own.is_told = True
 
     def _discard(self, session: ZooKeeperSession) -> None:

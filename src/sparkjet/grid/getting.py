@@ -163,7 +163,8 @@ def again(
         return lacking
     version = contact.state().version
     newer = contact.attempts()(lambda: contact.newer(version))
-    if failure is None and newer.version == version:
+    asked = sorted({member for key in left for member in lacking.get(key, ())})
+    if failure is None and newer.version == version and not contact.is_replaced(version, asked):
         raise MissingEntriesError(wrong or missing_text(contact, left))
     if time.monotonic() > until:
         raise failure or MissingEntriesError(missing_text(contact, left))

@@ -46,7 +46,11 @@ def text_of(values: Sequence[object], kinds: Sequence[str]) -> str:
 
 
 def texts_of(columns: Sequence[pa.Array]) -> list[str]:
-    """The key of each row as text, see :func:`text_of`."""
+    """The key of each row as text, see :func:`text_of`.
+
+    Raises:
+        AnalysisError: One is no text, as Spark has it where bytes are cast to strings.
+    """
     return [joined(parts) for parts in zip(*map(_stored, columns), strict=True)]
 
 
@@ -67,7 +71,10 @@ def _stored(column: pa.Array) -> list[str]:
     # Of dates and moments what Arrow has stored: days, or microseconds.
     if types.is_temporal(column.type):
         column = column.view(pa.int32() if types.is_date32(column.type) else pa.int64())
-    values = column.to_pylist()
+    try:
+        values = column.to_pylist()
+    except UnicodeDecodeError as error:
+        raise AnalysisError(f"key: {error.object!r} is no Unicode text: it is not in UTF-8.") from error
     return values if types.is_string(column.type) or types.is_large_string(column.type) else [*map(str, values)]
 
 

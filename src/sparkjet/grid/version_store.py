@@ -206,14 +206,10 @@ class VersionStore(ABC, Generic[V]):
         Raises:
             LostRowsError: Naming partitions, who held them last, and epochs.
         """
-        try:
-            self.client.check(version.held())
-        except MissingEntriesError as error:
-            state = self.client.state()
-            unheld = self.client.unheld(version.held(), state)
-            lost = [key for key, members in unheld.items() if members >= set(state.rows[key.partition].replicas)]
+        lost = self.client.lost(version.held())
+        if lost:
             partitions = sorted({key.partition for key in lost})
-            raise LostRowsError(self._told(partitions, self._lost_of(version, lost))) from error
+            raise LostRowsError(self._told(partitions, self._lost_of(version, lost)))
 
     @abstractmethod
     def _lost_of(self, version: V, lost: Sequence[Key]) -> str:

@@ -119,7 +119,8 @@ class JournalledMapSink(GridMapSink):
         """
         base, now = self._begin(transaction)
         before, journal = self._journal.begun(transaction)
-        sweeps, clock = self.is_due(now), self._clock_at(base, now)
+        sweeps = self.is_due(now)
+        clock = self._clock_at(base, now, sweeps=sweeps)
         appends = self._journal.appends(before, journal, transaction)
         task = JournalledMapTask(self._task(base, transaction, clock), appends, sweeps)
         ship(rows.sparkSession)
@@ -150,7 +151,8 @@ class JournalledMapSink(GridMapSink):
         """See :meth:`Telling.tell`."""
         base, now = self._begin(transaction)
         before, journal = self._journal.begun(transaction)
-        clock = self._clock_at(base, now)
+        # Also where a look is due by now, as where an epoch before was published late.
+        clock = self._clock_at(base, now, sweeps=False)
         version = self._version(base, [], None if base is None else base.expiry_at(clock), transaction, clock)
         return self._both(version, before, journal, transaction, 0)
 
@@ -198,10 +200,11 @@ class JournalledMapSink(GridMapSink):
         del changes  # where they were prepared it finds by itself
         return self._journal
 
-    def _clock_at(self, base: MapVersion | None, now: int) -> int:
+    @staticmethod
+    def _clock_at(base: MapVersion | None, now: int, *, sweeps: bool) -> int:
         """The clock of the next version: by it no row expires that no look has found."""
         may_expire = base is not None and base.expiry is not None and base.expiry[0] <= now
-        return base.clock if base is not None and may_expire and not self.is_due(now) else now
+        return base.clock if base is not None and may_expire and not sweeps else now
 
     def _of_both(self, rows: DataFrame, partitions: int, expires: int | None, *, sweeps: bool) -> DataFrame:
         """Rows as those of a map alone, each task with whole partitions of the journal.
