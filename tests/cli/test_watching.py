@@ -160,7 +160,8 @@ def test_a_page_of_a_home_until_ctrl_c(home: Path) -> None:
         request = urllib.request.Request(f"{address}runs", headers={"Authorization": f"Bearer {token}"})  # noqa: S310
         with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310 - loopback
             (run,) = json.loads(answer.read())
-        with urllib.request.urlopen(f"{address}runs/{quote(run['run'])}", timeout=60) as answer:  # noqa: S310 - loopback
+        request.full_url = f"{address}runs/{quote(run['run'])}"
+        with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310 - loopback
             assert json.loads(answer.read())["epoch"] == 8
         assert run["name"] == "."
         process.send_signal(signal.SIGINT)
