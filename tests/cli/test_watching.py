@@ -17,7 +17,7 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from sparkjet.cli import main
+from sparkjet.cli import main, watching
 from sparkjet.cli.watching import screen
 from sparkjet.clock import ManualClock
 from sparkjet.engine.progress_report import SinkReport
@@ -96,6 +96,20 @@ def test_top_of_a_home(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run["sentence"].startswith("“a” holds the stream back by 1 min.")
     assert main(["top", str(home), "--once"]) == 0
     assert "“a” holds the stream back by 1 min." in capsys.readouterr().out
+
+
+def test_the_password_of_a_home_is_not_shown(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Remote(PosixDirectory):
+        def __str__(self) -> str:
+            return "hdfs://ann:pw@nn/home"
+
+    monkeypatch.setattr(watching, "home_at", lambda *_: Remote(home))
+    assert main(["top", "hdfs://ann:pw@nn/home", "--json"]) == 0
+    told = capsys.readouterr().out
+    (run,) = json.loads(told)
+    assert (run["name"], run["run"], "pw" in told) == ("hdfs://nn/home", "hdfs%3A//nn/home", False)
 
 
 def test_records_that_cannot_be_read_are_told_of_and_looked_at_again(home: Path) -> None:

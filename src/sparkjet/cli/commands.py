@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +17,7 @@ import typer
 from sparkjet.cli import grid
 from sparkjet.cli.arguments import HOME, AsJson, Home, Homes, Settings, printable
 from sparkjet.errors import AnalysisError, SparkjetError
+from sparkjet.query_log import without_users
 
 FAILED, NOT_UNDERSTOOD = 1, 2
 """Exit statuses: refused, or failed; and what the command line says is no command."""
@@ -49,11 +51,21 @@ def run(arguments: Sequence[str] | None = None) -> int:
         line, refused, status = f"{PROGRAM}: {error}", error, FAILED
     else:
         return status or 0
-    if "--json" in given:
-        print(json.dumps({"error": {"condition": refused.condition, "message": str(refused)}}))
+    if "--json" in _own(given):
+        message = without_users(str(refused))
+        print(json.dumps({"error": {"condition": refused.condition, "message": message}}))
     # Line by line: what is quoted may be a log.
-    print(*map(printable, line.splitlines()), sep="\n", file=sys.stderr)
+    print(*map(printable, without_users(line).splitlines()), sep="\n", file=sys.stderr)
     return status
+
+
+def _own(given: Sequence[str]) -> Sequence[str]:
+    """The arguments without those of the application that ``run`` runs.
+
+    >>> _own(["top", "run", "--json"]), _own(["run", "--restart", "job.py", "--json"])
+    (['top', 'run', '--json'], ['--restart'])
+    """
+    return [*takewhile(lambda each: each.startswith("-"), given[1:])] if given[:1] == ["run"] else given
 
 
 @app.command()

@@ -27,6 +27,7 @@ from sparkjet.monitoring import Runs, open_page
 from sparkjet.monitoring.open_pages import OpenPage, open_pages
 from sparkjet.monitoring.recorded import RecordedRun
 from sparkjet.monitoring.view import details, shown
+from sparkjet.query_log import without_users
 from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.record_log import RecordLog
 
@@ -179,7 +180,8 @@ def _recorded(home: str, settings: Sequence[str]) -> RecordedRun:
     newest_record(directory, "home")
     log = RecordLog(DirectoryStore(directory.below("snapshots")))
     # JSON has no bytes that are no UTF-8, and a path that has its identity no line breaks, nor an end such as "/.".
-    label, run = os.fsencode(home).decode(errors="replace"), quote(os.fsencode(str(directory)))
+    label = without_users(os.fsencode(home).decode(errors="replace"))
+    run = quote(os.fsencode(without_users(str(directory))))
     recorded = RecordedRun(log, label, time.time_ns() // 1000, run)
     # Only a home in a grid has it.
     recorded.run.grid = getattr(directory, "standing", None)

@@ -30,7 +30,7 @@ from sparkjet.monitoring.metrics import exposition
 from sparkjet.monitoring.open_pages import Note, OpenPage
 from sparkjet.monitoring.runs import DRIVER, Runs, condition_of
 from sparkjet.monitoring.view import details, summary
-from sparkjet.query_log import logger
+from sparkjet.query_log import logger, without_users
 
 if TYPE_CHECKING:
     from sparkjet.clock import Clock
@@ -248,7 +248,7 @@ class _Routes:
         try:
             return JSONResponse(await asyncio.to_thread(ask))
         except (SparkjetError, OSError) as error:
-            return JSONResponse({"error": {"condition": condition_of(error), "message": str(error)}})
+            return JSONResponse({"error": {"condition": condition_of(error), "message": without_users(str(error))}})
 
     async def _events(self, request: Request) -> Response:
         return StreamingResponse(self._told(request.query_params.get("run")), media_type="text/event-stream")
