@@ -83,7 +83,9 @@ function chart(figure, lines, { label, format, fromZero = true, stacked = false 
     for (const part of runsOf(line.points)) {
       const points = part.points.map((point) => `${x(point[0]).toFixed(1)},${y(point[1]).toFixed(1)}`).join(" ");
       const kind = line.dashed ? "clock" : `line${part.idle ? " idle" : ""}`;
-      svg.append(drawn("polyline", { class: kind, points, ...(line.dashed ? {} : { stroke: line.colour }) }, drawn("title", {}, line.name)));
+      const title = part.idle ? `${line.name} (idle)` : line.name;
+      if (part.idle) svg.append(drawn("polyline", { class: "shade", points, stroke: line.colour }, drawn("title", {}, title)));
+      svg.append(drawn("polyline", { class: kind, points, ...(line.dashed ? {} : { stroke: line.colour }) }, drawn("title", {}, title)));
     }
   }
   figure.replaceChildren(svg, legend(lines));
