@@ -248,8 +248,9 @@ def test_after_its_stop_nobody_waits_for_an_answer_of_a_process_that_was_forked(
 def test_so_many_readers_are_answered_and_no_more(page: Page) -> None:
     readers = [socket.create_connection(("127.0.0.1", page.port)) for _ in range(READERS)]
     for reader in readers:
-        reader.sendall(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        assert reader.recv(4) == b"HTTP"
+        (token,) = _bearer(page).values()
+        reader.sendall(f"GET /events HTTP/1.1\r\nHost: localhost\r\nAuthorization: {token}\r\n\r\n".encode())
+        assert reader.recv(12) == b"HTTP/1.1 200"
     assert asked(page, "/runs")[0].status == 503
     for reader in readers:
         reader.close()

@@ -115,7 +115,8 @@ class Page:
             lifespan="off",
             timeout_graceful_shutdown=2,
             date_header=False,
-            limit_concurrency=READERS,
+            # That which asks counts too.
+            limit_concurrency=READERS + 1,
         )
         self._server = _Server(config)
         self._thread = threading.Thread(
