@@ -138,6 +138,7 @@ def top(
         typer.Argument(metavar="[HOME...]", help=f"{HOME}; or the address of a page: http://…", show_default=False),
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="print it once, without colours in a pipe")] = False,
+    token_file: Annotated[Path | None, typer.Option(help="a file that contains the token of the pages")] = None,
     conf: Settings = None,
     as_json: AsJson = False,
 ) -> int:
@@ -146,9 +147,9 @@ def top(
     Their records tell of them, or a driver's page. Without HOME: all of this user's pages on
     this machine, as query.page() opens them. --json and --once print it once.
     """
-    from sparkjet.cli.watching import watch  # noqa: PLC0415 - on use
+    from sparkjet.cli.watching import token_of, watch  # noqa: PLC0415 - on use
 
-    return watch(homes or (), conf or (), once=once, as_json=as_json)
+    return watch(homes or (), conf or (), token_of(None, token_file), once=once, as_json=as_json)
 
 
 @app.command()
