@@ -9,6 +9,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -103,6 +104,25 @@ def test_events_send_points_once_and_then_what_is_new(page: Page, runs: Runs) ->
     page.stop()
     assert not page.is_open
     connection.close()
+
+
+def test_points_of_a_run_that_begins_before_the_one_that_was_shown(page: Page, runs: Runs) -> None:
+    """The clock was set back between the two, and the page was told of the second one before its first epoch."""
+    with closing(http.client.HTTPConnection("127.0.0.1", page.port, timeout=60)) as connection:
+        connection.request("GET", "/events", headers=_bearer(page))
+        answer = connection.getresponse()
+
+        def told() -> dict[str, Any]:
+            line = answer.readline().decode() + answer.readline().decode()
+            found: dict[str, Any] = json.loads(line.removeprefix("data: "))
+            return found
+
+        assert told()["run"]["name"] == "flights"
+        second = Run("other", "second", "second", NOW - 7200 * SECOND)
+        runs.add(second)
+        assert told()["points"] == []
+        second.history.add(report(1), NOW - 3600 * SECOND)
+        assert [point["epoch"] for point in told()["more"]] == [1]
 
 
 def test_a_page_that_shows_a_run_of_a_driver_before_goes_on_with_one_that_is_there(page: Page) -> None:

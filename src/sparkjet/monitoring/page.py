@@ -282,7 +282,8 @@ class _Routes:
             told: dict[str, Any] = {"runs": listed, "run": None}
             if run is not None:
                 merges, points, whole = run.history.since(*(seen[1:] if seen[0] == run.run else ()))
-                seen = run.run, merges, points[-1].at if points else seen[2]
+                # Not the time of a run shown before: this one may begin earlier, where the clock was set back.
+                seen = run.run, merges, points[-1].at if points else 0 if whole else seen[2]
                 told["run"] = details(run, self.clock.now())
                 told["points" if whole else "more"] = msgspec.to_builtins(points)
             yield f"data: {json.dumps(told)}\n\n"
