@@ -11,13 +11,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 import sparkjet as sj
+from sparkjet.engine.phases import EpochPhase
+from sparkjet.engine.progress import EpochProgress
 from sparkjet.engine.turn import Turn
 from sparkjet.grid.background import in_background
 from sparkjet.grid.client import GridClient
 from sparkjet.grid.putting import Putting
 from sparkjet.grid.reader_leases import Lease
-from sparkjet.engine.phases import EpochPhase
-from sparkjet.engine.progress import EpochProgress
 from sparkjet.query_log import about, current, logger
 from sparkjet.storage import put_probe
 

@@ -1,4 +1,4 @@
-"""The log: each line begins with the query that it is about, as a driver may run several; records have it as fields."""
+"""The log: each line begins with the query that it is about, as a driver may run several."""
 
 from __future__ import annotations
 

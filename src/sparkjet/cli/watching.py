@@ -203,8 +203,7 @@ def _of_home(home: str, settings: Sequence[str]) -> Callable[[], list[dict[str, 
 def _of_page(address: str, given: str | None = None) -> Callable[[], list[dict[str, Any]]]:
     base, _, fragment = address.partition("#")
     base = f"{base.partition('?')[0].rstrip('/')}/"
-    # Only what has noted just this address gets its token: another user may listen at a like one.
-    token = fragment.partition("token=")[2] or next((each.token for each in open_pages() if each.address == base), given)
+    token = fragment.partition("token=")[2] or _noted(base) or given
     # None of the environment's: it would be given the token, also where the page is on this machine.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
@@ -220,7 +219,15 @@ def _of_page(address: str, given: str | None = None) -> Callable[[], list[dict[s
             if isinstance(error, HTTPError):
                 # An answer too, which has the connection.
                 error.close()
-            message = f"{base} does not answer as the page of a driver does: {error}. Pass what query.page() prints, or --token-file."
+            message = (
+                f"{base} does not answer as the page of a driver does: {error}. Pass what query.page() prints, or "
+                "--token-file."
+            )
             raise AnalysisError(message) from error
 
     return lambda: [get(f"runs/{quote(each.run)}?points=no", dict[str, Any]) for each in get("runs", list[_Listed])]
+
+
+def _noted(address: str) -> str | None:
+    """The token of what has noted just this address: another user may listen at a like one."""
+    return next((page.token for page in open_pages() if page.address == address), None)
