@@ -24,6 +24,7 @@ def test_a_note_is_this_users_alone_and_goes_with_the_page(tmp_path: Path) -> No
     note = Note(PAGE, tmp_path)
     assert open_pages(tmp_path) == [PAGE]
     assert open_pages(tmp_path)[0].url == "http://127.0.0.1:41027/#token=secret"
+    assert "secret" not in repr(PAGE)
     (file,) = tmp_path.iterdir()
     assert file.stat().st_mode & 0o777 == 0o600
     note.remove()

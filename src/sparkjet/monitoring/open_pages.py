@@ -27,6 +27,10 @@ class OpenPage(msgspec.Struct, frozen=True):
     address: str
     token: str
 
+    def __repr__(self) -> str:
+        """Without the token: tools that report errors show the values of variables."""
+        return f"OpenPage({self.process}, {self.address!r})"
+
     @property
     def url(self) -> str:
         """What a browser opens: it does not send what follows the ``#``, so that no server and no proxy logs it."""

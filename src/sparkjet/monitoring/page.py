@@ -195,7 +195,7 @@ class _Routes:
 
     runs: Runs
     clock: Clock
-    token: str
+    token: str = field(repr=False)
     ended: threading.Event = field(default_factory=threading.Event)
 
     def all(self) -> list[Route]:
