@@ -94,6 +94,7 @@ def test_events_send_points_once_and_then_what_is_new(page: Page, runs: Runs) ->
         assert isinstance(points, list)
         return [point["epoch"] for point in points]
 
+    assert answer.headers["X-Accel-Buffering"] == "no"
     assert epochs(told()["points"]) == [1]
     runs.all()[0].history.add(report(2), NOW + SECOND)
     seen: list[int] = []

@@ -252,7 +252,9 @@ class _Routes:
             return JSONResponse({"error": {"condition": condition_of(error), "message": without_users(str(error))}})
 
     async def _events(self, request: Request) -> Response:
-        return StreamingResponse(self._told(request.query_params.get("run")), media_type="text/event-stream")
+        told = self._told(request.query_params.get("run"))
+        # Or nginx, which the guide has before it for TLS, keeps events until some kilobytes are together.
+        return StreamingResponse(told, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
     async def _metrics(self, _: Request) -> Response:
         try:
