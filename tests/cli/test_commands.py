@@ -48,7 +48,8 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
         ((), "sparkjet: Missing command."),
         (("nothing",), "sparkjet: No such command 'nothing'."),
         (("snapshots", "list"), "sparkjet snapshots list: Missing argument 'HOME'."),
-        (("page", "--port", "8080"), "sparkjet page: Invalid value: --port, --token and --token-file are for a page"),
+        (("page", "--port", "8080"), "sparkjet page: Invalid value: --host, --port, --token and --token-file are for"),
+        (("page", "--host", "0.0.0.0"), "sparkjet page: Invalid value: --host, --port"),  # noqa: S104 - refused
         (("page", "home", "--port", "many"), "sparkjet page: Invalid value for '--port':"),
         (("grid", "map", "scan", "--colour"), "sparkjet grid map scan: No such option: --colour"),
         (("txns", "home", "--dsn", "a", "--kafka", "b"), "sparkjet txns: Invalid value: --dsn and --kafka exclude"),

@@ -22,6 +22,7 @@ from sparkjet.query_log import without_users
 FAILED, NOT_UNDERSTOOD = 1, 2
 """Exit statuses: refused, or failed; and what the command line says is no command."""
 PROGRAM = "sparkjet"
+LOOPBACK = "127.0.0.1"
 _PLAIN = {"help_option_names": ["-h", "--help"]}
 
 app = typer.Typer(
@@ -102,7 +103,7 @@ def doctor(
 @app.command()
 def page(
     homes: Homes = None,
-    host: Annotated[str, typer.Option(help="address to listen on")] = "127.0.0.1",
+    host: Annotated[str, typer.Option(help="address to listen on")] = LOOPBACK,
     port: Annotated[int, typer.Option(help="port to listen on; 0 is any that is free")] = 0,
     token: Annotated[
         str | None,
@@ -124,8 +125,8 @@ def page(
     from sparkjet.cli.watching import serve, show_open, token_of  # noqa: PLC0415 - on use
 
     if not homes:
-        if port or token or token_file:
-            message = "--port, --token and --token-file are for a page of homes: name a HOME"
+        if host != LOOPBACK or port or token or token_file:
+            message = "--host, --port, --token and --token-file are for a page of homes: name a HOME"
             raise typer.BadParameter(message)
         return show_open(as_json=as_json)
     return serve(homes, host, port, token_of(token, token_file), conf or (), as_json=as_json)
