@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,6 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 import sparkjet as sj
+from sparkjet.engine.phases import EpochPhase
+from sparkjet.engine.progress import EpochProgress
 from sparkjet.engine.turn import Turn
 from sparkjet.grid.background import in_background
 from sparkjet.grid.client import GridClient
@@ -39,6 +42,51 @@ def test_a_line_names_its_query(caplog: pytest.LogCaptureFixture) -> None:
         "query 100% of clicks: epoch 10",
         "epoch 11",
     ]
+
+
+def fields(record: logging.LogRecord) -> list[Any]:
+    return [vars(record)[name] for name in ("query", "epoch", "phase", "substream")]
+
+
+def test_records_have_what_they_are_about_as_fields(caplog: pytest.LogCaptureFixture) -> None:
+    progress = EpochProgress(epoch=7, batch=3, late=Counter(b=2), null_timestamps=Counter(a=1))
+    logger.warning("nothing yet")
+    with about("clicks"):
+        with progress.timed(EpochPhase.PREPARE), progress.timed(EpochPhase.COMMIT):
+            logger.warning("refused")
+        progress.count([])
+        logger.warning("between epochs")
+    assert [fields(each) for each in caplog.records] == [
+        [None, None, None, None],
+        ["clicks", 7, "commit", None],
+        ["clicks", 7, None, ["a", "b"]],
+        ["clicks", None, None, None],
+    ]
+
+
+def test_a_factory_of_the_users_may_have_fields_of_these_names(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def made(*given: Any, **more: Any) -> logging.LogRecord:
+        record = logging.LogRecord(*given, **more)
+        vars(record)["query"] = "select 1"
+        return record
+
+    monkeypatch.setattr(logging, "_logRecordFactory", made)
+    with about("clicks"):
+        logger.warning("begun")
+    assert fields(caplog.records[0])[0] == "clicks"
+
+
+def test_passwords_in_uris_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    with about("hdfs://ann:pw@nn/home"):
+        logger.warning("%s is full (%d): %s", "s3a://KEY:SEC@RET@bucket/x", 3, OSError("jdbc:mysql://ann:pw@db/shop"))
+        logger.warning("epoch %d", 7)
+    first, second = caplog.records
+    told = "s3a://bucket/x is full (3): jdbc:mysql://db/shop"
+    assert first.getMessage() == f"query hdfs://nn/home: {told}"
+    assert (second.getMessage(), second.args) == ("query hdfs://nn/home: epoch 7", (7,))
+    assert fields(first)[0] == "hdfs://nn/home"
 
 
 def test_threads_of_stores_and_grids_work_for_the_query_that_has_started_them(monkeypatch: pytest.MonkeyPatch) -> None:

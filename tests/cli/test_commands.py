@@ -13,8 +13,9 @@ import pytest
 import typer.main
 from typer.core import TyperGroup
 
-from sparkjet.cli import main
+from sparkjet.cli import main, snapshots
 from sparkjet.cli.commands import FAILED, NOT_UNDERSTOOD, app
+from sparkjet.errors import RecoveryError
 
 PAGE = Path(__file__).parents[2] / "docs" / "guide" / "command-line.md"
 SILENT = {"run", "start"}
@@ -47,7 +48,8 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
         ((), "sparkjet: Missing command."),
         (("nothing",), "sparkjet: No such command 'nothing'."),
         (("snapshots", "list"), "sparkjet snapshots list: Missing argument 'HOME'."),
-        (("page", "--port", "8080"), "sparkjet page: Invalid value: --port, --token and --token-file are for a page"),
+        (("page", "--port", "8080"), "sparkjet page: Invalid value: --host, --port, --token and --token-file are for"),
+        (("page", "--host", "0.0.0.0"), "sparkjet page: Invalid value: --host, --port"),  # noqa: S104 - refused
         (("page", "home", "--port", "many"), "sparkjet page: Invalid value for '--port':"),
         (("grid", "map", "scan", "--colour"), "sparkjet grid map scan: No such option: --colour"),
         (("txns", "home", "--dsn", "a", "--kafka", "b"), "sparkjet txns: Invalid value: --dsn and --kafka exclude"),
@@ -91,6 +93,24 @@ def test_what_is_not_understood_has_its_condition_in_json_too(
 def test_what_is_quoted_does_not_move_the_cursor(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["top", "no\x1b[2Jhome"]) == FAILED
     assert "no\\x1b[2Jhome" in capsys.readouterr().err
+
+
+def test_json_of_an_application_is_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "/no/such/program", "--json"]) == FAILED
+    out, err = capsys.readouterr()
+    assert (out, "cannot be started" in err) == ("", True)
+
+
+def test_a_password_in_a_location_is_not_quoted(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise RecoveryError("hdfs://ann:pw@nn/x contains no record")
+
+    monkeypatch.setattr(snapshots, "home_at", refused)
+    assert main(["snapshots", "list", "hdfs://ann:pw@nn/x", "--json"]) == FAILED
+    out, err = capsys.readouterr()
+    assert ("hdfs://nn/x" in out, "hdfs://nn/x" in err, "pw" in out + err) == (True, True, False)
 
 
 def test_whatever_prints_has_json() -> None:

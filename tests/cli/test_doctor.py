@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -122,6 +123,20 @@ def test_the_exit_status_says_whether_something_is_bad(
     assert main(["doctor", str(file), "--json"]) == 1
     found = json.loads(capsys.readouterr().out)
     assert [each["subject"] for each in found if each["verdict"] == BAD] == ["home"]
+
+
+def test_what_is_found_does_not_move_the_cursor_nor_has_passwords(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def looked() -> Iterator[Finding]:
+        yield Finding("Java", BAD, "says \x1b[2J\nhdfs://ann:pw@nn/x", "none")
+
+    for check in ("python", "packages", "java", "handles", "temporary"):
+        monkeypatch.setattr(doctor, check, looked)
+    monkeypatch.setattr(doctor, "spark", lambda _: looked())
+    assert main(["doctor"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:3] == ["BAD     Java: says \\x1b[2J", "        hdfs://nn/x", "        none"]
 
 
 def test_each_extra_of_a_source_or_sink_is_looked_for() -> None:

@@ -17,11 +17,12 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from sparkjet.cli import main
+from sparkjet.cli import main, watching
 from sparkjet.cli.watching import screen
 from sparkjet.clock import ManualClock
 from sparkjet.engine.progress_report import SinkReport
 from sparkjet.monitoring import Run, Runs
+from sparkjet.monitoring.open_pages import open_pages
 from sparkjet.monitoring.page import Page
 from sparkjet.monitoring.recorded import RecordedRun
 from sparkjet.monitoring.view import details, sentence
@@ -98,6 +99,20 @@ def test_top_of_a_home(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "“a” holds the stream back by 1 min." in capsys.readouterr().out
 
 
+def test_the_password_of_a_home_is_not_shown(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Remote(PosixDirectory):
+        def __str__(self) -> str:
+            return "hdfs://ann:pw@nn/home"
+
+    monkeypatch.setattr(watching, "home_at", lambda *_: Remote(home))
+    assert main(["top", "hdfs://ann:pw@nn/home", "--json"]) == 0
+    told = capsys.readouterr().out
+    (run,) = json.loads(told)
+    assert (run["name"], run["run"], "pw" in told) == ("hdfs://nn/home", "hdfs%3A//nn/home", False)
+
+
 def test_records_that_cannot_be_read_are_told_of_and_looked_at_again(home: Path) -> None:
     store = DirectoryStore(PosixDirectory(home / "snapshots"))
     log = RecordLog(store)
@@ -135,6 +150,66 @@ def test_top_of_a_page(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Pass what query.page() prints" in capsys.readouterr().err
 
 
+def test_a_driver_that_has_ended_does_not_hide_the_others(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = Runs()
+    runs.add(Run("query", "run", "flights", NOW))
+    pages = [Page(runs=runs, clock=ManualClock(NOW)) for _ in range(2)]
+    ours = {page.url for page in pages}
+    monkeypatch.setattr(watching, "open_pages", lambda: [each for each in open_pages() if each.url in ours])
+    shown: list[list[str]] = []
+
+    def looked(found: list[dict[str, str]]) -> str:
+        shown.append([each["name"] for each in found])
+        pages.pop().stop()
+        return ""
+
+    monkeypatch.setattr(watching, "screen", looked)
+    monkeypatch.setattr(watching, "LOOK_SECONDS", 0)
+    assert main(["top"]) == 1
+    assert shown == [["flights"] * 2, ["flights"]]
+    assert "No page of this user is open" in capsys.readouterr().err
+
+
+def test_the_token_goes_to_the_page_and_nowhere_else(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str | None] = []
+
+    class Answers(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.headers["Authorization"])
+            self.send_response(302)
+            self.send_header("Location", f"http://localhost:{self.server.server_port}/elsewhere")  # type: ignore[attr-defined]
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Nothing."""
+
+    (tmp_path / "token").write_text("known\n")
+    with HTTPServer(("127.0.0.1", 0), Answers) as server:
+        serving = threading.Thread(target=server.serve_forever)
+        serving.start()
+        page = Page(token="known", clock=ManualClock(NOW))
+        # As companies set it, for all addresses.
+        monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{server.server_port}")
+        monkeypatch.delenv("no_proxy", raising=False)
+        try:
+            assert main(["top", page.address, "--json"]) == 0
+            monkeypatch.setattr(watching, "open_pages", list)
+            assert main(["top", page.address, "--token-file", str(tmp_path / "token"), "--json"]) == 0
+            assert asked == []
+            assert main(["top", f"http://127.0.0.1:{server.server_port}/#token=known", "--json"]) == 1
+        finally:
+            page.stop()
+            server.shutdown()
+            serving.join()
+    assert asked[0] == "Bearer known"
+    assert set(asked[1:]) == {None}
+    capsys.readouterr()
+
+
 @pytest.mark.parametrize(
     "address", ["http://127.0.0.1:port/", "http://[::1/#token=secret", "http://[::1/?token=secret", "http:///"]
 )
@@ -160,7 +235,8 @@ def test_a_page_of_a_home_until_ctrl_c(home: Path) -> None:
         request = urllib.request.Request(f"{address}runs", headers={"Authorization": f"Bearer {token}"})  # noqa: S310
         with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310 - loopback
             (run,) = json.loads(answer.read())
-        with urllib.request.urlopen(f"{address}runs/{quote(run['run'])}", timeout=60) as answer:  # noqa: S310 - loopback
+        request.full_url = f"{address}runs/{quote(run['run'])}"
+        with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310 - loopback
             assert json.loads(answer.read())["epoch"] == 8
         assert run["name"] == "."
         process.send_signal(signal.SIGINT)

@@ -39,6 +39,9 @@ def test_on_a_desk_it_says_who_holds_the_stream_back(browser: Browser, page: Pag
     assert browser.value(cells)[0] == "readings/3"
     numbers = browser.value("document.getElementById('numbers').textContent")
     assert "windows open9" in numbers
+    # Only where it is idle, and not for all of its line.
+    assert browser.value("document.querySelectorAll('#watermarks .shade').length") == 1
+    assert browser.value("document.querySelector('#watermarks .shade').textContent") == "readings/4 (idle)"
     assert browser.value("document.getElementById('grid-told').textContent").startswith("3 members, 271 partitions")
     assert browser.complaints == []
 

@@ -9,6 +9,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -93,6 +94,7 @@ def test_events_send_points_once_and_then_what_is_new(page: Page, runs: Runs) ->
         assert isinstance(points, list)
         return [point["epoch"] for point in points]
 
+    assert answer.headers["X-Accel-Buffering"] == "no"
     assert epochs(told()["points"]) == [1]
     runs.all()[0].history.add(report(2), NOW + SECOND)
     seen: list[int] = []
@@ -103,6 +105,25 @@ def test_events_send_points_once_and_then_what_is_new(page: Page, runs: Runs) ->
     page.stop()
     assert not page.is_open
     connection.close()
+
+
+def test_points_of_a_run_that_begins_before_the_one_that_was_shown(page: Page, runs: Runs) -> None:
+    """The clock was set back between the two, and the page was told of the second one before its first epoch."""
+    with closing(http.client.HTTPConnection("127.0.0.1", page.port, timeout=60)) as connection:
+        connection.request("GET", "/events", headers=_bearer(page))
+        answer = connection.getresponse()
+
+        def told() -> dict[str, Any]:
+            line = answer.readline().decode() + answer.readline().decode()
+            found: dict[str, Any] = json.loads(line.removeprefix("data: "))
+            return found
+
+        assert told()["run"]["name"] == "flights"
+        second = Run("other", "second", "second", NOW - 7200 * SECOND)
+        runs.add(second)
+        assert told()["points"] == []
+        second.history.add(report(1), NOW - 3600 * SECOND)
+        assert [point["epoch"] for point in told()["more"]] == [1]
 
 
 def test_a_page_that_shows_a_run_of_a_driver_before_goes_on_with_one_that_is_there(page: Page) -> None:
@@ -178,6 +199,7 @@ def test_without_the_token_nothing_of_a_query_is_read(page: Page) -> None:
             assert "flights" not in text
     token = page.url.partition("#token=")[2]
     assert len(token) >= 32
+    assert token not in repr(page._routes)
     # Nor as a browser would send it by itself, or a proxy would log it.
     assert asked(page, f"/runs?token={token}", knows=False, Cookie=f"token={token}")[0].status == 401
 
@@ -248,8 +270,9 @@ def test_after_its_stop_nobody_waits_for_an_answer_of_a_process_that_was_forked(
 def test_so_many_readers_are_answered_and_no_more(page: Page) -> None:
     readers = [socket.create_connection(("127.0.0.1", page.port)) for _ in range(READERS)]
     for reader in readers:
-        reader.sendall(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        assert reader.recv(4) == b"HTTP"
+        (token,) = _bearer(page).values()
+        reader.sendall(f"GET /events HTTP/1.1\r\nHost: localhost\r\nAuthorization: {token}\r\n\r\n".encode())
+        assert reader.recv(12) == b"HTTP/1.1 200"
     assert asked(page, "/runs")[0].status == 503
     for reader in readers:
         reader.close()

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 
+import msgspec
 import pytest
 
-from sparkjet.engine.progress_report import ProgressReport, SinkReport
+from sparkjet.engine.progress_report import BackupReport, ProgressReport, SinkReport
 from sparkjet.errors import SinkError
+from sparkjet.monitoring.late_rows import newest_rows
 from sparkjet.monitoring.runs import Run
 from sparkjet.monitoring.view import details, sentence, summary
 from tests.monitoring.reports import NOW, SECOND, report, substream
@@ -104,6 +106,16 @@ def test_a_failure_is_told_in_one_line() -> None:
     assert sentence(run, NOW)[0] == "The query has failed. SinkError: [SPARKJET_SINK] the disk is full"
     run.end(NOW, SinkError())
     assert run.failure == "SinkError: [SPARKJET_SINK]"
+
+
+def test_passwords_in_locations_are_not_shown() -> None:
+    run = run_with(msgspec.structs.replace(report(), backup=BackupReport(1, "hdfs://ann:pw@nn/copy is full")))
+    run.end(NOW, SinkError("hdfs://ann:pw@nn/out is full"))
+    assert details(run, NOW)["backup"] == {"epoch": 1, "error": "hdfs://nn/copy is full"}
+    assert run.failure == "SinkError: [SPARKJET_SINK] hdfs://nn/out is full"
+    handle = {"directory": "hdfs://ann:pw@nn/late", "epoch": 1, "format": "parquet", "files": []}
+    told = newest_rows(handle)
+    assert (told["directory"], "pw" in str(told)) == ("hdfs://nn/late", False)
 
 
 def test_a_failure_in_a_python_worker_names_what_it_has_raised() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import Annotated
 
@@ -16,10 +17,12 @@ import typer
 from sparkjet.cli import grid
 from sparkjet.cli.arguments import HOME, AsJson, Home, Homes, Settings, printable
 from sparkjet.errors import AnalysisError, SparkjetError
+from sparkjet.query_log import without_users
 
 FAILED, NOT_UNDERSTOOD = 1, 2
 """Exit statuses: refused, or failed; and what the command line says is no command."""
 PROGRAM = "sparkjet"
+LOOPBACK = "127.0.0.1"
 _PLAIN = {"help_option_names": ["-h", "--help"]}
 
 app = typer.Typer(
@@ -49,11 +52,21 @@ def run(arguments: Sequence[str] | None = None) -> int:
         line, refused, status = f"{PROGRAM}: {error}", error, FAILED
     else:
         return status or 0
-    if "--json" in given:
-        print(json.dumps({"error": {"condition": refused.condition, "message": str(refused)}}))
+    if "--json" in _own(given):
+        message = without_users(str(refused))
+        print(json.dumps({"error": {"condition": refused.condition, "message": message}}))
     # Line by line: what is quoted may be a log.
-    print(*map(printable, line.splitlines()), sep="\n", file=sys.stderr)
+    print(*map(printable, without_users(line).splitlines()), sep="\n", file=sys.stderr)
     return status
+
+
+def _own(given: Sequence[str]) -> Sequence[str]:
+    """The arguments without those of the application that ``run`` runs.
+
+    >>> _own(["top", "run", "--json"]), _own(["run", "--restart", "job.py", "--json"])
+    (['top', 'run', '--json'], ['--restart'])
+    """
+    return [*takewhile(lambda each: each.startswith("-"), given[1:])] if given[:1] == ["run"] else given
 
 
 @app.command()
@@ -90,7 +103,7 @@ def doctor(
 @app.command()
 def page(
     homes: Homes = None,
-    host: Annotated[str, typer.Option(help="address to listen on")] = "127.0.0.1",
+    host: Annotated[str, typer.Option(help="address to listen on")] = LOOPBACK,
     port: Annotated[int, typer.Option(help="port to listen on; 0 is any that is free")] = 0,
     token: Annotated[
         str | None,
@@ -112,8 +125,8 @@ def page(
     from sparkjet.cli.watching import serve, show_open, token_of  # noqa: PLC0415 - on use
 
     if not homes:
-        if port or token or token_file:
-            message = "--port, --token and --token-file are for a page of homes: name a HOME"
+        if host != LOOPBACK or port or token or token_file:
+            message = "--host, --port, --token and --token-file are for a page of homes: name a HOME"
             raise typer.BadParameter(message)
         return show_open(as_json=as_json)
     return serve(homes, host, port, token_of(token, token_file), conf or (), as_json=as_json)
@@ -126,6 +139,7 @@ def top(
         typer.Argument(metavar="[HOME...]", help=f"{HOME}; or the address of a page: http://…", show_default=False),
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="print it once, without colours in a pipe")] = False,
+    token_file: Annotated[Path | None, typer.Option(help="a file that contains the token of the pages")] = None,
     conf: Settings = None,
     as_json: AsJson = False,
 ) -> int:
@@ -134,9 +148,9 @@ def top(
     Their records tell of them, or a driver's page. Without HOME: all of this user's pages on
     this machine, as query.page() opens them. --json and --once print it once.
     """
-    from sparkjet.cli.watching import watch  # noqa: PLC0415 - on use
+    from sparkjet.cli.watching import token_of, watch  # noqa: PLC0415 - on use
 
-    return watch(homes or (), conf or (), once=once, as_json=as_json)
+    return watch(homes or (), conf or (), token_of(None, token_file), once=once, as_json=as_json)
 
 
 @app.command()

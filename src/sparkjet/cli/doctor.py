@@ -11,16 +11,17 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TypeAlias
 
-from sparkjet.cli.arguments import show
+from sparkjet.cli.arguments import printable, show
 from sparkjet.cli.homes import home_at, session
 from sparkjet.errors import SparkjetError
+from sparkjet.query_log import without_users
 
 OK, ADVICE, BAD = "ok", "advice", "BAD"
 OLDEST_PYTHON = 3, 10
@@ -237,11 +238,14 @@ def postgres(dsn: str) -> Iterator[Finding]:
 def _findings(subject: str, check: Check) -> Iterator[Finding]:
     """The findings of a check; what it is refused with is one."""
     try:
-        yield from check()
+        for finding in check():
+            yield replace(finding, told=without_users(finding.told))
     except (SparkjetError, OSError) as error:
-        yield Finding(subject, BAD, str(error))
+        yield Finding(subject, BAD, without_users(str(error)))
 
 
 def _line(finding: Finding) -> str:
-    remedy = f"\n        {finding.remedy}" if finding.remedy else ""
-    return f"{finding.verdict:<7} {finding.subject}: {finding.told}{remedy}"
+    # What a server, or the environment, says is told; it may be of several lines.
+    told = "\n        ".join(map(printable, finding.told.splitlines()))
+    remedy = f"\n        {printable(finding.remedy)}" if finding.remedy else ""
+    return f"{finding.verdict:<7} {finding.subject}: {told}{remedy}"

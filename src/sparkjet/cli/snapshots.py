@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sparkjet.cli.arguments import show
 from sparkjet.cli.homes import home_at, newest_record
+from sparkjet.query_log import without_users
 from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.copying import copy_newest
 
@@ -35,8 +36,9 @@ def copy_snapshot(location: str, to: str, settings: Sequence[str], *, as_json: b
     """Copy the newest snapshot of a query to another home."""
     source, target = home_at(location, "home", settings), home_at(to, "to", settings)
     slot, record, files = copy_newest(source, target)
-    line = f"record {slot} of query {record.query}, epoch {record.epoch}, is in {target}: {files} files were copied"
-    told = {"record": slot, "query": record.query, "epoch": record.epoch, "to": str(target), "files": files}
+    place = without_users(str(target))
+    line = f"record {slot} of query {record.query}, epoch {record.epoch}, is in {place}: {files} files were copied"
+    told = {"record": slot, "query": record.query, "epoch": record.epoch, "to": place, "files": files}
     show([line], told, as_json=as_json)
 
 

@@ -27,6 +27,7 @@ from sparkjet.monitoring import Runs, open_page
 from sparkjet.monitoring.open_pages import OpenPage, open_pages
 from sparkjet.monitoring.recorded import RecordedRun
 from sparkjet.monitoring.view import details, shown
+from sparkjet.query_log import without_users
 from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.record_log import RecordLog
 
@@ -101,11 +102,12 @@ def token_of(token: str | None, file: Path | None) -> str | None:
         raise AnalysisError(message) from error
 
 
-def watch(homes: Sequence[str], settings: Sequence[str], *, once: bool, as_json: bool) -> int:
+def watch(homes: Sequence[str], settings: Sequence[str], token: str | None, *, once: bool, as_json: bool) -> int:
     """Show queries in the terminal, until Ctrl-C or once."""
     pages = "http://", "https://"
-    homes = homes or [page.url for page in _opened()]
-    watched = [_of_page(each) if each.startswith(pages) else _of_home(each, settings) for each in homes]
+    watched = [_of_page(each, token) if each.startswith(pages) else _of_home(each, settings) for each in homes]
+    # Looked for each time: drivers end and start, and one that has ended must not hide the others.
+    watched = watched or [lambda: [run for page in _opened() for run in _of_page(page.url)()]]
     if as_json:
         print(json.dumps([run for look in watched for run in look()], indent=2))
         return 0
@@ -179,7 +181,8 @@ def _recorded(home: str, settings: Sequence[str]) -> RecordedRun:
     newest_record(directory, "home")
     log = RecordLog(DirectoryStore(directory.below("snapshots")))
     # JSON has no bytes that are no UTF-8, and a path that has its identity no line breaks, nor an end such as "/.".
-    label, run = os.fsencode(home).decode(errors="replace"), quote(os.fsencode(str(directory)))
+    label = without_users(os.fsencode(home).decode(errors="replace"))
+    run = quote(os.fsencode(without_users(str(directory))))
     recorded = RecordedRun(log, label, time.time_ns() // 1000, run)
     # Only a home in a grid has it.
     recorded.run.grid = getattr(directory, "standing", None)
@@ -197,25 +200,34 @@ def _of_home(home: str, settings: Sequence[str]) -> Callable[[], list[dict[str, 
     return look
 
 
-def _of_page(address: str) -> Callable[[], list[dict[str, Any]]]:
+def _of_page(address: str, given: str | None = None) -> Callable[[], list[dict[str, Any]]]:
     base, _, fragment = address.partition("#")
     base = f"{base.partition('?')[0].rstrip('/')}/"
-    # Only what has noted just this address gets its token: another user may listen at a like one.
-    known = (page.token for page in open_pages() if page.address == base)
-    token = fragment.partition("token=")[2] or next(known, None)
+    token = fragment.partition("token=")[2] or _noted(base) or given
+    # None of the environment's: it would be given the token, also where the page is on this machine.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
     def get(path: str, kind: type[_T]) -> _T:
         try:
             request = urllib.request.Request(base + path)  # noqa: S310 - what the user has given
             if token:
-                request.add_header("Authorization", f"Bearer {token}")
-            with urllib.request.urlopen(request, timeout=PATIENCE_SECONDS) as answer:  # noqa: S310
+                # Not for where an answer may lead, which may be another host.
+                request.add_unredirected_header("Authorization", f"Bearer {token}")
+            with opener.open(request, timeout=PATIENCE_SECONDS) as answer:
                 return msgspec.json.decode(answer.read(), type=kind)
         except (OSError, HTTPException, ValueError, msgspec.DecodeError) as error:
             if isinstance(error, HTTPError):
                 # An answer too, which has the connection.
                 error.close()
-            message = f"{base} does not answer as the page of a driver does: {error}. Pass what query.page() prints."
+            message = (
+                f"{base} does not answer as the page of a driver does: {error}. Pass what query.page() prints, or "
+                "--token-file."
+            )
             raise AnalysisError(message) from error
 
     return lambda: [get(f"runs/{quote(each.run)}?points=no", dict[str, Any]) for each in get("runs", list[_Listed])]
+
+
+def _noted(address: str) -> str | None:
+    """The token of what has noted just this address: another user may listen at a like one."""
+    return next((page.token for page in open_pages() if page.address == address), None)

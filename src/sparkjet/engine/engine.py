@@ -17,7 +17,7 @@ from sparkjet.engine.spark_checkpoint import same_offsets
 from sparkjet.engine.turn import Turn
 from sparkjet.errors import RecoveryError
 from sparkjet.java import is_stopped
-from sparkjet.query_log import logger
+from sparkjet.query_log import logger, within
 from sparkjet.sinks.copies import run_name
 from sparkjet.sinks.protocol import TransactionId
 from sparkjet.snapshots.record import EpochKind
@@ -268,32 +268,33 @@ class Engine:
         tracked: InputsState | None = None
         while True:
             epoch = self._epoch(request, attempt)
-            try:
-                lost = self._executors.lost()
-                if lost:
-                    self._forget_lost_tables()
-                epoch.aggregate()
-                self.join()
-                # Not the record's: the policies may have been polled since, and must get nothing twice.
-                tracked = tracked or self.state.tracker.snapshot()
-                if (self._executors.lost() or lost) and self.state.has_lost:
-                    # Now: a job that needs it would fail four times first.
-                    self._restore(epoch, tracked)
-                epoch.advance(self.record)
-                if not overlap:
-                    self._finish(epoch)
-            except Exception as error:
-                epoch.release()
-                # An epoch before this one that cannot be ended is final: what it read must not be skipped.
-                self.join()
-                if attempt == ATTEMPTS - 1 or not self._may_restore(epoch, error):
-                    raise
-                self._forget_tables()
-                # What a second attempt lacks, Spark has not noticed.
-                self._restore(epoch, tracked or self.state.tracker.snapshot(), whole=attempt > 0)
-                attempt += 1
-            else:
-                break
+            with within(epoch.progress.epoch):
+                try:
+                    lost = self._executors.lost()
+                    if lost:
+                        self._forget_lost_tables()
+                    epoch.aggregate()
+                    self.join()
+                    # Not the record's: the policies may have been polled since, and must get nothing twice.
+                    tracked = tracked or self.state.tracker.snapshot()
+                    if (self._executors.lost() or lost) and self.state.has_lost:
+                        # Now: a job that needs it would fail four times first.
+                        self._restore(epoch, tracked)
+                    epoch.advance(self.record)
+                    if not overlap:
+                        self._finish(epoch)
+                except Exception as error:
+                    epoch.release()
+                    # An epoch before this one that cannot be ended is final: what it read must not be skipped.
+                    self.join()
+                    if attempt == ATTEMPTS - 1 or not self._may_restore(epoch, error):
+                        raise
+                    self._forget_tables()
+                    # What a second attempt lacks, Spark has not noticed.
+                    self._restore(epoch, tracked or self.state.tracker.snapshot(), whole=attempt > 0)
+                    attempt += 1
+                else:
+                    break
         self._clock = request.now
         if overlap:
             self._ending = _EndingEpoch(epoch, tracked, self._beside.submit(self._finish, epoch))
@@ -321,16 +322,17 @@ class Engine:
         return Epoch(self._context, self.state, self._checkpoint, request, transaction, self._maps.fixed)
 
     def _finish(self, epoch: Epoch) -> None:
-        try:
-            epoch.prepare(self._beside)
-            before = self.record
-            self.record = epoch.decide(self._slot + 1, before)
-            self._slot += 1
-            epoch.publish(before, self.record)
-        finally:
-            epoch.release()
-        # Now: state and record are those of this epoch.
-        self._context.on_progress(epoch.progress.report(self.record, self.state))
+        with within(epoch.progress.epoch):
+            try:
+                epoch.prepare(self._beside)
+                before = self.record
+                self.record = epoch.decide(self._slot + 1, before)
+                self._slot += 1
+                epoch.publish(before, self.record)
+            finally:
+                epoch.release()
+            # Now: state and record are those of this epoch.
+            self._context.on_progress(epoch.progress.report(self.record, self.state))
 
     def _may_restore(self, epoch: Epoch, error: Exception) -> bool:
         """Whether state was lost with an executor, and its epoch is not decided."""

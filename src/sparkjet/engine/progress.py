@@ -18,7 +18,7 @@ from sparkjet.engine.progress_report import (
     SnapshotReport,
     SubstreamReport,
 )
-from sparkjet.query_log import logger
+from sparkjet.query_log import logger, within
 from sparkjet.snapshots.record import SlidingSettings
 from sparkjet.time import MIN, WindowGrid
 
@@ -50,19 +50,19 @@ class EpochProgress:
             self.late += arrival.late
             self.null_timestamps += arrival.null_timestamps
         if self.late or self.null_timestamps:
-            logger.warning(
-                "epoch %d dropped late rows %s and rows without event time %s",
-                self.epoch,
-                dict(self.late),
-                dict(self.null_timestamps),
-            )
+            late, null_timestamps = dict(self.late), dict(self.null_timestamps)
+            with within(self.epoch, substream=sorted({*late, *null_timestamps})):
+                logger.warning(
+                    "epoch %d dropped late rows %s and rows without event time %s", self.epoch, late, null_timestamps
+                )
 
     @contextmanager
     def timed(self, phase: EpochPhase) -> Iterator[None]:
         """Add the time of a block to a phase."""
         started = time.perf_counter()
         try:
-            yield
+            with within(self.epoch, phase.value):
+                yield
         finally:
             self.durations[phase] = self.durations.get(phase, 0.0) + time.perf_counter() - started
 

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
+from sparkjet.query_log import without_users
+
 if TYPE_CHECKING:
     from pyarrow import RecordBatch, Scalar
 
@@ -27,10 +29,11 @@ def holds_late_rows(transaction: Mapping[str, Any]) -> bool:
 
 def newest_rows(transaction: Mapping[str, Any]) -> dict[str, Any]:
     """Some of its rows as text, or where they are."""
-    place, kind = str(transaction["directory"]), transaction.get("format")
+    directory, kind = str(transaction["directory"]), transaction.get("format")
+    place = without_users(directory)
     told: dict[str, Any] = {"epoch": transaction["epoch"], "directory": place, "rows": [], "why": None}
-    parts = urlsplit(place)
-    local = Path(unquote(parts.path) if parts.scheme == "file" else place)
+    parts = urlsplit(directory)
+    local = Path(unquote(parts.path) if parts.scheme == "file" else directory)
     if kind != "parquet" or parts.scheme not in {"", "file"}:
         return {**told, "why": f"They are {kind} files in {place}: read them with sparkjet.read_files."}
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+from functools import cache
 from pathlib import Path
 
 import msgspec
@@ -26,6 +27,10 @@ class OpenPage(msgspec.Struct, frozen=True):
     process: int
     address: str
     token: str
+
+    def __repr__(self) -> str:
+        """Without the token: tools that report errors show the values of variables."""
+        return f"OpenPage({self.process}, {self.address!r})"
 
     @property
     def url(self) -> str:
@@ -71,7 +76,7 @@ class Note:
 def open_pages(directory: Path | None = None) -> list[OpenPage]:
     """The pages that are open; the notes of those whose process has ended are removed."""
     found = []
-    for path in sorted((directory or _directory()).glob(f"*{_SUFFIX}")):
+    for path in sorted((directory or _looked_at()).glob(f"*{_SUFFIX}")):
         # Another reader, or the page itself, may remove it at the same time.
         with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
             if _is_locked(file.fileno()):
@@ -91,3 +96,9 @@ def _is_locked(file: int) -> bool:
 
 def _directory() -> Path:
     return local_directory("pages:")
+
+
+@cache
+def _looked_at() -> Path:
+    """Once a process: where the name is another user's, each call makes a directory, and ``top`` looks each second."""
+    return _directory()

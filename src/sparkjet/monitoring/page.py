@@ -30,7 +30,7 @@ from sparkjet.monitoring.metrics import exposition
 from sparkjet.monitoring.open_pages import Note, OpenPage
 from sparkjet.monitoring.runs import DRIVER, Runs, condition_of
 from sparkjet.monitoring.view import details, summary
-from sparkjet.query_log import logger
+from sparkjet.query_log import logger, without_users
 
 if TYPE_CHECKING:
     from sparkjet.clock import Clock
@@ -115,7 +115,8 @@ class Page:
             lifespan="off",
             timeout_graceful_shutdown=2,
             date_header=False,
-            limit_concurrency=READERS,
+            # That which asks counts too.
+            limit_concurrency=READERS + 1,
         )
         self._server = _Server(config)
         self._thread = threading.Thread(
@@ -194,7 +195,7 @@ class _Routes:
 
     runs: Runs
     clock: Clock
-    token: str
+    token: str = field(repr=False)
     ended: threading.Event = field(default_factory=threading.Event)
 
     def all(self) -> list[Route]:
@@ -248,10 +249,12 @@ class _Routes:
         try:
             return JSONResponse(await asyncio.to_thread(ask))
         except (SparkjetError, OSError) as error:
-            return JSONResponse({"error": {"condition": condition_of(error), "message": str(error)}})
+            return JSONResponse({"error": {"condition": condition_of(error), "message": without_users(str(error))}})
 
     async def _events(self, request: Request) -> Response:
-        return StreamingResponse(self._told(request.query_params.get("run")), media_type="text/event-stream")
+        told = self._told(request.query_params.get("run"))
+        # Or nginx, which the guide has before it for TLS, keeps events until some kilobytes are together.
+        return StreamingResponse(told, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
     async def _metrics(self, _: Request) -> Response:
         try:
@@ -281,7 +284,8 @@ class _Routes:
             told: dict[str, Any] = {"runs": listed, "run": None}
             if run is not None:
                 merges, points, whole = run.history.since(*(seen[1:] if seen[0] == run.run else ()))
-                seen = run.run, merges, points[-1].at if points else seen[2]
+                # Not the time of a run shown before: this one may begin earlier, where the clock was set back.
+                seen = run.run, merges, points[-1].at if points else 0 if whole else seen[2]
                 told["run"] = details(run, self.clock.now())
                 told["points" if whole else "more"] = msgspec.to_builtins(points)
             yield f"data: {json.dumps(told)}\n\n"

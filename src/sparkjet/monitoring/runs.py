@@ -12,6 +12,7 @@ from typing import Any
 
 from sparkjet.errors import SparkjetError
 from sparkjet.monitoring.history import History
+from sparkjet.query_log import without_users
 
 ENDED = 20
 """Runs that have ended which are still shown."""
@@ -118,7 +119,7 @@ def in_one_line(error: BaseException) -> str:
         # The traceback of a worker follows, perhaps with the JVM's below it; its end names the row or the key.
         raised = [each for each in lines[1 : _end_of_python(lines)] if _RAISED.match(each)]
         told = f"{told} {raised[-1]}" if raised else told
-    return f"{type(error).__name__}: {told}"
+    return f"{type(error).__name__}: {without_users(told)}"
 
 
 def _end_of_python(lines: Sequence[str]) -> int:

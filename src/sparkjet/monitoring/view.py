@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from sparkjet.query_log import without_users
+
 if TYPE_CHECKING:
-    from sparkjet.engine.progress_report import ProgressReport, SubstreamReport
+    from sparkjet.engine.progress_report import BackupReport, ProgressReport, SubstreamReport
     from sparkjet.monitoring.runs import Run
 
 SECOND = 1_000_000
@@ -120,8 +122,14 @@ def details(run: Run, now: int) -> dict[str, Any]:
             {"output": sink.name, "rows": sink.rows, "epoch": sink.epoch(report.epoch.number)} for sink in report.sinks
         ],
         "unsettled": unsettled(run),
-        "backup": msgspec.to_builtins(report.backup),
+        "backup": _backup(report.backup),
     }
+
+
+def _backup(report: BackupReport | None) -> dict[str, Any] | None:
+    if report is None:
+        return None
+    return {"epoch": report.epoch, "error": None if report.error is None else without_users(report.error)}
 
 
 def _level(report: ProgressReport, run: Run, now: int) -> str:

@@ -83,7 +83,9 @@ function chart(figure, lines, { label, format, fromZero = true, stacked = false 
     for (const part of runsOf(line.points)) {
       const points = part.points.map((point) => `${x(point[0]).toFixed(1)},${y(point[1]).toFixed(1)}`).join(" ");
       const kind = line.dashed ? "clock" : `line${part.idle ? " idle" : ""}`;
-      svg.append(drawn("polyline", { class: kind, points, ...(line.dashed ? {} : { stroke: line.colour }) }, drawn("title", {}, line.name)));
+      const title = part.idle ? `${line.name} (idle)` : line.name;
+      if (part.idle) svg.append(drawn("polyline", { class: "shade", points, stroke: line.colour }, drawn("title", {}, title)));
+      svg.append(drawn("polyline", { class: kind, points, ...(line.dashed ? {} : { stroke: line.colour }) }, drawn("title", {}, title)));
     }
   }
   figure.replaceChildren(svg, legend(lines));
@@ -309,23 +311,23 @@ async function listen(run) {
   const own = new AbortController();
   listening = own;
   const path = run === null ? "events" : `events?run=${encodeURIComponent(run)}`;
-  while (listening === own) {
-    try {
-      const answer = await asked(path, own.signal);
-      const refused = answer.status === 401;
-      byId("login").hidden = !refused;
-      byId("told").hidden = refused;
-      byId("connection").textContent = refused ? "locked" : "live";
-      if (refused) return;
-      if (!answer.ok) throw new Error(answer.statusText);
-      for await (const event of eventsOf(answer)) if (listening === own) show(event);
-    } catch (error) {
-      if (error.name !== "AbortError") console.warn(String(error));
-    }
-    if (listening !== own) return;
-    byId("connection").textContent = "no answer; trying again";
-    await new Promise((wake) => { setTimeout(wake, AGAIN_AFTER); });
+  try {
+    const answer = await asked(path, own.signal);
+    const refused = answer.status === 401;
+    byId("login").hidden = !refused;
+    byId("told").hidden = refused;
+    byId("connection").textContent = refused ? "locked" : "live";
+    if (refused) return;
+    if (!answer.ok) throw new Error(answer.statusText);
+    for await (const event of eventsOf(answer)) if (listening === own) show(event);
+  } catch (error) {
+    if (error.name !== "AbortError") console.warn(String(error));
   }
+  if (listening !== own) return;
+  byId("connection").textContent = "no answer; trying again";
+  await new Promise((wake) => { setTimeout(wake, AGAIN_AFTER); });
+  // Anew, which also ends the connection of what could not be shown: a browser has six of a host.
+  if (listening === own) listen(run);
 }
 byId("look").addEventListener("click", look);
 byId("login").addEventListener("submit", (event) => {
