@@ -185,12 +185,13 @@ def test_means_of_small_decimals_are_sparks(spark: SparkSession, data_type: str,
     assert J.avg("x").evaluate(rows) == rows.agg(F.avg("x")).collect()[0][0]
 
 
+@_ansi("true", "false")
 @pytest.mark.parametrize("sign", ["", "-"])
-def test_means_of_wide_decimals_keep_every_digit(spark: SparkSession, sign: str) -> None:
+def test_means_of_wide_decimals_keep_every_digit(session: SparkSession, sign: str) -> None:
     """With 24 digits before the point and 14 behind it they lost the last ones, and some that round up to a whole."""
     most = Decimal(f"{sign}1234567890123456789012345.0000000001")
     for values in ([most, Decimal(0), Decimal("-1.5"), Decimal("-1.5")], [most, most, Decimal(f"{sign}2.9999999999")]):
-        rows = frame_of(spark, values, "decimal(38,10)")
+        rows = frame_of(session, values, "decimal(38,10)")
         assert J.try_avg("x").evaluate(rows) == rows.agg(F.avg("x")).collect()[0][0]
 
 

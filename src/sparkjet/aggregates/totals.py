@@ -260,7 +260,9 @@ def decimal_mean(name: str, total: Column, count: Column, data_type: DecimalType
         if digits == _MOST_DIGITS > scale + 1:
             # Put side by side instead: only a part that was rounded up to 1 has to be added.
             whole = quotient.try_cast(f"decimal({digits - scale},0)")
-            joined = F.concat(whole.cast("string"), F.substr(F.abs(part).cast("string"), F.lit(2)))
+            # With a one before the point: without ANSI arithmetic, Spark writes 0.00000003 as 3E-8.
+            point = (F.lit(1).cast("decimal(1,0)") + F.abs(part)).cast("string")
+            joined = F.concat(whole.cast("string"), F.substr(point, F.lit(2)))
             exact.append(
                 F.when(F.abs(part) < 1, joined.try_cast(result)).otherwise(
                     (whole + F.signum(part).cast("decimal(1,0)")).try_cast(result)
