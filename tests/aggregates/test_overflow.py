@@ -178,7 +178,14 @@ def test_a_mean_that_its_type_cannot_hold_is_an_error(session: SparkSession) -> 
 
 
 @pytest.mark.parametrize(
-    ("data_type", "value"), [("decimal(5,5)", "0.12345"), ("decimal(34,24)", "0.5"), ("decimal(20,20)", "0.1")]
+    ("data_type", "value"),
+    [
+        ("decimal(5,5)", "0.12345"),
+        ("decimal(34,24)", "0.5"),
+        ("decimal(20,20)", "0.1"),
+        ("decimal(25,25)", "0.1"),
+        ("decimal(38,32)", "1"),
+    ],
 )
 def test_means_of_small_decimals_are_sparks(spark: SparkSession, data_type: str, value: str) -> None:
     rows = frame_of(spark, [Decimal(value), Decimal(value), None, Decimal(0)], data_type)
