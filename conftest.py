@@ -158,8 +158,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         ):
             item.add_marker("crash")
         # Of a contract that many classes keep, some have in CI only what is their own.
-        often = getattr(getattr(item, "cls", None), "OFTEN", None)
+        owner = getattr(item, "cls", None)
+        often = getattr(owner, "OFTEN", None)
         if often is not None and getattr(item, "originalname", None) not in often:
             item.add_marker("long")
+        # What the contract calls otherwise by now would be long for good.
+        if gone := [name for name in often or () if not hasattr(owner, name)]:
+            message = f"{getattr(owner, '__name__', owner)}.OFTEN: there is no {', '.join(gone)}"
+            raise pytest.UsageError(message)
         if item.get_closest_marker("long") is None and any(item.path.is_relative_to(folder) for folder in carriers):
             item.add_marker("interpreted")

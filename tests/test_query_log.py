@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import sparkjet as sj
+from sparkjet.api.interrupts import INTERRUPTS
 from sparkjet.engine.phases import EpochPhase
 from sparkjet.engine.progress import EpochProgress
 from sparkjet.engine.turn import Turn
@@ -137,5 +138,7 @@ def test_every_line_of_a_query_names_it_or_its_home(
     # At the start, in the epoch, and in a thread beside it.
     for said in ("not waited for", "rows without event time", "is in "):
         assert any(said in each for each in caplog.messages), said
+    # What Ctrl-C would say.
+    assert INTERRUPTS._names[query._supervisor] == (name or str(tmp_path / "home"))
     assert repr(query) == f"StreamingQuery[name: {name}, id: {query.id}, runId: {query.runId}, ended]"
     assert repr(counts) == "WindowedStream[window: struct<start:timestamp,end:timestamp>, count: bigint]"

@@ -178,19 +178,27 @@ def test_a_mean_that_its_type_cannot_hold_is_an_error(session: SparkSession) -> 
 
 
 @pytest.mark.parametrize(
-    ("data_type", "value"), [("decimal(5,5)", "0.12345"), ("decimal(34,24)", "0.5"), ("decimal(20,20)", "0.1")]
+    ("data_type", "value"),
+    [
+        ("decimal(5,5)", "0.12345"),
+        ("decimal(34,24)", "0.5"),
+        ("decimal(20,20)", "0.1"),
+        ("decimal(25,25)", "0.1"),
+        ("decimal(38,32)", "1"),
+    ],
 )
 def test_means_of_small_decimals_are_sparks(spark: SparkSession, data_type: str, value: str) -> None:
     rows = frame_of(spark, [Decimal(value), Decimal(value), None, Decimal(0)], data_type)
     assert J.avg("x").evaluate(rows) == rows.agg(F.avg("x")).collect()[0][0]
 
 
+@_ansi("true", "false")
 @pytest.mark.parametrize("sign", ["", "-"])
-def test_means_of_wide_decimals_keep_every_digit(spark: SparkSession, sign: str) -> None:
+def test_means_of_wide_decimals_keep_every_digit(session: SparkSession, sign: str) -> None:
     """With 24 digits before the point and 14 behind it they lost the last ones, and some that round up to a whole."""
     most = Decimal(f"{sign}1234567890123456789012345.0000000001")
     for values in ([most, Decimal(0), Decimal("-1.5"), Decimal("-1.5")], [most, most, Decimal(f"{sign}2.9999999999")]):
-        rows = frame_of(spark, values, "decimal(38,10)")
+        rows = frame_of(session, values, "decimal(38,10)")
         assert J.try_avg("x").evaluate(rows) == rows.agg(F.avg("x")).collect()[0][0]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -99,6 +100,13 @@ def test_a_method_refuses_it(stream: Stream, method: str) -> None:
 def test_a_function_refuses_it(spark: SparkSession, entry: Callable[[], Any]) -> None:
     with pytest.raises(sj.AnalysisError, match=REFUSED):
         entry()
+
+
+def test_files_are_not_read_by_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    # By its name: the session is the active one, and Spark Connect needs a server to have one.
+    monkeypatch.setattr("sparkjet.sinks.read_files.SparkSession", SimpleNamespace(active=lambda: S))
+    with pytest.raises(sj.AnalysisError, match=f"read_files: this object {REFUSED}"):
+        sj.read_files("/nowhere")
 
 
 def test_initial_state_of_a_function_refuses_it() -> None:

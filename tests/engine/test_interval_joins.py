@@ -116,6 +116,19 @@ def test_what_comes_after_a_join_sees_both_event_times(spark: SparkSession) -> N
     assert judged == {9: 500, None: 70}
 
 
+@pytest.mark.crash
+def test_a_window_column_keeps_sparks_mark_behind_a_join(spark: SparkSession) -> None:
+    def query(letters: Stream, answers: Stream) -> Any:
+        left, right = watermarked(letters.withColumn("w", F.window("sent", "1 minute")), answers)
+        return left.join(right, F.expr(WITHIN)).select("letter", F.window_time("w").alias("until"))
+
+    driver = StreamDriver(spark, query, [SENT, ANSWERED])
+    driver.process([posted(1, 0)], [])
+    driver.restart()
+    driver.process([], [answer(1, 30)])
+    assert [(row.letter, row.until.second, row.until.microsecond) for row in driver.results()] == [(1, 59, 999_999)]
+
+
 def test_a_stream_keeps_its_name_when_its_own_rows_are_written_too(spark: SparkSession) -> None:
     def query(letters: Stream, answers: Stream) -> list[Any]:
         left, right = watermarked(letters, answers)

@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from sparkjet.catalyst.columns import SUBSTREAM, TIME
+from sparkjet.catalyst.identities import IdentifiedColumns
 from sparkjet.catalyst.logical_plans import analyzed, attribute_id, listed
 from sparkjet.errors import AnalysisError
 from sparkjet.plan.sources import Sources
@@ -44,6 +45,14 @@ def test_columns_keep_the_identity_that_a_users_expression_names(spark: SparkSes
     batch = sources.united.localCheckpoint()
     found = sources.rows(batch, 1).where(orders["price"] > 1).select(orders.id, (orders.id + 1).alias("next"))
     assert found.collect() == [(2, 3)]
+
+
+def test_columns_keep_sparks_mark_of_a_window(spark: SparkSession) -> None:
+    marked = spark.sql("SELECT window(timestamp'2026-01-01 12:00:05', '10 seconds') AS w")
+    # What a join holds is nulled for rows that are late, and comes back from a snapshot: nothing has marks there.
+    held = marked.select(F.when(F.lit(True), F.col("w")).alias("held")).localCheckpoint()
+    found = IdentifiedColumns([F.col("held")], marked).select(held)
+    assert found.select(F.date_format(F.window_time("w"), "ss.SSSSSS")).collect()[0][0] == "09.999999"
 
 
 def test_what_spark_runs_has_identities_of_its_own(spark: SparkSession) -> None:

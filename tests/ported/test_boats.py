@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 PORTS = boats.PORTS
 ON_SPARK = {name: port for name, port in PORTS.items() if port.spark is not None}
-# A function with timeouts, and a window of windows; tests/stateful has the others. That Spark's streams fire the same
-# timers is in tests/stateful/functions/test_like_spark.py.
+# A function with timeouts; tests/stateful has the others, tests/differential windows of windows. That Spark's streams
+# fire the same timers is in tests/stateful/functions/test_like_spark.py.
 IN_CI = {"overdue-by-timeout"}
 
 

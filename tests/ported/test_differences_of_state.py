@@ -47,6 +47,18 @@ def test_a_timer_fires_in_the_batch_that_moves_the_watermark(both: Both) -> None
     assert in_batches(silent(sj.stream(source))) == [(1, [("a",)])]
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("mode", ["complete", "update"])
+def test_an_aggregate_without_keys_emits_nothing_where_no_row_counts(both: Both, mode: str) -> None:
+    def of_b(df: Any) -> Any:
+        return df.where("k = 'b'").groupBy().agg(F.count("v").alias("n"), F.min("v").alias("least"))
+
+    source = both.arrive([at(1)], [at(2, "b")], [at(3)]).source()
+    theirs, ours = ([rows for _, rows in in_batches(of_b(each), mode)] for each in (source, sj.stream(source)))
+    assert theirs == [[(0, None)], [(1, 1)], [(1, 1)]]
+    assert ours == [[(1, 1)]]
+
+
 JOINED = "k = other AND at BETWEEN ts AND ts + INTERVAL 10 SECONDS"
 
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 PORTS = invitations.PORTS
 ON_SPARK = {name: port for name, port in PORTS.items() if port.spark is not None}
-# Outer, semi and static joins. The other joins and windows behind them are in tests/engine/test_interval_joins.py and
-# test_differences_of_state.py, duplicates in test_installed_state.py.
+# Semi and static joins. The other joins and windows behind them are in tests/engine/test_interval_joins.py and
+# tests/differential, duplicates in test_installed_state.py.
 IN_CI = {"join-semi", "static-left"}
 
 

@@ -165,7 +165,8 @@ def check(spark: SparkSession, name: str, epochs: list[list[Event]], modes: Sequ
 @pytest.mark.parametrize(
     ("name", "way"),
     [
-        # In CI, random queries in update mode are restarted in `tests/differential`.
+        # In CI, `test_a_table_that_is_upserted…` starts a query in update mode again, and `api/test_like_spark.py` some
+        # in complete mode, windows among them.
         pytest.param("update", "restarts", marks=pytest.mark.long),
         pytest.param("complete", "one batch", marks=pytest.mark.long),
     ],

@@ -31,6 +31,8 @@ _MOST_HALVES = 1 << 31
 """Number of values whose halves can be summed: 2^31 times the largest low half still fits in 64 bits."""
 _MOST_DIGITS = 38
 _SPARE_DIGITS = 10
+_PLAIN_SCALE = 17
+"""Up to this scale, a quotient has seven digits more than a mean, so that it is not rounded twice."""
 _KEPT_SCALE = 6
 """Up to this scale, Spark adds two decimal(38,s) without dropping a digit."""
 
@@ -253,14 +255,16 @@ def decimal_mean(name: str, total: Column, count: Column, data_type: DecimalType
     if scale < _MOST_DIGITS:
         rest = total % rows
         quotient = F.try_divide(F.try_subtract(total, rest), rows)
-        part = (rest / rows).cast(f"decimal({scale + 1},{scale})")
+        part = _fraction(rest, rows, data_type.scale).cast(f"decimal({scale + 1},{scale})")
         # One digit less if whole and part would have 39, as Spark would drop a digit of scale.
         whole = quotient.try_cast(f"decimal({max(1, min(digits, _MOST_DIGITS - 1) - scale)},0)")
         exact = [(whole + part).try_cast(result)]
         if digits == _MOST_DIGITS > scale + 1:
             # Put side by side instead: only a part that was rounded up to 1 has to be added.
             whole = quotient.try_cast(f"decimal({digits - scale},0)")
-            joined = F.concat(whole.cast("string"), F.substr(F.abs(part).cast("string"), F.lit(2)))
+            # With a one before the point: without ANSI arithmetic, Spark writes 0.00000003 as 3E-8.
+            point = (F.lit(1).cast("decimal(1,0)") + F.abs(part)).cast("string")
+            joined = F.concat(whole.cast("string"), F.substr(point, F.lit(2)))
             exact.append(
                 F.when(F.abs(part) < 1, joined.try_cast(result)).otherwise(
                     (whole + F.signum(part).cast("decimal(1,0)")).try_cast(result)
@@ -268,3 +272,14 @@ def decimal_mean(name: str, total: Column, count: Column, data_type: DecimalType
             )
         rough = F.coalesce(*exact, rough)
     return F.coalesce(rough, _decimal_overflow(name, result, overflow))
+
+
+def _fraction(rest: Column, rows: Column, scale: int) -> Column:
+    """The quotient of what a division by a number of rows leaves, with all digits of a mean."""
+    if scale <= _PLAIN_SCALE:
+        return rest / rows
+    # The quotient's type has ten digits before the point, where there are none, and too few behind it: what is smaller
+    # than 18 digits can say is divided by itself.
+    unit = (rows * F.lit("1E-18").cast("decimal(18,18)")).cast("decimal(18,18)")
+    fine = (rest % unit) / rows
+    return (rest / rows - fine).cast("decimal(18,18)") + fine.cast(f"decimal({scale + 4},{scale + 4})")

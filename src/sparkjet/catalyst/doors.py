@@ -116,6 +116,7 @@ DOORS = (
             f"{_CATALYST}.expressions.Alias(6)",
             f"{_CATALYST}.expressions.Expression.withNewChildren(1)",
             f"{_CATALYST}.expressions.AttributeReference.exprId(0)",
+            f"{_CATALYST}.expressions.AttributeReference.metadata(0)",
             f"{_CATALYST}.analysis.UnresolvedAttribute.nameParts(0)",
             f"{_CATALYST}.analysis.UnresolvedFunction.nameParts(0)",
             f"{_CATALYST}.analysis.UnresolvedFunction.arguments(0)",

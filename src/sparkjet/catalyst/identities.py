@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from sparkjet.catalyst.expressions import expression_of
 from sparkjet.catalyst.logical_plans import analyzed, listed
 from sparkjet.catalyst.physical_plans import as_frame
-from sparkjet.java import as_seq, java_class, nothing
+from sparkjet.java import as_seq, java_class
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 
 class IdentifiedColumns:
-    """Columns with the names and identities of those of ``rows``, one by one; on the driver.
+    """Columns with the names, identities and metadata of those of ``rows``, one by one; on the driver.
 
     A user's ``df["name"]`` or ``df.name`` finds the column of that identity, and no other of the same name. Spark gives
     a Column a new identity when it is selected, so the projection is made as a logical plan.
@@ -24,13 +24,17 @@ class IdentifiedColumns:
     def __init__(self, columns: Sequence[Column], rows: DataFrame) -> None:
         session = rows.sparkSession
         alias = java_class(session, "org.apache.spark.sql.catalyst.expressions.Alias")
-        unknown, nowhere = nothing(session), as_seq(session, [])
+        some, nowhere = java_class(session, "scala.Some"), as_seq(session, [])
         attributes = listed(analyzed(rows).output())
         self._listed = as_seq(
             session,
             [
-                # With the alias of a stream, as in F.col("a.name").
-                alias(expression_of(column, session), each.name(), each.exprId(), each.qualifier(), unknown, nowhere)
+                # With the alias of a stream, as in F.col("a.name"), and Spark's mark of a window, without which
+                # F.window_time would refuse the column.
+                alias(
+                    *(expression_of(column, session), each.name(), each.exprId(), each.qualifier()),
+                    *(some(each.metadata()), nowhere),
+                )
                 for column, each in zip(columns, attributes, strict=True)
             ],
         )

@@ -113,8 +113,7 @@ OFTEN: dict[Fault, tuple[str, ...]] = {
     zombie_resumed: ("first committed",),
     task_repeated: ("manifest",),
     speculative_loser: ("manifest",),
-    # In CI, brokers are killed where rows wait in the home (`test_staged.py`).
-    broker_killed: (),
+    broker_killed: ("first committed",),
     broker_refusing: ("decided",),
     # In CI, commits fail in `engine/test_unsettled.py` and `crash/test_two_servers.py`.
     commits_fail: (),
