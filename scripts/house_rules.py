@@ -39,6 +39,9 @@ ORIGIN = re.compile(
 )
 """How a file says whose text it has: with a licence, a version and a file, or the words for it."""
 
+_PLAIN = "known", "str", "list[Any]"
+"""What types that are decoded may be: looked at before, or no structs."""
+
 
 def files_of(root: Path) -> list[Path]:
     """What is tracked or about to be: everything git does not ignore."""
@@ -133,6 +136,19 @@ class Rules:
                     ):
                         yield self.at(path, line, "a log of its own: use sparkjet.query_log.logger")
 
+    def known_types(self) -> Iterator[str]:
+        """Threads that have msgspec look at one type for the first time at once can kill the process."""
+        for path in self.below("src/**/*.py"):
+            for node in ast.walk(ast.parse(path.read_bytes())):
+                match node:
+                    case ast.Call(func=ast.Attribute(value=value, attr="decode" | "Decoder" | "convert" as name)):
+                        if "msgspec" not in ast.unparse(value) or path.name == "known_types.py":
+                            continue
+                        kinds = [each.value for each in node.keywords if each.arg == "type"]
+                        kinds += node.args[1:2] if name == "convert" else node.args[:1] if name == "Decoder" else []
+                        if any(ast.unparse(each).partition("(")[0] not in _PLAIN for each in kinds):
+                            yield self.at(path, node.lineno, "decodes by a type: use sparkjet.known_types.known")
+
     def broken(self) -> list[str]:
         """Everything that is wrong."""
         rules = (
@@ -142,6 +158,7 @@ class Rules:
             self.own_words,
             self.one_reader,
             self.one_log,
+            self.known_types,
         )
         return [finding for rule in rules for finding in rule()]
 

@@ -154,9 +154,10 @@ def test_a_stopped_query_frees_its_state_though_its_handle_is_kept(spark: SparkS
         checkpointLocation=str(tmp_path / "home"),
     )
     query.processAllAvailable()
-    assert persisted(spark) > before
+    assert persisted(spark) - before
     query.stop()
-    assert persisted(spark) == before
+    # Spark's cleaner may take what earlier tests have left.
+    assert not persisted(spark) - before
     assert not {each.name for each in threading.enumerate() if each.name.startswith("sparkjet-epoch")} - threads
     progress = query.lastProgress
     assert progress is not None

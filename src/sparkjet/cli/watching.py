@@ -23,6 +23,7 @@ from rich.text import Text
 from sparkjet.cli.arguments import printable, show
 from sparkjet.cli.homes import home_at, newest_record
 from sparkjet.errors import AnalysisError
+from sparkjet.known_types import known
 from sparkjet.monitoring import Runs, open_page
 from sparkjet.monitoring.open_pages import OpenPage, open_pages
 from sparkjet.monitoring.recorded import RecordedRun
@@ -214,7 +215,7 @@ def _of_page(address: str, given: str | None = None) -> Callable[[], list[dict[s
                 # Not for where an answer may lead, which may be another host.
                 request.add_unredirected_header("Authorization", f"Bearer {token}")
             with opener.open(request, timeout=PATIENCE_SECONDS) as answer:
-                return msgspec.json.decode(answer.read(), type=kind)
+                return msgspec.json.decode(answer.read(), type=known(kind))
         except (OSError, HTTPException, ValueError, msgspec.DecodeError) as error:
             if isinstance(error, HTTPError):
                 # An answer too, which has the connection.

@@ -11,6 +11,7 @@ from pyspark.sql.types import StructType
 
 from sparkjet.catalyst.python_sources import exchanged
 from sparkjet.errors import SourceError
+from sparkjet.known_types import known
 from sparkjet.options import Options
 from sparkjet.plan.static_tables import MapTable, StaticTable
 from sparkjet.snapshots.record import MapRead
@@ -98,7 +99,9 @@ class MapReads:
             return self._taken[key]
         if before is None or before.epoch != epoch:
             return map_.taken(settings.epoch)
-        found = map_.taken_again(msgspec.convert(before.manifest, Held), before.number) if key in recorded else None
+        found = (
+            map_.taken_again(msgspec.convert(before.manifest, known(Held)), before.number) if key in recorded else None
+        )
         if found is None:
             name = settings.location.name
             message = (

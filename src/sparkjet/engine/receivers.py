@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from sparkjet.errors import SourceError
+from sparkjet.known_types import known
 from sparkjet.query_log import logger
 from sparkjet.sources.acknowledging.control import Acknowledge, ControlClient, Held, Start, Stop
 from sparkjet.sources.acknowledging.ledger import LedgerState
@@ -51,11 +52,13 @@ class Receivers:
             if offset is None:
                 continue
             positions[source] = offset.position
-            known = self._known.get(source)
-            if known is None or known.path != offset.receiver:
+            before = self._known.get(source)
+            if before is None or before.path != offset.receiver:
                 receiver = _Receiver(offset.receiver)
                 name = saved.get(source)
-                state = None if name is None else msgspec.json.decode(self._store.read_blob(name), type=LedgerState)
+                state = (
+                    None if name is None else msgspec.json.decode(self._store.read_blob(name), type=known(LedgerState))
+                )
                 receiver.line.ask(Start(identified=self._identified, state=state))
                 self._known[source] = receiver
         return positions

@@ -18,6 +18,7 @@ from sparkjet.grid.connections import Connections
 from sparkjet.grid.errors import GridError
 from sparkjet.grid.local_directory import local_directory
 from sparkjet.grid.requests import Ping
+from sparkjet.known_types import known
 
 _STARTS_WITHIN = 60.0
 _NOTED = "member.json"
@@ -65,7 +66,7 @@ def embedded_directory() -> Path:
 def running_member(directory: Path) -> EmbeddedMember | None:
     """The embedded member of a directory, if it runs."""
     noted = directory / _NOTED
-    found = msgspec.json.decode(noted.read_bytes(), type=EmbeddedMember) if noted.exists() else None
+    found = msgspec.json.decode(noted.read_bytes(), type=known(EmbeddedMember)) if noted.exists() else None
     return found if found is not None and found.answers else None
 
 

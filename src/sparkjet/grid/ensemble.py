@@ -25,6 +25,7 @@ from sparkjet.grid.zookeeper_config import ServerAddress, Voting
 from sparkjet.grid.zookeeper_server import ZooKeeperServer
 from sparkjet.grid.zookeeper_session import ZooKeeperSession
 from sparkjet.grid.zookeeper_settings import ZooKeeperSettings
+from sparkjet.known_types import known
 from sparkjet.query_log import logger
 
 ROOT = "/sparkjet"
@@ -431,7 +432,7 @@ class Ensemble:
             # Its member has ended since it was listed.
             return None
         try:
-            return msgspec.msgpack.decode(content, type=ServerAddress) if content else None
+            return msgspec.msgpack.decode(content, type=known(ServerAddress)) if content else None
         except msgspec.DecodeError as error:
             message = f"{node} is not what members write there: {error}"
             raise KazooException(message) from error

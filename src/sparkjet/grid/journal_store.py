@@ -14,6 +14,7 @@ from sparkjet.grid.journal_version import Chunk, JournalVersion
 from sparkjet.grid.messages import Held
 from sparkjet.grid.reader_leases import LeaseBook, holder_of
 from sparkjet.grid.version_store import VersionStore
+from sparkjet.known_types import known
 
 _SHOWN = 5
 _TRIES = 20
@@ -60,7 +61,7 @@ class JournalStore(VersionStore[JournalVersion]):
 def _by_reader(leases: Sequence[Held], contents: Mapping[str, bytes]) -> dict[str, Offsets]:
     found: dict[str, Offsets] = {}
     for lease in leases:
-        offsets = msgspec.msgpack.decode(contents[lease.name], type=Offsets)
+        offsets = msgspec.msgpack.decode(contents[lease.name], type=known(Offsets))
         # Two of one name, as while it is renewed: both count.
         found[holder_of(lease)] = lowest([offsets, found.get(holder_of(lease), offsets)])
     return found

@@ -20,6 +20,7 @@ from sparkjet.grid.errors import (
     StaleStateError,
     UnreachableError,
 )
+from sparkjet.known_types import known
 
 T = TypeVar("T")
 
@@ -154,7 +155,7 @@ def decoded(content: Any, kind: type[T]) -> T:
         message = f"{kind} is missing, or has more than {LARGEST} bytes."
         raise MalformedError(message)
     try:
-        return msgspec.msgpack.decode(content, type=kind)
+        return msgspec.msgpack.decode(content, type=known(kind))
     # Deeply nested input ends in a RecursionError.
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         message = f"not a message of a grid ({getattr(kind, '__name__', kind)}): {str(error)[:200]}."

@@ -15,6 +15,7 @@ from sparkjet.grid.files import contents_of, write_files
 from sparkjet.grid.messages import Held
 from sparkjet.grid.places import Place
 from sparkjet.grid.reader_leases import LeaseBook
+from sparkjet.known_types import known
 
 KEPT = 2
 """Versions that are kept without a lease: who has found the newest slot still finds its layers."""
@@ -128,7 +129,7 @@ class VersionStore(ABC, Generic[V]):
         found = self._read.get(manifest.name)
         if found is None:
             content = contents_of(self.client, [manifest])[manifest.name]
-            found = msgspec.msgpack.decode(content, type=self._type)
+            found = msgspec.msgpack.decode(content, type=known(self._type))
             # Other threads read and forget at the same time.
             for name in [*self._read][: 1 - _REMEMBERED]:
                 self._read.pop(name, None)
@@ -138,12 +139,12 @@ class VersionStore(ABC, Generic[V]):
     def manifest_at(self, number: int) -> Held | None:
         """The manifest that a slot names; None if the slot is free."""
         token = self.client.slot(self.place.slot(number))
-        return None if token is None else msgspec.msgpack.decode(token, type=Held)
+        return None if token is None else msgspec.msgpack.decode(token, type=known(Held))
 
     def writer(self) -> Writer | None:
         """Who writes here; None if nobody has yet."""
         token = self.client.slot(self.place.writer)
-        return None if token is None else msgspec.msgpack.decode(token, type=Writer)
+        return None if token is None else msgspec.msgpack.decode(token, type=known(Writer))
 
     def claim(self, writer: Writer) -> Writer:
         """Become the writer, if there is none; returns who is."""

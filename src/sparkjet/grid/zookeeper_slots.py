@@ -22,6 +22,7 @@ from sparkjet.grid.control import checked, is_below
 from sparkjet.grid.ensemble import ROOT, SERVERS
 from sparkjet.grid.errors import RemovedError, StaleStateError
 from sparkjet.grid.zookeeper_session import ZooKeeperSession
+from sparkjet.known_types import known
 
 MEMBERS = f"{ROOT}/members"
 STATE = f"{ROOT}/state"
@@ -102,7 +103,7 @@ class ZooKeeperSlots:
     def state(self, woken: Callable[..., None] | None = None) -> tuple[ClusterState, int]:
         """The state as this member's server knows it, which may be behind, with the version of its node."""
         content, stat = self.session.ask(lambda client: client.get_async(STATE, watch=woken))
-        return msgspec.msgpack.decode(content, type=ClusterState), stat.version
+        return msgspec.msgpack.decode(content, type=known(ClusterState)), stat.version
 
     def propose(self, change: Callable[[ClusterState], ClusterState]) -> ClusterState:
         """See :meth:`sparkjet.grid.control.Control.propose`."""

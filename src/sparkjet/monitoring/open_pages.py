@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from sparkjet.grid.local_directory import local_directory
+from sparkjet.known_types import known
 
 _SUFFIX = ".json"
 
@@ -80,7 +81,7 @@ def open_pages(directory: Path | None = None) -> list[OpenPage]:
         # Another reader, or the page itself, may remove it at the same time.
         with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
             if _is_locked(file.fileno()):
-                found.append(msgspec.json.decode(file.read(), type=OpenPage))
+                found.append(msgspec.json.decode(file.read(), type=known(OpenPage)))
             else:
                 path.unlink()
     return found

@@ -17,6 +17,7 @@ from sparkjet.grid.journal_writing import Appending
 from sparkjet.grid.messages import Held
 from sparkjet.grid.places import Place
 from sparkjet.grid.version_store import Writer
+from sparkjet.known_types import known
 from sparkjet.storage.grid_location import GridLocation
 
 _AT_ONCE = 64 << 20
@@ -130,7 +131,7 @@ class JournalTask:
 
 def appended_by(ids: Sequence[str]) -> list[Appended]:
     """What tasks have told of what they appended."""
-    return [each for id_ in ids for each in msgspec.msgpack.decode(b64decode(id_), type=list[Appended])]
+    return [each for id_ in ids for each in msgspec.msgpack.decode(b64decode(id_), type=known(list[Appended]))]
 
 
 def _tables(pending: dict[int, list[pa.Table]]) -> dict[int, pa.Table]:

@@ -19,6 +19,7 @@ from sparkjet.grid.journal_version import JournalVersion, following
 from sparkjet.grid.map_changes import NEW, OLD, Changed, Changes
 from sparkjet.grid.map_version import MapVersion
 from sparkjet.grid.places import JournalPlace, MapPlace
+from sparkjet.known_types import known
 from sparkjet.sinks.grid_journal import GridJournalSink
 from sparkjet.sinks.grid_journal_task import Appends
 from sparkjet.sinks.grid_map import GridMapSink, widened
@@ -240,4 +241,4 @@ class JournalledMapSink(GridMapSink):
 
 def _changed_by(id_: str) -> Changed:
     """What a task has told."""
-    return msgspec.msgpack.decode(b64decode(id_), type=Changed)
+    return msgspec.msgpack.decode(b64decode(id_), type=known(Changed))

@@ -18,6 +18,7 @@ from sparkjet.grid.map_writing import Written, write_layers
 from sparkjet.grid.messages import Held
 from sparkjet.grid.places import Place
 from sparkjet.grid.version_store import Writer
+from sparkjet.known_types import known
 from sparkjet.storage.grid_location import GridLocation
 
 _AT_ONCE = 64 << 20
@@ -129,7 +130,7 @@ def told(written: Sequence[tuple[msgspec.Struct, int]]) -> pa.RecordBatch:
 
 def written_by(id_: str) -> Written:
     """What a task has told of a partition."""
-    return msgspec.msgpack.decode(b64decode(id_), type=Written)
+    return msgspec.msgpack.decode(b64decode(id_), type=known(Written))
 
 
 def _joined(pending: dict[int, list[pa.Table]]) -> dict[int, pa.Table]:

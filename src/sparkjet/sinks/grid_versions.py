@@ -21,6 +21,7 @@ from sparkjet.grid.errors import LostRowsError, MissingEntriesError
 from sparkjet.grid.messages import Held
 from sparkjet.grid.reader_leases import LeaseBook
 from sparkjet.grid.version_store import Version, VersionStore, Writer
+from sparkjet.known_types import known
 from sparkjet.sinks.copies import check_run, origin
 from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
 from sparkjet.storage.grid_location import check_whole
@@ -257,4 +258,4 @@ class GridVersionsSink(Generic[V]):
 
 
 def _manifest(handle: Handle) -> Held:
-    return msgspec.convert(handle["manifest"], Held)
+    return msgspec.convert(handle["manifest"], known(Held))

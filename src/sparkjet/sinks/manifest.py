@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from sparkjet.errors import StorageError
+from sparkjet.known_types import known
 from sparkjet.sinks.manifest_listing import EXPIRED, LEVELS, SEGMENT, SINGLE, Listing, Piece, blocks_at
 from sparkjet.storage.posix_directory import as_directory
 
@@ -285,6 +286,6 @@ def _entries(segment: bytes) -> list[ManifestEntry]:
 
 
 # Built at import, as in snapshots/record.py: building a decoder in several threads at once could crash the process.
-_ENTRY = msgspec.json.Decoder(ManifestEntry)
-_SHAPE = msgspec.json.Decoder(_Shape)
-_ROW = msgspec.json.Decoder(_Row)
+_ENTRY = msgspec.json.Decoder(known(ManifestEntry))
+_SHAPE = msgspec.json.Decoder(known(_Shape))
+_ROW = msgspec.json.Decoder(known(_Row))

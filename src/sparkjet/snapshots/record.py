@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from sparkjet.errors import RecoveryError
+from sparkjet.known_types import known
 from sparkjet.snapshots.store import Delta
 from sparkjet.snapshots.upgrades import OLDEST, upgraded
 from sparkjet.time import InputsState
@@ -187,7 +188,7 @@ class Record(msgspec.Struct, frozen=True):
             if number == FORMAT:
                 return _RECORD.decode(content)
             if OLDEST <= number < FORMAT:
-                return msgspec.convert(upgraded(msgspec.json.decode(content), number, FORMAT), Record)
+                return msgspec.convert(upgraded(msgspec.json.decode(content), number, FORMAT), known(Record))
         except msgspec.MsgspecError as error:
             message = f"{where} is not a record that this version can read: {error}. Do not edit the snapshot log."
             raise RecoveryError(message) from error
@@ -209,5 +210,5 @@ class _Header(msgspec.Struct):
 
 # When the module is imported: queries that start side by side would describe the types to msgspec side by side, which
 # has ended a process with a segmentation fault.
-_HEADER = msgspec.json.Decoder(_Header)
-_RECORD = msgspec.json.Decoder(Record)
+_HEADER = msgspec.json.Decoder(known(_Header))
+_RECORD = msgspec.json.Decoder(known(Record))

@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 
+from sparkjet.known_types import known
+
 Tree = dict[str, Any]
 """Values by the names of partitions, which may be nested: ``{"clicks": {"0": 17}}``."""
 
@@ -39,7 +41,7 @@ class CarryingOffset(msgspec.Struct, frozen=True):
         """
         # By the text in it: of a topic there would be another object.
         if isinstance(offset, dict) and isinstance(offset.get("source"), str) and "watermarks" in offset:
-            return msgspec.convert(offset, CarryingOffset)
+            return msgspec.convert(offset, known(CarryingOffset))
         return None
 
 

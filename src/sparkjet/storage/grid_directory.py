@@ -17,6 +17,7 @@ import msgspec
 from sparkjet.grid.files import read_files, write_files
 from sparkjet.grid.messages import Held
 from sparkjet.grid.standing import described
+from sparkjet.known_types import known
 from sparkjet.storage.grid_location import GridLocation, check_whole
 from sparkjet.storage.grid_rows import read_rows, write_rows
 
@@ -239,7 +240,7 @@ class GridDirectory:
 
     def _slot(self, path: str) -> Held | None:
         token = self.location.client.slot(path)
-        return None if token is None else msgspec.msgpack.decode(token, type=Held)
+        return None if token is None else msgspec.msgpack.decode(token, type=known(Held))
 
     def _slots(self) -> list[str]:
         return self.location.client.slots(self._name)

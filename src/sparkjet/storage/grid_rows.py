@@ -16,6 +16,7 @@ from pyspark.sql.types import StructType
 
 from sparkjet.grid.files import read_files, write_files
 from sparkjet.grid.messages import Held
+from sparkjet.known_types import known
 from sparkjet.storage.grid_location import GridLocation
 from sparkjet.storage.shipping import ship
 
@@ -36,7 +37,7 @@ def write_rows(rows: DataFrame, location: GridLocation, directory: str) -> list[
     ship(rows.sparkSession)
     task = partial(_written, location, directory, rows.schema.json())
     found = rows.mapInArrow(task, "held binary, count long").collect()
-    return [(msgspec.msgpack.decode(row["held"], type=Held), row["count"]) for row in found]
+    return [(msgspec.msgpack.decode(row["held"], type=known(Held)), row["count"]) for row in found]
 
 
 def read_rows(session: SparkSession, location: GridLocation, files: Sequence[Held]) -> DataFrame:
@@ -77,7 +78,7 @@ def _read(
     """In a task: the rows of its files."""
     for batch in numbers:
         for number in batch.column(0).to_pylist():
-            files = msgspec.msgpack.decode(tasks[number], type=list[Held])
+            files = msgspec.msgpack.decode(tasks[number], type=known(list[Held]))
             contents = read_files(location.client, files)
             for held in files:
                 yield from parquet.ParquetFile(pa.BufferReader(contents[held.name])).iter_batches()

@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 import msgspec
 
 from sparkjet.errors import RecoveryError
+from sparkjet.known_types import known
 
 Json: TypeAlias = Any
 """A JSON value: None, bool, int, float, str, lists of these, and dicts of these with str keys."""
@@ -41,7 +42,7 @@ class StateReader(Generic[_State]):
         self._owner = owner
         # When the module is imported: queries that start side by side would describe the type to msgspec side by side,
         # which has ended a process with a segmentation fault.
-        msgspec.json.Decoder(kind)
+        msgspec.json.Decoder(known(kind))
 
     def __call__(self, saved: object) -> _State:
         """The state in a snapshot.
@@ -50,6 +51,6 @@ class StateReader(Generic[_State]):
             RecoveryError: An entry is missing or of another type.
         """
         try:
-            return msgspec.convert(saved, self._kind)
+            return msgspec.convert(saved, known(self._kind))
         except msgspec.ValidationError as error:
             raise RecoveryError(f"snapshot of {self._owner} does not fit: {error}") from error

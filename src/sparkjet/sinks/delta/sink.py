@@ -15,6 +15,7 @@ from pyspark.sql.types import StructField, StructType
 
 from sparkjet.catalyst.columns import quoted
 from sparkjet.errors import AnalysisError, CopiedHomeError, LostTransactionError, SinkError
+from sparkjet.known_types import known
 from sparkjet.sinks.copies import check_run, origin
 from sparkjet.sinks.delta.columns import Mapped, check_new, mapped
 from sparkjet.sinks.delta.kernel import DataFile, DeltaTable, Version
@@ -246,7 +247,7 @@ class DeltaSink:
             )
             raise LostTransactionError(message)
         _check_unchanged(version, handle, directory)
-        payload = told(msgspec.convert(handle["progress"], WriterProgress), handle["run"])
+        payload = told(msgspec.convert(handle["progress"], known(WriterProgress)), handle["run"])
         files = [_data_file(name, size) for name, size in handle["files"]]
         application = _application(handle["query"], handle["sink"])
         return table.append(version, files, application, handle["epoch"], _BY, payload)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 
 from sparkjet.errors import SourceError
+from sparkjet.known_types import known
 from sparkjet.sources.acknowledging.ledger import LedgerState
 
 if TYPE_CHECKING:
@@ -61,8 +62,8 @@ class _Answer(msgspec.Struct, frozen=True):
     state: LedgerState | None = None
 
 
-_request = msgspec.json.Decoder(Request)
-_answer = msgspec.json.Decoder(_Answer)
+_request = msgspec.json.Decoder(known(Request))
+_answer = msgspec.json.Decoder(known(_Answer))
 
 
 class ControlServer:

@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 
+from sparkjet.known_types import known
+
 Counts = dict[str, int]
 """How many messages of each queue were received, since the query's first start; their sum is a position."""
 
@@ -34,7 +36,7 @@ class QueueOffset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @staticmethod
     def of(offset: dict[str, Any]) -> QueueOffset:
         """From what Spark gives back."""
-        return msgspec.convert(offset, QueueOffset)
+        return msgspec.convert(offset, known(QueueOffset))
 
     @staticmethod
     def found_in(text: str) -> QueueOffset | None:
@@ -51,4 +53,4 @@ class QueueOffset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         found: Any = json.loads(text)
         if not isinstance(found, dict) or found.keys() != {"queues", "receiver"}:
             return None
-        return msgspec.convert(found, QueueOffset)
+        return msgspec.convert(found, known(QueueOffset))

@@ -12,6 +12,7 @@ import msgspec
 from sparkjet.connect.stomp import RefusedError, StompConnection
 from sparkjet.connect.stomp_frames import Frame
 from sparkjet.errors import SourceError
+from sparkjet.known_types import known
 
 _MANAGEMENT = "activemq.management"
 _REPLIES = "sparkjet.replies."
@@ -79,7 +80,7 @@ class Management:
             )
             raise SourceError(message) from error
         self._settings = {
-            queue: msgspec.json.decode(answers[f"{number} {_SETTINGS}"], type=_Settings)
+            queue: msgspec.json.decode(answers[f"{number} {_SETTINGS}"], type=known(_Settings))
             for number, queue in enumerate(queues)
         }
 

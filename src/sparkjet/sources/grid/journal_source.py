@@ -16,6 +16,7 @@ from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 from sparkjet.errors import SourceError
 from sparkjet.grid.errors import FallenBehindError
 from sparkjet.grid.journal_version import EPOCH, OFFSET, PARTITION
+from sparkjet.known_types import known
 from sparkjet.options import Options
 from sparkjet.query_log import logger
 from sparkjet.sources.backlog import limited
@@ -64,7 +65,7 @@ class JournalOffset(CarryingOffset, frozen=True):
     @staticmethod
     def of(offset: dict[str, Any]) -> JournalOffset:
         """From what Spark gives back."""
-        return msgspec.convert(offset, JournalOffset)
+        return msgspec.convert(offset, known(JournalOffset))
 
 
 @dataclass(frozen=True)

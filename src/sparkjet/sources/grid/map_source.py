@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 
 from sparkjet.grid.map_reader import Map
 from sparkjet.grid.messages import Held
+from sparkjet.known_types import known
 from sparkjet.options import Options
 from sparkjet.sources import GRID_MAP
 from sparkjet.sources.grid.location import LOCATION_OPTIONS, Location
@@ -50,7 +51,7 @@ class MapSettings:
         options.only([*OPTIONS, MANIFEST], NAME)
         epoch = None if options.get("epoch") is None else options.number("epoch", default=1)
         pinned = options.get(MANIFEST)
-        manifest = None if pinned is None else msgspec.json.decode(pinned, type=Held)
+        manifest = None if pinned is None else msgspec.json.decode(pinned, type=known(Held))
         return cls(Location.of(options, NAME, "map"), epoch, manifest)
 
     def open(self) -> Map:
