@@ -36,6 +36,8 @@ LOOK_SECONDS = 1.0
 """How often records, or a page, are looked at."""
 PATIENCE_SECONDS = 10
 """How long a page may take to answer."""
+_IN_A_PIPE = 200
+"""Letters of a line that nobody folds."""
 _T = TypeVar("_T")
 
 
@@ -113,6 +115,9 @@ def watch(homes: Sequence[str], settings: Sequence[str], token: str | None, *, o
         print(json.dumps([run for look in watched for run in look()], indent=2))
         return 0
     console = Console()
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        # What reads a pipe goes by lines, which would be folded.
+        console = Console(width=_IN_A_PIPE)
     if once:
         console.print(screen([run for look in watched for run in look()]))
         return 0
