@@ -328,6 +328,9 @@ def _drop(connection: Connection, statements: Statements, name: str) -> None:
             connection.execute(statement)
     except Py4JJavaError as error:
         if not is_locked(error):
-            raise
+            # Another driver of the query may have dropped it.
+            if connection.exists(statements.beside(name)):
+                raise
+            return
         # Of a task whose machine has died the database may believe for hours that it is still writing.
         logger.warning("table %s is left to the next start: %s", name, message_of(error))
