@@ -106,10 +106,11 @@ def test_threads_of_stores_and_grids_work_for_the_query_that_has_started_them(mo
     monkeypatch.setattr(Lease, "_take", lambda *_: None)
     monkeypatch.setattr(Lease, "renew", lambda lease: noting("lease")() or lease.leave())
     nothing: Any = SimpleNamespace()
-    state: Any = SimpleNamespace(rows=[SimpleNamespace(replicas=["member"])])
+    state: Any = SimpleNamespace(version=1, rows=[SimpleNamespace(replicas=["member"])])
     held: Any = SimpleNamespace(partition=0, key="key")
     place: Any = SimpleNamespace(kind="map", leases=lambda holder: f"{holder}/")
     client = object.__new__(GridClient)
+    client._contact = SimpleNamespace(is_replaced=lambda *_: False)  # type: ignore[assignment]
     directory: Any = SimpleNamespace(put=lambda *_: len(noting("probe")()), remove=lambda _: None)
     with about("clicks"):
         in_background(noting("get"), "grid-from-member").result(60)

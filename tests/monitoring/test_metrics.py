@@ -9,6 +9,7 @@ from sparkjet.clock import ManualClock
 from sparkjet.engine.progress_report import SinkReport
 from sparkjet.monitoring import Collector, Run, Runs
 from sparkjet.monitoring.metrics import HISTOGRAM, METRICS, exposition
+from tests.faults.waiting import until
 from tests.monitoring.reports import NOW, SECOND, report, substream
 
 
@@ -28,6 +29,8 @@ def test_every_metric_has_a_value_and_the_table_is_what_is_scraped() -> None:
     runs, run = Runs(), one("q")
     known = {"a": substream(NOW - 9 * SECOND, holds=True), "b": substream(NOW, idle=True)}
     run.history.add(report(1, known, late=3, sinks=[SinkReport("results", 5, {"epoch": 1})]), NOW - 2 * SECOND, 11)
+    run.grid = lambda: {"members": [{"frozen": False}, {"frozen": True}]}
+    until(lambda: run.members() is not None, "the grid to be asked")
     runs.add(run)
     found = scraped(runs)
     query = ("query", "q")
@@ -39,6 +42,7 @@ def test_every_metric_has_a_value_and_the_table_is_what_is_scraped() -> None:
     assert found["sparkjet_rows_in_total"] == {(query,): 11}
     assert found["sparkjet_rows_out_total"] == {(("output", "results"), query): 5}
     assert found["sparkjet_epoch_age_seconds"] == {(query,): 2}
+    assert found["sparkjet_grid_members"] == {(query,): 1}
     buckets = found[f"{HISTOGRAM}_bucket"]
     assert buckets[("le", "0.025"), ("phase", "aggregate"), query] == 0
     assert buckets[("le", "0.05"), ("phase", "aggregate"), query] == 1
