@@ -478,7 +478,7 @@ import sparkjet.grid.map_reader
 print(sorted({name.split(".")[1] for name in sys.modules if name.startswith("sparkjet.")}))
 """
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert (found.stdout.strip(), found.stderr) == ("['errors', 'grid', 'query_log']", "")
+    assert (found.stdout.strip(), found.stderr) == ("['errors', 'grid', 'known_types', 'query_log']", "")
 
 
 def test_the_address_of_a_grid_is_not_that_of_a_map() -> None:
