@@ -31,6 +31,9 @@ TRIES = 100
 HEAP = 2.0
 """Megabytes that the JVM's heap may grow by for each query; Spark keeps about one of its own queries for its UI."""
 
+SLACK = 8.0
+"""Megabytes that two looks differ by, of a heap that other tests have filled as well."""
+
 
 def measure(spark: SparkSession) -> dict[str, int]:
     """What ended queries could leave in this process, its JVM and the executors."""
@@ -132,7 +135,7 @@ def test_queries_leave_nothing(spark: SparkSession, tmp_path: Path, rounds: int)
         jobs.round()
     after = left(spark, before)
     assert {name: number for name, number in after.items() if number > before[name]} == {}
-    most = used + 4 * rounds * HEAP
+    most = used + SLACK + 4 * rounds * HEAP
     for _ in range(TRIES):
         if heap(spark) < most:
             break
