@@ -246,7 +246,11 @@ def test_a_page_of_a_home_until_ctrl_c(home: Path) -> None:
 
 def test_top_in_a_pipe_tells_how_it_is_each_second(home: Path) -> None:
     command = [sys.executable, "-m", "sparkjet", "top", str(home)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    # Of pytest's workers, for its own lines.
+    environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == f"{home}  recorded\n"
         # As head does, which has seen enough.
