@@ -31,7 +31,7 @@ class Door:
         modules: The modules that use it, below ``sparkjet``.
         members: What must exist in the JVM: ``package.Class``, ``package.Class.method(2)`` or ``package.Class(3)``, a
             constructor, with the numbers of parameters that it may have.
-        without: What is done without it, the slower way; None if no query can run.
+        without: What is done without it, the slower way or a refusal; None if no query can run.
     """
 
     purpose: str
@@ -79,19 +79,20 @@ MICRO_BATCH = Door(
     ),
     "rows are written out in memory once more, behind the source",
 )
-DOORS = (
-    Door(
-        "databases: Spark's dialects, connections and types of columns",
-        ("catalyst/jdbc",),
-        (
-            f"{_SQL}.jdbc.JdbcDialects.get(1)",
-            f"{_SQL}.jdbc.JdbcDialect.quoteIdentifier(1)",
-            f"{_SQL}.jdbc.JdbcDialect.createConnectionFactory(1)",
-            f"{_EXECUTION}.datasources.jdbc.JDBCOptions(1)",
-            f"{_EXECUTION}.datasources.jdbc.JdbcUtils.schemaString(4)",
-            f"{_SQL}.internal.SharedState.jarClassLoader(0)",
-        ),
+JDBC = Door(
+    "databases: Spark's dialects, connections and types of columns",
+    ("catalyst/jdbc",),
+    (
+        f"{_SQL}.jdbc.JdbcDialects.get(1)",
+        f"{_SQL}.jdbc.JdbcDialect.quoteIdentifier(1)",
+        f"{_SQL}.jdbc.JdbcDialect.createConnectionFactory(1)",
+        f"{_EXECUTION}.datasources.jdbc.JDBCOptions(1)",
+        f"{_EXECUTION}.datasources.jdbc.JdbcUtils.schemaString(4)",
+        f"{_SQL}.internal.SharedState.jarClassLoader(0)",
     ),
+    'format("jdbc") is refused',
+)
+DOORS = (
     Door(
         "plans of Columns and DataFrames, taken apart and made again",
         (
@@ -177,6 +178,7 @@ DOORS = (
             "org.apache.spark.storage.RDDBlockId(2)",
         ),
     ),
+    JDBC,
     KEPT_PLANS,
     MICRO_BATCH,
     Door(

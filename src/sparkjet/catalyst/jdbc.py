@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
+from sparkjet.catalyst.doors import JDBC, is_open
+from sparkjet.errors import AnalysisError
 from sparkjet.java import as_map, java_class, nothing, static_method
+from sparkjet.spark_line import RELEASE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,9 +29,15 @@ class Dialect:
     Args:
         session: The user's.
         url: The URL.
+
+    Raises:
+        AnalysisError: This Spark has closed the door to them.
     """
 
     def __init__(self, session: SparkSession, url: str) -> None:
+        if not is_open(session, JDBC):
+            message = f'format("jdbc"): Spark {RELEASE} lacks what it needs ({JDBC.purpose}). Use one that was tried.'
+            raise AnalysisError(message)
         self._session = session
         self._found = static_method(session, f"{_SQL}.jdbc.JdbcDialects.get")(url)
 
