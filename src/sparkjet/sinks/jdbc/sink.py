@@ -318,8 +318,7 @@ class JdbcSink:
 
     def _drop(self, statements: Statements, name: str) -> None:
         with self._database.connected() as connection:
-            if connection.exists(statements.beside(name)):
-                _drop(connection, statements, name)
+            _drop(connection, statements, name)
 
 
 def _drop(connection: Connection, statements: Statements, name: str) -> None:
@@ -328,7 +327,7 @@ def _drop(connection: Connection, statements: Statements, name: str) -> None:
             connection.execute(statement)
     except Py4JJavaError as error:
         if not is_locked(error):
-            # Another driver of the query may have dropped it.
+            # It was never made, or another driver of the query has dropped it.
             if connection.exists(statements.beside(name)):
                 raise
             return
