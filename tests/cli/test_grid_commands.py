@@ -83,7 +83,7 @@ class Places:
 
 
 def addresses(grid: Grid) -> str:
-    return ",".join(member.address.uri.partition("//")[2] for member in grid.members)
+    return ",".join(grid.addresses)
 
 
 @pytest.fixture

@@ -76,7 +76,7 @@ def test_killed_drivers_lose_and_repeat_nothing(tmp_path: Path, moments: list[tu
     log = tmp_path / "drivers.log"
     (tmp_path / "grid").mkdir()
     with grid_of(tmp_path / "grid", 2) as grid:
-        members = ",".join(member.address.uri.partition("//")[2] for member in grid.members)
+        members = ",".join(grid.addresses)
         arguments = [str(tmp_path), f"grid://{members}/results", str(grid.access.token_file)]
         for moment, times in moments:
             assert patiently(arguments, log, moment, times).startswith(moment), log.read_text()[-3000:]

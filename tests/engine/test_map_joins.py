@@ -41,7 +41,7 @@ def writer(grid: Grid, request: pytest.FixtureRequest) -> MapWriter:
 
 def read(spark: SparkSession, grid: Grid, writer: MapWriter, **options: object) -> DataFrame:
     sj.register_sources(spark)
-    members = ",".join(member.address.uri.partition("//")[2] for member in grid.members)
+    members = ",".join(grid.addresses)
     reader = spark.read.format("sparkjet-grid-map").option("tokenFile", str(grid.access.token_file))
     return reader.options(**options).load(f"grid://{members}/{writer.name}")
 

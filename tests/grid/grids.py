@@ -63,10 +63,14 @@ class Grid:
 
     def client(self, host: str = "elsewhere", patience: float = 30.0) -> GridClient:
         """A client that knows one member."""
-        address = self.members[0].address.uri.partition("//")[2]
-        client = GridClient([address], self.access, host=host, patience=patience)
+        client = GridClient([self.addresses[0]], self.access, host=host, patience=patience)
         self.clients.append(client)
         return client
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Where the members listen."""
+        return tuple(member.address.uri.partition("//")[2] for member in self.members)
 
     def settle(self) -> None:
         """Wait until every partition is where it should be."""

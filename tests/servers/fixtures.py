@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -190,6 +190,12 @@ def s3_classes(spark: SparkSession) -> Any:
     return gateway.jvm.java.net.URLClassLoader(urls, context._jsc.hadoopConfiguration().getClassLoader())
 
 
+def _with_jars(spark: SparkSession, jars: Sequence[str]) -> SparkSession:
+    for jar in jars:
+        spark.sql(f"ADD JAR '{jar}'")
+    return spark
+
+
 @pytest.fixture(scope="session")
 def delta_kernel() -> list[str]:
     """The jars of Delta Kernel."""
@@ -202,9 +208,7 @@ def delta_kernel() -> list[str]:
 @pytest.fixture(scope="session")
 def delta(spark: SparkSession, delta_kernel: list[str]) -> SparkSession:
     """The shared session, to which Delta Kernel was added while it ran."""
-    for jar in delta_kernel:
-        spark.sql(f"ADD JAR '{jar}'")
-    return spark
+    return _with_jars(spark, delta_kernel)
 
 
 @pytest.fixture(scope="session")
@@ -219,9 +223,7 @@ def jdbc_drivers() -> list[str]:
 @pytest.fixture(scope="session")
 def jdbc(spark: SparkSession, jdbc_drivers: list[str]) -> SparkSession:
     """The shared session, to which the drivers of databases were added while it ran."""
-    for jar in jdbc_drivers:
-        spark.sql(f"ADD JAR '{jar}'")
-    return spark
+    return _with_jars(spark, jdbc_drivers)
 
 
 @pytest.fixture(scope="session")

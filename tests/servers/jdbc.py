@@ -1,4 +1,4 @@
-"""Databases that are reached through Java: MariaDB, as Debian has it, and H2, which comes as a jar."""
+"""What is reached through Java: MariaDB, as Debian has it, and drivers, of which that of H2 is the database itself."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing_extensions import Self
 
 from tests.servers import programs
-from tests.servers.programs import SMALL, TARGET, NoProgramError, Program, free_port, java, listens
+from tests.servers.programs import TARGET, NoProgramError, Program, free_port, listens
 
 USER, PASSWORD = "clerk", "it's; secret"
 """Who may do everything in all databases."""
@@ -97,26 +97,3 @@ class MariaServer:
             return False
         command = ["mariadb", "--no-defaults", f"--socket={self._socket}", "-uroot", "-e", "SELECT 1"]
         return subprocess.run(command, check=False, capture_output=True).returncode == 0
-
-
-class H2Server:
-    """H2 in a process of its own, with databases in memory; a context manager that leaves nothing behind."""
-
-    def __init__(self) -> None:
-        self.port, self._home = free_port(), Path(tempfile.mkdtemp(prefix="sparkjet-h2-"))
-        [self._jar] = [jar for jar in drivers() if jar.name.startswith("h2-")]
-        command = [java(), "-Xmx256m", *SMALL, "-cp", str(self._jar), "org.h2.tools.Server", "-tcp", "-ifNotExists"]
-        command += ["-tcpPort", str(self.port), "-baseDir", str(self._home)]
-        self._server = Program(command, self._home / "log", lambda: listens(self.port))
-
-    def __enter__(self) -> Self:
-        self._server.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.kill()
-        shutil.rmtree(self._home, ignore_errors=True)
-
-    def options(self, database: str) -> Mapping[str, str]:
-        """How Spark connects to a database, which is there as long as the server runs."""
-        return {"url": f"jdbc:h2:tcp://127.0.0.1:{self.port}/mem:{database};DB_CLOSE_DELAY=-1"}

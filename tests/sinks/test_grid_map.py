@@ -47,7 +47,7 @@ def grid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Grid]:
 
 @pytest.fixture(scope="module")
 def location(grid: Grid) -> GridLocation:
-    members = tuple(member.address.uri.partition("//")[2] for member in grid.members)
+    members = grid.addresses
     return GridLocation(members, grid.access, grid.client().state().cluster)
 
 
@@ -539,7 +539,7 @@ def test_a_driver_that_dies_at_any_step_leaves_one_epoch_or_the_next(
 def test_a_member_that_dies_between_any_two_steps_takes_nothing_with_it(spark: SparkSession, tmp_path: Path) -> None:
     rows = spark.range(300).selectExpr("concat('k', id) k", "id n")
     with grid_of(tmp_path) as grid:
-        members = tuple(member.address.uri.partition("//")[2] for member in grid.members)
+        members = grid.addresses
         location = GridLocation(members, grid.access, grid.client().state().cluster)
         sink = GridMapSink(GridMapSettings("grid://", ("k",)), location, MapPlace("m"))
         sink.check(rows.schema)

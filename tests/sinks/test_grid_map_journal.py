@@ -42,7 +42,7 @@ def grid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Grid]:
 
 @pytest.fixture(scope="module")
 def location(grid: Grid) -> GridLocation:
-    members = tuple(member.address.uri.partition("//")[2] for member in grid.members)
+    members = grid.addresses
     return GridLocation(members, grid.access, grid.client().state().cluster)
 
 

@@ -75,7 +75,7 @@ def test_a_query_goes_on_from_a_copy(spark: SparkSession, tmp_path: Path) -> Non
 
 def test_a_copy_to_a_grid_and_back(spark: SparkSession, tmp_path: Path) -> None:
     with grid_of(tmp_path, 2) as grid:
-        addresses = tuple(member.address.uri.partition("//")[2] for member in grid.members)
+        addresses = grid.addresses
         check(spark, tmp_path, GridDirectory(GridLocation(addresses, grid.access), "copied"))
 
 

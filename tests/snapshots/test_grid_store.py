@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="module")
 def location(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GridLocation]:
     with grid_of(tmp_path_factory.mktemp("grid")) as grid:
-        addresses = tuple(member.address.uri.partition("//")[2] for member in grid.members)
+        addresses = grid.addresses
         yield GridLocation(addresses, grid.access)
 
 

@@ -41,7 +41,7 @@ class _Log:
 @pytest.fixture(scope="module")
 def members(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GridLocation]:
     with grid_of(tmp_path_factory.mktemp("grid"), 2) as grid:
-        addresses = tuple(member.address.uri.partition("//")[2] for member in grid.members)
+        addresses = grid.addresses
         yield GridLocation(addresses, grid.access)
 
 

@@ -33,7 +33,7 @@ def grid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Grid]:
 @pytest.fixture
 def options(spark: SparkSession, grid: Grid) -> dict[str, str]:
     """Of a map with three epochs, of which the newest two are visible."""
-    members = tuple(member.address.uri.partition("//")[2] for member in grid.members)
+    members = grid.addresses
     location = GridLocation(members, grid.access, grid.client().state().cluster)
     if not grid.client().slots(".maps"):
         sink = GridMapSink(GridMapSettings("", ("k", "d")), location, MapPlace("orders"))
