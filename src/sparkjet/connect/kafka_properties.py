@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
 
@@ -52,6 +53,9 @@ def properties_of(options: Options, reserved: Mapping[str, str]) -> dict[str, st
     return properties
 
 
+_UNHEARD = logging.getLogger("sparkjet.kafka")
+
+
 def check_properties(properties: Mapping[str, str], make: Callable[[], object], known: Iterable[str]) -> None:
     """Have librdkafka check properties before anything connects: only librdkafka knows them all.
 
@@ -64,8 +68,10 @@ def check_properties(properties: Mapping[str, str], make: Callable[[], object], 
         AnalysisError: Naming the property that it does not accept, never the value of a secret one.
     """
     try:
-        # Alone, as it says nothing without a broker: those that only check are made to log nothing.
-        confluent_kafka.Producer({name: properties[name] for name in ("log_level",) if name in properties})
+        # Alone, as clients that only check are made to log nothing. With a logger that it is never asked to call: it
+        # would tell the user on stderr that it has no broker.
+        if "log_level" in properties:
+            confluent_kafka.Producer({"log_level": properties["log_level"]}, logger=_UNHEARD)
         make()
     except _REFUSALS as error:
         # Without its cause: librdkafka's message quotes values.

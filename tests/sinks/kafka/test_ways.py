@@ -72,6 +72,12 @@ def test_options_of_the_other_way_are_refused(options: dict[str, str], message: 
         sink_of(**options)
 
 
+@pytest.mark.parametrize("level", ["0", "7"])
+def test_checking_options_writes_nothing(capfd: pytest.CaptureFixture[str], level: str) -> None:
+    sink_of(**{"kafka.log_level": level})
+    assert capfd.readouterr() == ("", "")
+
+
 def test_how_to_connect_is_librdkafkas_to_judge() -> None:
     oauth = {
         "kafka.security.protocol": "SASL_PLAINTEXT",
