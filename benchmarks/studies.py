@@ -33,6 +33,7 @@ STUDIES = {
     "GR": "grid",
     "GM": "grid_map",
     "GJ": "grid_journal",
+    "JW": "jdbc",
 }
 """Modules by id, in the order in which they run; each is a separate program."""
 LONGEST = 1800
