@@ -13,9 +13,13 @@ from sparkjet.options import Options
 from sparkjet.sinks.jdbc.settings import JdbcSettings
 from sparkjet.sinks.jdbc.sink import JdbcSink
 from sparkjet.testing.sink_contract import RUN, SCHEMA, transaction
+from tests.mounts import small_disk
 from tests.servers.tcp_proxy import TcpProxy
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
     from pyspark.sql import SparkSession
 
     from tests.servers.jdbc import MariaServer
@@ -32,7 +36,10 @@ def database(jdbc: SparkSession, mariadb: MariaServer) -> str:
 
 def sink_of(spark: SparkSession, mariadb: MariaServer, database: str, port: int, more: str = "") -> JdbcSink:
     options = dict(mariadb.options(database))
-    options["url"] = options["url"].replace(str(mariadb.port), str(port)) + more
+    return started(spark, {**options, "url": options["url"].replace(str(mariadb.port), str(port)) + more})
+
+
+def started(spark: SparkSession, options: Mapping[str, str]) -> JdbcSink:
     sink = JdbcSink(JdbcSettings.of(Options({**options, "dbtable": "orders"})), spark)
     sink.check(spark.createDataFrame([], SCHEMA).schema)
     sink.create()
@@ -93,3 +100,75 @@ def test_two_drivers_that_publish_one_epoch_at_once_publish_it_once(
             for done in [pool.submit(sink.commit, handle, lambda: None) for sink in sinks]:
                 done.result()
         assert mariadb.sql("SELECT COUNT(*) FROM orders", database) == [[str(3 * epoch)]]
+
+
+def test_a_deadlock_with_somebody_else_costs_a_try_and_no_row(
+    spark: SparkSession, mariadb: MariaServer, database: str
+) -> None:
+    sink = started(spark, {**mariadb.options(database), "mode": "upsert", "keyColumns": "n"})
+    handles = [sink.prepare(spark.createDataFrame(ROWS, SCHEMA), transaction(epoch, run=RUN)) for epoch in (1, 2)]
+    first, second = handles
+    assert first is not None
+    assert second is not None
+    sink.commit(first, lambda: None)
+    waiting = "SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'"
+    with sink._database.connected() as other, ThreadPoolExecutor(1) as pool:
+        other.begin()
+        # Enough for the server to take back what the sink has done, which is less.
+        other.execute("INSERT INTO orders SELECT 'z', seq FROM seq_100_to_2000")
+        other.execute("UPDATE orders SET k = 'held' WHERE n = 2")
+        done = pool.submit(sink.commit, second, lambda: None)
+        while mariadb.sql(waiting) != [["1"]] and not done.done():
+            pass
+        other.execute("UPDATE sparkjet_epochs SET epoch = epoch")
+        with pytest.raises(SinkError, match="Deadlock"):
+            done.result()
+        other.roll_back()
+    sink.commit(second, lambda: None)
+    assert mariadb.sql("SELECT k, n FROM orders ORDER BY n", database) == [["a", "1"], ["b", "2"], ["c", "3"]]
+    assert mariadb.sql("SELECT epoch FROM sparkjet_epochs", database) == [["2"]]
+
+
+def test_a_server_that_only_reads_publishes_when_it_writes_again(
+    spark: SparkSession, mariadb: MariaServer, database: str
+) -> None:
+    # Who may do everything may write there, too.
+    mariadb.sql(f"GRANT SELECT, INSERT, UPDATE, CREATE, ALTER, DROP ON {database}.* TO plain IDENTIFIED BY 'plain'")
+    sink = started(spark, {**mariadb.options(database), "user": "plain", "password": "plain"})
+    rows = spark.createDataFrame(ROWS, SCHEMA)
+    mariadb.sql("SET GLOBAL read_only = 1")
+    try:
+        with pytest.raises(SinkError, match="read-only"):
+            sink.prepare(rows, transaction(1, run=RUN))
+        mariadb.sql("SET GLOBAL read_only = 0")
+        handle = sink.prepare(rows, transaction(1, attempt=1, run=RUN))
+        assert handle is not None
+        mariadb.sql("SET GLOBAL read_only = 1")
+        for publish in (lambda: sink.try_out(handle, []), lambda: sink.commit(handle, lambda: None)):
+            with pytest.raises(SinkError, match="read-only"):
+                publish()
+    finally:
+        mariadb.sql("SET GLOBAL read_only = 0")
+    sink.commit(handle, lambda: None)
+    assert mariadb.sql("SELECT COUNT(*) FROM orders", database) == [["3"]]
+
+
+def test_a_database_that_is_full_publishes_when_it_has_room_again(jdbc: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    with small_disk(tmp_path / "disk", 8) as disk:
+        url = f"jdbc:h2:{disk.directory}/orders;WRITE_DELAY=0"
+        sink = started(jdbc, {"url": url, "driver": "org.h2.Driver"})
+        many = jdbc.range(20_000).selectExpr("repeat('x', 100) AS k", "id AS n")
+        handle = sink.prepare(many, transaction(1, run=RUN))
+        assert handle is not None
+        disk.fill()
+        with pytest.raises(SinkError):
+            sink.commit(handle, lambda: None)
+        with pytest.raises(SinkError):
+            sink.prepare(many, transaction(2, run=RUN))
+        disk.free()
+        sink.commit(handle, lambda: None)
+        sink.abort(transaction(2, run=RUN))
+        with sink._database.connected() as connection:
+            assert connection.query("SELECT COUNT(*), COUNT(DISTINCT n) FROM orders") == [("20000", "20000")]
+            connection.execute("SHUTDOWN")
