@@ -51,7 +51,7 @@ test: checked $(READY) $(CLASSES) ## What a change needs (10 minutes with set-up
 	@$(IN_THREE) -m "not crash and not long" --interpreted --ignore=$(TYPES)
 
 test-crash: checked $(READY) $(CLASSES) ## Drivers, executors and servers killed at every step; random queries
-	@$(IN_TWO) -m "crash and not long"
+	@$(IN_THREE) -m "crash and not long"
 
 test-unit: $(READY) ## The tests that need no Java (under two minutes)
 	@# No Java to be found: a test that starts a JVM without saying so (the `spark` fixture, a mark) fails here.

@@ -58,12 +58,8 @@ def test_later_epochs_use_the_plans_of_the_first(
     stream = sj.stream(feed.read(spark)).withWatermark("ts", "5 seconds")
     writers = []
     for name in names:
-        writer = QUERIES[name](stream).writeStream
-        if name == "rolling":
-            writer = writer.format("noop").outputMode("update")
-        else:
-            writer = writer.format("files").option("path", tmp_path / name)
-        writers.append(writer)
+        writer = QUERIES[name](stream).writeStream.format("noop")
+        writers.append(writer.outputMode("update") if name == "rolling" else writer)
     writers[0].onEpochPhase(follow).trigger(availableNow=True)
     query = sj.start(*writers, checkpointLocation=str(tmp_path / "home"))
     query.awaitTermination()

@@ -74,9 +74,9 @@ def test_the_second_query_equals_spark_s_batch_restored_after_each_epoch_and_wai
     second = Second(spark, options, tmp_path / "second")
 
     chance, sent = random.Random(7), []
-    for start in range(0, 300, 100):
+    for start in range(0, 300, 150):
         # Two keys, so two partitions of four never have a row.
-        batch = [(at(start + chance.uniform(0, 100)), chance.choice("ab"), chance.randint(1, 9)) for _ in range(30)]
+        batch = [(at(start + chance.uniform(0, 150)), chance.choice("ab"), chance.randint(1, 9)) for _ in range(30)]
         sent += sorted(batch)
         first.process(sorted(batch))
         progress = second.run()
