@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from sparkjet.sinks.protocol import Handle
     from sparkjet.storage.directory import Directory
 
-_FEW_BYTES = 16 << 20
+_FEW_BYTES = 32 << 20
 """The largest files of an epoch that is one part."""
 
 
