@@ -12,14 +12,15 @@ if TYPE_CHECKING:
     from sparkjet.sinks.protocol import Handle
     from sparkjet.storage.directory import Directory
 
-_FEW_BYTES = 32 << 20
-"""The largest files of an epoch that is one part."""
+_FEW_BYTES = 64 << 20
+"""The most that the rows of an epoch that is one part may be, uncompressed."""
 
 
 def parts_of(entry: Directory, handle: Handle, most: int, few: int) -> list[list[Any]]:
     """The files of each part, by their places in the manifest, with the number of rows.
 
-    A small epoch is one part, which the driver publishes itself: a job would take longer than its rows.
+    A small epoch is one part, which the driver publishes itself: a job, each of whose tasks starts a producer, would
+    take longer than its rows.
 
     Fixed in the handle, and not by what a later start is set to: a part is the same whoever publishes it.
 
@@ -32,16 +33,17 @@ def parts_of(entry: Directory, handle: Handle, most: int, few: int) -> list[list
     Raises:
         SinkError: The files do not have as many rows as were written.
     """
-    counts = []
+    counts, size = [], 0
     for name, _, _ in handle["files"]:
         with entry.open(name) as content, parquet.ParquetFile(content) as file:
-            counts.append(file.metadata.num_rows)
+            found = file.metadata
+            counts.append(found.num_rows)
+            size += sum(found.row_group(number).total_byte_size for number in range(found.num_row_groups))
     if sum(counts) != handle["rows"]:
         message = f"The outbox has {sum(counts)} rows of {handle['rows']} that were written; the epoch is not decided."
         raise SinkError(message)
     filled = [number for number, count in enumerate(counts) if count]
-    is_small = handle["rows"] <= few and sum(size for _, size, _ in handle["files"]) <= _FEW_BYTES
-    most = 1 if is_small else min(most, len(filled))
+    most = 1 if handle["rows"] <= few and size <= _FEW_BYTES else min(most, len(filled))
     shared = [filled[number::most] for number in range(most)]
     return [[files, sum(counts[each] for each in files)] for files in shared]
 
