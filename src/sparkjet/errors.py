@@ -139,9 +139,7 @@ def lacking(python: str, missing: Iterable[str], packages: Mapping[str, str], dr
     )
     if drivers is None:
         return told
-    return (
-        f"{told} The driver's {drivers} has it: set PYSPARK_PYTHON to that, before the session starts, to use it there."
-    )
+    return f"{told} The driver's {drivers} has it: to use that there too, set PYSPARK_PYTHON before the session starts."
 
 
 def drivers_python(executors: str, missing: Iterable[str]) -> str | None:
