@@ -45,7 +45,7 @@ class StagedSettings:
     writers: int = 16
     progress: str | None = None
     repeats: bool = False
-    few: int = 20_000
+    few: int = 200_000
 
     @property
     def timeout(self) -> float:
