@@ -12,9 +12,10 @@ from uuid import uuid4
 import pytest
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
+from sparkjet.sinks.protocol import TransactionId
 from tests.protocol.driver import GIVES_UP, PATIENT, Orders
 from tests.protocol.kafka.checks import Driver, check, finish, seen, topic_of
-from tests.protocol.kafka.driver import STAGED, place
+from tests.protocol.kafka.driver import STAGED, PlainStagedSink, place
 from tests.servers.fixtures import available
 from tests.servers.kafka import KafkaServer, jars
 from tests.servers.programs import NoProgramError
@@ -142,14 +143,19 @@ def test_a_topic_that_was_recreated_elsewhere_is_written_to_at_once(brokers: Bro
     # Its epoch is later than those of a new topic.
     first.wait(lambda: leaders(first, name) == {1}, "an election")
     leader.start()
-    orders = Orders(tmp_path, place(first.client(), name), way=STAGED, patience=GIVES_UP)
-    with Driver(replace(orders, stop_at="settled", stop_in=1)) as driver:
-        driver.reached()
-        first.drop(name)
-        created(first, name, other)
-        driver.go_on()
-        assert driver.ended() is None
-    assert seen(first, orders) == list(range(20, 50))
+    orders = Orders(tmp_path, place(first.client(), name), way=STAGED)
+    sink = PlainStagedSink(orders)
+    sink.published_after(TransactionId(orders.query, "results", 0, 0, 0), None)
+    sink.create()
+    for epoch in (1, 2):
+        handle = sink.prepare(range(10 * epoch, 10 * epoch + 10), TransactionId(orders.query, "results", 0, epoch, 0))
+        assert handle is not None
+        if epoch > 1:
+            first.drop(name)
+            created(first, name, other)
+        # Without another attempt, which would have other producers.
+        sink.commit(handle, lambda: None)
+    assert seen(first, orders) == list(range(20, 30))
 
 
 def created(server: KafkaServer, name: str, leader: KafkaServer) -> str:
