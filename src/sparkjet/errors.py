@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import difflib
 import re
+import sys
 from collections.abc import Iterable, Mapping
+from importlib.util import find_spec
 from typing import ClassVar
 
 _CODE = re.compile(r"\[SPARKJET_[A-Z_.]+\] ")
@@ -119,16 +121,36 @@ def refuse_connect(entry: str, *given: object) -> None:
             raise AnalysisError(message)
 
 
-def lacking(python: str, missing: Iterable[str], packages: Mapping[str, str]) -> str:
+def lacking(python: str, missing: Iterable[str], packages: Mapping[str, str], drivers: str | None = None) -> str:
     """What to do where a Python lacks packages that no archive of Python code can bring, as they contain C libraries.
+
+    Args:
+        python: The Python.
+        missing: What it lacks, by the names that are imported.
+        packages: What to install, by the names that are imported.
+        drivers: The driver's Python, where it is another one and has what is missing.
 
     >>> lacking("python3 on node1", ["psycopg"], {"psycopg": "psycopg[binary]", "pyarrow": "pyarrow"})[:80]
     'python3 on node1 has no psycopg. Install psycopg[binary] and pyarrow there: with'
     """
-    return (
+    told = (
         f"{python} has no {' and no '.join(missing)}. Install {' and '.join(packages.values())} there: with pip, in "
         'the image of the machines, or in an environment sent with --archives (see the page "On a cluster").'
     )
+    if drivers is None:
+        return told
+    return f"{told} The driver's {drivers} has it: to use that there too, set PYSPARK_PYTHON before the session starts."
+
+
+def drivers_python(executors: str, missing: Iterable[str]) -> str | None:
+    """The driver's Python, if it is another one than the executors' and has what theirs lacks; runs on the driver.
+
+    >>> drivers_python("another", ["json"]) == sys.executable
+    True
+    >>> drivers_python("another", ["a_package_nobody_has"])
+    """
+    has_all = executors != sys.executable and all(find_spec(each) is not None for each in missing)
+    return sys.executable if has_all else None
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,7 +32,7 @@ def another_python(spark: SparkSession, tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_package_that_is_missing_is_named_with_its_python_and_a_way_out(
-    spark: SparkSession, another_python: Path
+    spark: SparkSession, another_python: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(sj.AnalysisError) as refused:
         check_workers(spark, NOBODY_HAS)
@@ -40,7 +41,13 @@ def test_a_package_that_is_missing_is_named_with_its_python_and_a_way_out(
     assert "has no a_package_nobody_has. Install a-package-nobody-has and pyarrow there" in text
     assert "--archives" in text
     assert "\n" not in text
+    # The driver has none either.
+    assert "PYSPARK_PYTHON" not in text
     check_workers(spark, {"pyarrow": "pyarrow"})
+    (tmp_path / "only_here.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(sj.AnalysisError, match=f"driver's {sys.executable} has it: .*set PYSPARK_PYTHON"):
+        check_workers(spark, {"only_here": "only-here"})
 
 
 def test_a_machine_without_python_is_named(spark: SparkSession, another_python: Path) -> None:

@@ -1,4 +1,4 @@
-"""Queries into Kafka whose rows wait in the home: several drivers at once, and commits that fail for a while."""
+"""Queries into Kafka: several drivers at once, and commits that fail for a while."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ class Query:
 
     def __init__(self, spark: SparkSession, server: KafkaServer, root: Path) -> None:
         self._spark, self._server, self._root = spark, server, root
+        self.commit = "staged"
         self.topic = server.topic()
         self._feed = Feed(root / "in")
         for number in range(4):
@@ -40,8 +41,10 @@ class Query:
         """Run it to the end of its input."""
         records = sj.stream(self._feed.read(self._spark)).select(F.col("v").cast("string").alias("value"))
         given = {f"kafka.{name}": value for name, value in self._server.client().items()} | {"kafka.log_level": "0"}
-        writer = records.writeStream.format("kafka").options(topic=self.topic, **given).onEpochPhase(listener)
-        writer = writer.option("checkpointLocation", self._root / "home").trigger(availableNow=True)
+        writer = records.writeStream.format("kafka").options(topic=self.topic, commit=self.commit, **given)
+        writer = (
+            writer.onEpochPhase(listener).option("checkpointLocation", self._root / "home").trigger(availableNow=True)
+        )
         writer.start().awaitTermination()
 
     def check(self) -> None:
@@ -54,7 +57,9 @@ def query(spark: SparkSession, kafka: KafkaServer, tmp_path: Path) -> Query:
     return Query(spark, kafka, tmp_path)
 
 
-def test_of_drivers_that_start_at_once_one_survives_and_each_row_is_there_once(query: Query) -> None:
+@pytest.mark.parametrize("commit", ["staged", pytest.param("prepared", marks=pytest.mark.long)])
+def test_of_drivers_that_start_at_once_one_survives_and_each_row_is_there_once(query: Query, commit: str) -> None:
+    query.commit = commit
     together, outcomes = threading.Barrier(3), list[str]()
 
     def start() -> None:

@@ -60,6 +60,7 @@ class KafkaServer:
         joins: A broker whose cluster it is to be the next member of; that one controls the cluster, and must not die.
         logs_requests: Whether its log has a line for each request.
         classes: The directory of its jars; found by itself by default.
+        environment: Other variables of its process.
     """
 
     def __init__(
@@ -72,8 +73,10 @@ class KafkaServer:
         joins: KafkaServer | None = None,
         logs_requests: bool = False,
         classes: Path | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self._classes = jars() if classes is None else classes
+        self._environment = {**os.environ, **(environment or {})}
         self._home = Path(tempfile.mkdtemp(prefix="sparkjet-kafka-"))
         self._process: subprocess.Popen[bytes] | None = None
         self._secure, self._kerberos, self._logs_requests = secure, kerberos, logs_requests
@@ -183,7 +186,9 @@ class KafkaServer:
             if shutil.which("setpriv"):
                 # A test run that is killed takes its broker with it.
                 command = ["setpriv", "--pdeathsig", "KILL", *command]
-            self._process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+            self._process = subprocess.Popen(
+                command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=self._environment
+            )
         self.wait(self._answers, "the broker to answer")
 
     def stop(self) -> None:

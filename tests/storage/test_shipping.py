@@ -71,6 +71,8 @@ def test_a_missing_package_is_named_with_the_python_that_lacks_it(archive: Path)
     assert f"{sys.executable} on " in line
     assert "has no confluent_kafka. Install confluent-kafka and pyarrow there" in line
     assert "--archives" in line
+    # It is read by a worker whose driver has it.
+    assert "The driver's Python has it: to use that there too, set PYSPARK_PYTHON" in line
 
 
 def test_the_archive_can_be_made_from_an_archive(archive: Path, tmp_path: Path) -> None:

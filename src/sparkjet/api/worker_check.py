@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JJavaError
 
-from sparkjet.errors import AnalysisError, lacking
+from sparkjet.errors import AnalysisError, drivers_python, lacking
 from sparkjet.storage.sharing import is_local, probing_tasks
 
 if TYPE_CHECKING:
@@ -46,7 +46,8 @@ def check_workers(session: SparkSession, packages: Mapping[str, str]) -> None:
         raise AnalysisError(message) from error
     for python, missing in sorted(found.items()):
         if missing:
-            raise AnalysisError(lacking(f"start: the executors' {python}", missing, packages))
+            drivers = drivers_python(context.pythonExec, missing)
+            raise AnalysisError(lacking(f"start: the executors' {python}", missing, packages, drivers))
 
 
 def _look(names: tuple[str, ...]) -> Callable[[Iterable[int]], Iterable[tuple[str, list[str]]]]:

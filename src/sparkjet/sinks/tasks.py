@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
-from sparkjet.errors import SinkError, lacking
+from sparkjet.errors import SinkError, drivers_python, lacking
 from sparkjet.sinks import attempt
 
 if TYPE_CHECKING:
@@ -60,7 +60,8 @@ def run_tasks(
         missing = re.search(r"No module named '(\w+)'", str(error))
         # Any other package is missing for the user's own functions.
         if missing is not None and missing[1] in packages:
-            raise SinkError(lacking("The executors' Python", [missing[1]], packages)) from error
+            drivers = drivers_python(rows.sparkSession.sparkContext.pythonExec, [missing[1]])
+            raise SinkError(lacking("The executors' Python", [missing[1]], packages, drivers)) from error
         refused = re.search(rf"{refusal.__name__}: (.*)", str(error))
         if refused is None:
             raise

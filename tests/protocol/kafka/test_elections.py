@@ -7,12 +7,15 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
+from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
+from sparkjet.sinks.protocol import TransactionId
 from tests.protocol.driver import GIVES_UP, PATIENT, Orders
 from tests.protocol.kafka.checks import Driver, check, finish, seen, topic_of
-from tests.protocol.kafka.driver import STAGED, place
+from tests.protocol.kafka.driver import STAGED, PlainStagedSink, place
 from tests.servers.fixtures import available
 from tests.servers.kafka import KafkaServer, jars
 from tests.servers.programs import NoProgramError
@@ -130,3 +133,40 @@ def test_too_few_replicas_in_sync_are_named_and_what_is_decided_waits(brokers: B
     finish(orders)
     check(brokers.first, orders)
     assert len(seen(brokers.first, orders)) == 40
+
+
+@pytest.mark.long
+def test_a_topic_that_was_recreated_elsewhere_is_written_to_at_once(brokers: Brokers, tmp_path: Path) -> None:
+    first, (leader, other) = brokers.first, brokers.others
+    name = created(first, f"t{uuid4().hex}", leader)
+    leader.kill()
+    # Its epoch is later than those of a new topic.
+    first.wait(lambda: leaders(first, name) == {1}, "an election")
+    leader.start()
+    orders = Orders(tmp_path, place(first.client(), name), way=STAGED)
+    sink = PlainStagedSink(orders)
+    sink.published_after(TransactionId(orders.query, "results", 0, 0, 0), None)
+    sink.create()
+    for epoch in (1, 2):
+        handle = sink.prepare(range(10 * epoch, 10 * epoch + 10), TransactionId(orders.query, "results", 0, epoch, 0))
+        assert handle is not None
+        if epoch > 1:
+            first.drop(name)
+            created(first, name, other)
+        # Without another attempt, which would have other producers.
+        sink.commit(handle, lambda: None)
+    assert seen(first, orders) == list(range(20, 30))
+
+
+def created(server: KafkaServer, name: str, leader: KafkaServer) -> str:
+    """Create a topic with a given leader."""
+    admin = server.admin()
+    admin.create_topics([NewTopic(name, 2, replica_assignment=[[leader.port, 1]] * 2)])[name].result(60)
+    server.wait(lambda: leaders(server, name) == {leader.port}, "the topic")
+    return name
+
+
+def leaders(server: KafkaServer, name: str) -> set[int]:
+    """The leaders of a topic's partitions."""
+    found = server.admin().list_topics(timeout=30).topics.get(name)
+    return set() if found is None else {each.leader for each in found.partitions.values()}

@@ -84,7 +84,7 @@ class Destination:
             ((1, key_of(self.query, "results", 0)), (COMPLETE, key_of(self.query, "results"))),
             ALL,
             self.topic,
-            (self.topic,),
+            ((self.topic, ""),),
             1_700_000_000_000_000,
             (0, 0),
             None,

@@ -393,6 +393,11 @@ def test_without_a_right_to_a_topic_the_start_names_the_command_that_gives_it(
             allow(name, *re.findall(r"--operation (\w+)", command))
         sink = sink_of(spark, server, tmp_path, topic=topic, progressTopic=progress)
         sink.commit(prepared(spark, sink, transaction(1), "a"), lambda: None)
+        shut, by_row = server.topic(), "value string, topic string"
+        allow(shut, "Describe")
+        sink = sink_of(spark, server, tmp_path, by_row, progressTopic=progress)
+        with pytest.raises(SinkError, match=f"may not write to topic '{shut}'.*Allow it: kafka-acls.sh --add"):
+            sink.prepare(spark.createDataFrame([("a", shut)], by_row), transaction(2))
 
 
 def acls_of(admin: Any) -> list[Any]:

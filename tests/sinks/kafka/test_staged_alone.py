@@ -226,6 +226,13 @@ def test_a_producer_is_made_anew_where_its_topic_takes_less(alone: Alone) -> Non
     assert alone.looks == ["0", "0"]
 
 
+def test_a_producer_is_made_anew_where_its_topic_was_created_again(alone: Alone) -> None:
+    for epoch, made in ((1, "one"), (2, "one"), (3, "another")):
+        alone.sink._ends.made = {"out": made}
+        alone.deliver(epoch)
+    assert alone.looks == ["0", "0"]
+
+
 class Refusing:
     """A client whose user may not create topics."""
 

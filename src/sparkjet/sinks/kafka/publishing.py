@@ -73,7 +73,7 @@ class Place:
             written when the part has all its ``rows``.
         rows: How many rows the part has.
         topic: The topic of rows without a column ``topic``.
-        topics: All topics that rows may go to.
+        topics: All topics that rows may go to, each with its id.
         watermark: The query's after the epoch, in microseconds, which the epoch's marker tells; None if it has none.
         since: Offsets in the partitions of the ``keys``; what is before them is known.
         newest: The newest marker before that offset.
@@ -88,7 +88,7 @@ class Place:
     keys: tuple[tuple[int, str], ...]
     rows: int
     topic: str | None
-    topics: tuple[str, ...]
+    topics: tuple[tuple[str, str], ...]
     watermark: int | None
     since: tuple[int, ...]
     newest: Marker | None
@@ -130,8 +130,10 @@ class KafkaBrokers:
 
     def turn_to(self, place: Place, rows: Rows | None) -> None:
         """Go on with another epoch's part of the same transactional id."""
-        if place.producer != self._place.producer:
-            # What the topic takes has changed, and a producer keeps the properties that it was made with.
+        if (place.producer, place.topics) != (self._place.producer, self._place.topics):
+            # What the topic takes has changed, and a producer keeps the properties that it was made with. Or the topic
+            # was created again: librdkafka follows no leader whose epoch is lower than that of the one it knows, and
+            # those of the new one begin anew.
             self.known = None
         self._place, self._rows = place, rows
         self._read = self._known()
@@ -152,7 +154,7 @@ class KafkaBrokers:
     def data_ends(self) -> Ends:
         """See :meth:`Brokers.data_ends`."""
         with explained():
-            return self._ends(partitions_of(self._asking(), self._place.topics, self._place.patience))
+            return self._ends(partitions_of(self._asking(), dict(self._place.topics), self._place.patience))
 
     def behind(self, ends: Ends) -> tuple[str, int] | None:
         """See :meth:`Brokers.behind`."""
@@ -287,13 +289,13 @@ def unread(admin: Any, ends: Ends, patience: float) -> tuple[str, int] | None:
     return next((where for where, end in ends.items() if stable[where] < end), None)
 
 
-def partitions_of(admin: Any, topics: Sequence[str], patience: float) -> list[tuple[str, int]]:
+def partitions_of(admin: Any, topics: Iterable[str], patience: float) -> list[tuple[str, int]]:
     """All partitions of some topics, which must exist."""
     found = topics_of(admin, topics, patience)
     return [(name, number) for name, each in found.items() for number in sorted(part.id for part in each.partitions)]
 
 
-def topics_of(admin: Any, topics: Sequence[str], patience: float) -> dict[str, Any]:
+def topics_of(admin: Any, topics: Iterable[str], patience: float) -> dict[str, Any]:
     """Some topics, which must exist; asked so that brokers do not create what is missing."""
 
     def ask() -> dict[str, Any]:

@@ -271,9 +271,10 @@ class StagedKafkaSink(Outbox):
         if self._is_published(progress, handle):
             return
         again, self._untried = self._untried != handle["box"], None
+        where = self._written(progress, handle)
         if again:
             # Before anything initializes the ids: after that nobody knows how their transactions ended.
-            self._ends.write_lost(self._written(progress, handle), handle["query"], handle["sink"])
+            self._ends.write_lost(where, handle["query"], handle["sink"])
         try:
             if len(handle["parts"]) == 1:
                 self._publish(progress, entry, handle, 0, again=again, completes=True)
@@ -375,7 +376,7 @@ class StagedKafkaSink(Outbox):
             tuple(keys),
             rows,
             handle["topic"],
-            tuple(handle["topics"]),
+            tuple((name, self._ends.made.get(name, "")) for name in handle["topics"]),
             handle.get("watermark"),
             tuple(progress.positions.get((progress.name, where), 0) for where, _ in keys),
             progress.newest.get(keys[0][1]),

@@ -11,8 +11,9 @@ PACKAGES = {"confluent_kafka": "confluent-kafka", "pyarrow": "pyarrow"}
 try:
     from sparkjet.sources.kafka.source import KafkaDataSource
 except ImportError as error:
-    # Also in Spark's workers, one of which plans batches on the driver's machine; their errors arrive as text.
+    # In one of Spark's workers, which plans batches on the driver's machine, and whose errors arrive as text: a driver
+    # that lacks something does not come here, as it registers nothing then.
     _python = f'format("sparkjet-kafka"): {sys.executable} on {platform.node()}'
-    raise AnalysisError(lacking(_python, [error.name or "it"], PACKAGES)) from error
+    raise AnalysisError(lacking(_python, [error.name or "it"], PACKAGES, "Python")) from error
 
 __all__ = ["KafkaDataSource"]
