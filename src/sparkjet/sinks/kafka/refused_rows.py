@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError
 from pyspark.sql import functions as F
 
 from sparkjet.errors import SinkError
-from sparkjet.sinks.kafka.producing import CUT_OFF, NAMELESS
+from sparkjet.sinks.kafka.producing import CUT_OFF, NAME, NAMELESS, NAMES
 from sparkjet.sinks.kafka.progress_topic import topic_setting
 from sparkjet.sinks.kafka.rights import allowing, described, missing
 
@@ -55,6 +55,9 @@ def describe(admin: Any, names: Iterable[str], patience: float) -> dict[str, Top
     """The topics that exist and may be written to by clients at all."""
     found = {}
     for name in names:
+        if not NAME.fullmatch(name):
+            # At a NUL, clients would cut it off, and find another topic.
+            continue
         try:
             topic = described(admin, name, patience)
         except confluent_kafka.KafkaException as error:
@@ -134,8 +137,8 @@ def check_targets(found: Mapping[str, Any], topics: Mapping[str, Topic], progres
             raise SinkError(message)
         if name not in topics:
             message = (
-                f"Kafka: topic {name!r}, which a row names, does not exist, or is the brokers' own. Create it, or name "
-                "another one: 1 to 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-'."
+                f"Kafka: topic {name!r}, where rows go, does not exist, or is the brokers' own. Create it, or name "
+                f"another one: {NAMES}."
             )
             raise SinkError(message)
         if number is not None and not 0 <= number < topics[name].partitions:

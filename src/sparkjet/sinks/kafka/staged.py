@@ -212,16 +212,30 @@ class StagedKafkaSink(Outbox):
         handle = super().prepare(watched, transaction)
         if handle is None:
             return None
-        found = metrics(noticed, "records of Kafka", SinkError)
-        targets = found.get("targets") or ()
-        names = {settings.topic} if settings.topic else {each["topic"] for each in targets}
-        topics = self._described(sorted(filter(None, names)))
-        progress = self._progress_of(transaction.query, transaction.sink)
+        # The topic of the option is a target, too: it may have been deleted since the start.
+        found = {"targets": [{"topic": settings.topic, "partition": None}]}
+        found |= metrics(noticed, "records of Kafka", SinkError)
+        names = sorted({each["topic"] for each in found["targets"] if each["topic"]})
+        since, topics = self._topics[0], self._described(names)
+        try:
+            self._check_epoch(found, topics, handle, transaction)
+        except SinkError:
+            if self._topics[0] != since:
+                raise
+            # Meanwhile a topic may have got the partition, or take rows of that size.
+            self._topics = -_KNOWN, self._topics[1]
+            topics = self._described(names)
+            self._check_epoch(found, topics, handle, transaction)
+        return self.in_parts(handle, transaction, sorted(topics))
+
+    def _check_epoch(
+        self, found: Mapping[str, Any], topics: Mapping[str, Topic], stored: Handle, transaction: TransactionId
+    ) -> None:
+        settings, progress = self._settings, self._progress_of(transaction.query, transaction.sink)
         check_targets(found, topics, progress.name)
         largest = settings.takes if progress.largest is None else min(settings.takes, progress.largest)
         check_ends(topics, largest)
-        self._check_rows(found, topics, self._entries(transaction.sink).at(handle["box"]), handle)
-        return self.in_parts(handle, transaction, sorted(topics))
+        self._check_rows(found, topics, self._entries(transaction.sink).at(stored["box"]), stored)
 
     def in_parts(self, stored: Handle, transaction: TransactionId, topics: Sequence[str]) -> Handle:
         """The handle of rows that are in the outbox, with all that publishing them needs.
@@ -243,6 +257,8 @@ class StagedKafkaSink(Outbox):
             "topics": list(topics),
             "made": {name: each.made for name, each in self._described(topics).items()},
             "progress": progress.name,
+            # Afterwards the markers tell.
+            **({"progressMade": progress.made()} if complete is None else {}),
             "after": 0 if complete is None else complete.epoch,
             "watermark": transaction.watermark,
             **origin(transaction),
@@ -435,8 +451,12 @@ class StagedKafkaSink(Outbox):
     def _described(self, names: Sequence[str]) -> dict[str, Topic]:
         since, topics = self._topics
         if time.monotonic() > since + _KNOWN or not topics.keys() >= set(names):
+            before = topics
             with reached("topics of the rows"):
                 topics = describe(self._ends.admin, names, self._settings.patience) if names else {}
+            if any(each.partitions != before.get(name, each).partitions for name, each in topics.items()):
+                # Producers go on with the partitions that they know, and would refuse rows for others.
+                self._warm.clear()
             self._topics = time.monotonic(), topics
         return {name: topics[name] for name in names if name in topics}
 
