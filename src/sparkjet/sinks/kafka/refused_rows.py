@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import confluent_kafka
@@ -17,6 +18,9 @@ from sparkjet.sinks.kafka.rights import allowing, described, missing
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+
+    from sparkjet.sinks.kafka.progress_topic import ProgressTopic
+    from sparkjet.sinks.kafka.staged_settings import StagedSettings
 
 _OVERHEAD = 100
 """Bytes of a batch of one record beside key, value and headers, and more."""
@@ -113,6 +117,40 @@ def by_topic(rows: DataFrame) -> dict[str, Mapping[str, Any]]:
     """The same of each topic, which takes a job of its own."""
     measured = rows.groupBy("topic").agg(*(column.alias(name) for name, column in sizes(rows).items()))
     return {row["topic"]: row.asDict() for row in measured.collect()}
+
+
+def check_epoch(
+    found: Mapping[str, Any],
+    topics: Mapping[str, Topic],
+    progress: ProgressTopic,
+    settings: StagedSettings,
+    each: Callable[[], Mapping[str, Mapping[str, Any]]],
+) -> None:
+    """Refuse to decide on rows of which brokers would refuse any.
+
+    Args:
+        found: What was observed of all rows.
+        topics: The topics that exist among those of the rows.
+        progress: The progress topic.
+        settings: The sink's.
+        each: Observes the rows of each topic.
+
+    Raises:
+        SinkError: Naming what is wrong, and the way out.
+    """
+    check_targets(found, topics, progress.name)
+    check_ends(topics, settings.takes if progress.largest is None else min(settings.takes, progress.largest))
+    limits = partial(check_rows, largest=settings.takes, compresses=settings.compresses)
+    try:
+        for name, topic in topics.items():
+            limits(found, name, topic)
+    except SinkError:
+        if len(topics) == 1:
+            raise
+        # Of all topics together one has the largest row, and perhaps another one the lowest limit.
+        of_each = each()
+        for name, topic in topics.items():
+            limits(of_each[name], name, topic)
 
 
 def check_targets(found: Mapping[str, Any], topics: Mapping[str, Topic], progress: str | None = None) -> None:

@@ -28,6 +28,7 @@ from sparkjet.sinks.kafka.refused_rows import (
     Topic,
     by_topic,
     check_ends,
+    check_epoch,
     check_rows,
     check_targets,
     describe,
@@ -216,26 +217,20 @@ class StagedKafkaSink(Outbox):
         found = {"targets": [{"topic": settings.topic, "partition": None}]}
         found |= metrics(noticed, "records of Kafka", SinkError)
         names = sorted({each["topic"] for each in found["targets"] if each["topic"]})
-        since, topics = self._topics[0], self._described(names)
+        topics, progress = self._described(names), self._progress_of(transaction.query, transaction.sink)
+        each = partial(self._measured, transaction, handle)
         try:
-            self._check_epoch(found, topics, handle, transaction)
+            check_epoch(found, topics, progress, settings, each)
         except SinkError:
-            if self._topics[0] != since:
-                raise
-            # Meanwhile a topic may have got the partition, or take rows of that size.
-            self._topics = -_KNOWN, self._topics[1]
-            topics = self._described(names)
-            self._check_epoch(found, topics, handle, transaction)
-        return self.in_parts(handle, transaction, sorted(topics))
+            # That may be a minute old: meanwhile a topic may have got the partition, or take rows of that size.
+            self._topics = -_KNOWN, topics
+            check_epoch(found, self._described(names), progress, settings, each)
+        return self.in_parts(handle, transaction, names)
 
-    def _check_epoch(
-        self, found: Mapping[str, Any], topics: Mapping[str, Topic], stored: Handle, transaction: TransactionId
-    ) -> None:
-        settings, progress = self._settings, self._progress_of(transaction.query, transaction.sink)
-        check_targets(found, topics, progress.name)
-        largest = settings.takes if progress.largest is None else min(settings.takes, progress.largest)
-        check_ends(topics, largest)
-        self._check_rows(found, topics, self._entries(transaction.sink).at(stored["box"]), stored)
+    def _measured(self, transaction: TransactionId, stored: Handle) -> dict[str, Mapping[str, Any]]:
+        assert self._session is not None  # noqa: S101 - attach() comes first
+        entry = self._entries(transaction.sink).at(stored["box"])
+        return by_topic(read(self._session, entry, files_of(entry, stored)))
 
     def in_parts(self, stored: Handle, transaction: TransactionId, topics: Sequence[str]) -> Handle:
         """The handle of rows that are in the outbox, with all that publishing them needs.
@@ -263,22 +258,6 @@ class StagedKafkaSink(Outbox):
             "watermark": transaction.watermark,
             **origin(transaction),
         }
-
-    def _check_rows(
-        self, found: Mapping[str, Any], topics: Mapping[str, Topic], entry: Directory, handle: Handle
-    ) -> None:
-        limits = partial(check_rows, largest=self._settings.takes, compresses=self._settings.compresses)
-        try:
-            for name, topic in topics.items():
-                limits(found, name, topic)
-        except SinkError:
-            if len(topics) == 1:
-                raise
-            # Of all topics together one has the largest row, and perhaps another one the lowest limit.
-            assert self._session is not None  # noqa: S101 - attach() comes first
-            each = by_topic(read(self._session, entry, files_of(entry, handle)))
-            for name, topic in topics.items():
-                limits(each[name], name, topic)
 
     def deliver(self, entry: Directory, handle: Handle) -> None:
         """See :meth:`Outbox.deliver`."""
