@@ -124,7 +124,7 @@ class ProgressTopic:
             return f'is not "{used}", which has the markers of this home'
         if not self.partitions():
             return "does not exist, but rows were decided when it did"
-        if not known and handle.get("progressMade") not in {None, self.made()}:
+        if found is None and handle.get("progressMade") not in {None, self.made()}:
             return "was deleted and created again since rows were decided, and its markers are gone"
         return None
 
