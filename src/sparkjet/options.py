@@ -12,6 +12,8 @@ from sparkjet.time.durations import parse_duration
 
 _UNITS = {"us": "microseconds", "ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _UNITS["min"] = _UNITS["m"]
+MOST_PARTITIONS = 2**31 - 1
+"""The most partitions that Spark can count."""
 
 QUERY_OPTIONS: Mapping[str, str] = {
     "checkpointLocation": "Directory of the query's snapshots and of Spark's derived checkpoint.",
@@ -268,13 +270,16 @@ class Options:
             raise AnalysisError(message)
         return text.lower() == "true"
 
-    def number(self, name: str, *, default: int) -> int:
-        """A positive whole number."""
+    def number(self, name: str, *, default: int, most: int | None = None) -> int:
+        """A positive whole number, and no larger one than ``most``."""
         text = self.get(name)
         if text is None:
             return default
         if not text.isdecimal() or int(text) < 1:
             message = f'option: {name} must be a positive whole number, not "{text}".'
+            raise AnalysisError(message)
+        if most is not None and int(text) > most:
+            message = f"option: {name} must be {most} at most, not {text}."
             raise AnalysisError(message)
         return int(text)
 

@@ -14,7 +14,7 @@ from sparkjet.clock import SystemClock
 from sparkjet.engine.backup import Backup
 from sparkjet.engine.parallelism import state_partitions
 from sparkjet.errors import AnalysisError
-from sparkjet.options import QUERY_OPTIONS, Options
+from sparkjet.options import MOST_PARTITIONS, QUERY_OPTIONS, Options
 from sparkjet.plan.outputs import AnyOutput, Rows, StageOutput
 from sparkjet.plan.plan import Plan
 from sparkjet.plan.planning import plan_of
@@ -209,7 +209,7 @@ def _partitions(plan: Plan, options: Options) -> int:
         return 0
     # Not found out where it is given: that may wait for executors.
     default = 0 if options.get("statePartitions") is not None else state_partitions(plan.source.sparkSession)
-    return options.number("statePartitions", default=default)
+    return options.number("statePartitions", default=default, most=MOST_PARTITIONS)
 
 
 def _home(plan: Plan, options: Options, name: str | None, *, needs_one: bool) -> str | None:

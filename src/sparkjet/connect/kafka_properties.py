@@ -28,7 +28,7 @@ _COMMON = (
 _SECRET = re.compile(r"password|secret|token|passphrase|key\.pem$|oauthbearer\.config")
 # The narrowest default of spark.redaction.regex among the supported versions of Spark.
 _REDACTED = re.compile(r"(?i)secret|password|token|access[.]?key")
-_REFUSALS = (confluent_kafka.KafkaException, TypeError, ValueError)
+_REFUSALS = (confluent_kafka.KafkaException, AttributeError, TypeError, ValueError)
 """What a client raises if its properties are invalid."""
 
 

@@ -11,7 +11,14 @@ from confluent_kafka import KafkaException, Producer
 from sparkjet.errors import SinkError
 from sparkjet.sinks.kafka.parts import Marker
 from sparkjet.sinks.kafka.publishing import told_of
-from sparkjet.sinks.kafka.refused_rows import _OF_HEADER, Topic, check_ends, check_rows, check_targets
+from sparkjet.sinks.kafka.refused_rows import (
+    _OF_HEADER,
+    Topic,
+    check_ends,
+    check_rows,
+    check_targets,
+    describe,
+)
 
 TAKES = 1000
 TOPIC = Topic(1, compacted=False, largest=None, writable=True, replicas=1, made="made")
@@ -46,6 +53,13 @@ def test_no_row_is_decided_that_librdkafka_does_not_take(headers: list[tuple[str
     assert {(True, True), (False, False)} <= set(found)
     if not headers:
         assert (False, True) not in found
+
+
+@pytest.mark.parametrize("name", ["", "a b", "t\0hidden", "t" * 250, "\ud800"])
+def test_what_is_no_topics_name_is_not_asked_for(name: str) -> None:
+    assert describe(None, [name], 0.0) == {}
+    with pytest.raises(SinkError, match=r"where rows go, does not exist.*1 to 249 of the characters"):
+        check_targets({"targets": [{"topic": name, "partition": None}]}, {})
 
 
 def test_rows_for_the_progress_topic_are_refused_before_they_are_taken_for_markers() -> None:

@@ -210,6 +210,13 @@ def test_the_first_epoch_is_not_published_again_by_the_markers_of_another_topic(
             kafka.drop(progress)
         with pytest.raises(AnalysisError, match=message):
             again.published_after(transaction(1), handle)
+    # It has the right name then, and lacks nothing that the handle calls published.
+    kafka.topic(progress, 17, cleanup_policy="compact")
+    with pytest.raises(AnalysisError, match="was deleted and created again since rows were decided"):
+        again.published_after(transaction(1), handle)
+    # A query that runs goes on with the new one, which has the markers then.
+    sink.commit(handle, lambda: None)
+    assert again.published_after(transaction(1), handle) is None
     goes_on = StagedKafkaSink(replace(sink._settings, progress=other, repeats=True))
     goes_on.attach(tmp_path, spark)
     assert goes_on.published_after(transaction(1), handle) is None
@@ -250,8 +257,8 @@ def test_the_home_of_the_other_way_is_refused(spark: SparkSession, kafka: KafkaS
     ("schema", "row", "message"),
     [
         ("value string, topic string", ("a", None), "topic is null in a row"),
-        ("value string, topic string", ("a", "not-there"), "topic 'not-there', which a row names, does not exist"),
-        ("value string, topic string", ("a", "not a name"), "topic 'not a name', which a row names, does not exist"),
+        ("value string, topic string", ("a", "not-there"), "topic 'not-there', where rows go, does not exist"),
+        ("value string, topic string", ("a", "not a name"), "topic 'not a name', where rows go, does not exist"),
         ("value string, topic string", ("a", "__transaction_state"), "does not exist, or is the brokers' own"),
         ("value string, partition int", ("a", 7), "has 7, and topic 't[0-9a-f]+' has the partitions 0 to 0"),
         ("value string, partition int", ("a", -1), "has -1, and topic"),
@@ -305,6 +312,23 @@ def test_every_part_of_a_record_arrives_and_a_header_that_would_be_cut_off_is_re
         [(b"\0a", b"v", 2, [("hi", b"1"), ("h", None)])],
         [(None, None, 0, None), (b"", b"", 0, None)],
     ]
+
+
+def test_rows_are_checked_with_the_topic_as_it_is_now(spark: SparkSession, kafka: KafkaServer, tmp_path: Path) -> None:
+    topic, schema = kafka.topic(max_message_bytes="1000"), "value string, partition int"
+    sink = sink_of(spark, kafka, tmp_path, schema, topic=topic)
+    for epoch, row in enumerate([("a", 0), ("b", 1), ("c" * 2000, 1)], 1):
+        handle = sink.prepare(spark.createDataFrame([row], schema), transaction(epoch))
+        assert handle is not None
+        sink.commit(handle, lambda: None)
+        kafka.grow(topic, 2)
+        kafka.configure(topic, max_message_bytes="5000")
+    assert len(read(kafka, topic)) == 3
+    kafka.drop(topic)
+    again = StagedKafkaSink(sink._settings)
+    again.attach(tmp_path, spark)
+    with pytest.raises(SinkError, match=f"topic '{topic}', where rows go, does not exist"):
+        again.prepare(spark.createDataFrame([("d",)], "value string"), transaction(4))
 
 
 def test_each_topic_has_limits_of_its_own(spark: SparkSession, kafka: KafkaServer, tmp_path: Path) -> None:

@@ -59,6 +59,10 @@ def test_rows_wait_in_the_home_unless_asked_otherwise(options: dict[str, str], e
         ({**AT_LEAST_ONCE, "progressTopic": "p"}, "progressTopic: this is for commit=staged.*leave it out"),
         ({**AT_LEAST_ONCE, "commit": "staged"}, "staged is for processingGuarantee=exactly-once; leave commit out"),
         ({"progressTopic": "out"}, 'progressTopic: "out" is the topic of the rows'),
+        ({"progressTopic": "a\0b"}, "cannot be the name of a topic: 1 to 249 of the characters"),
+        ({"numPartitions": "10000"}, "numPartitions must be 9999 at most, not 10000"),
+        ({"commit": "prepared", "numPartitions": "2147483648"}, "numPartitions must be 2147483647 at most"),
+        ({"kafka.default.topic.config": "x"}, "kafka.default.topic.config: librdkafka does not accept its value"),
         ({"kafka.bootstrap.servers": "a:b"}, 'kafka.bootstrap.servers: "a:b" is not host:port'),
         ({"kafka.message.max.bytes": "0x10000"}, 'kafka.message.max.bytes: "0x10000" is not a number of bytes'),
         ({"kafka.batch.size": "0100000"}, 'kafka.batch.size: "0100000" is not a number of bytes'),
@@ -76,6 +80,19 @@ def test_options_of_the_other_way_are_refused(options: dict[str, str], message: 
 def test_checking_options_writes_nothing(capfd: pytest.CaptureFixture[str], level: str) -> None:
     sink_of(**{"kafka.log_level": level})
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("options", "compresses"),
+    [
+        ({}, False),
+        ({"kafka.compression.type": "none"}, False),
+        ({"kafka.compression.type": " NONE"}, False),
+        ({"kafka.compression.codec": "gzip"}, True),
+    ],
+)
+def test_rows_are_measured_as_brokers_see_them(options: dict[str, str], *, compresses: bool) -> None:
+    assert StagedSettings.of(Options({**GIVEN, **options})).compresses is compresses
 
 
 def test_how_to_connect_is_librdkafkas_to_judge() -> None:

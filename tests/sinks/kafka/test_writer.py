@@ -41,6 +41,20 @@ def test_the_column_partition_decides_whatever_other_columns_there_are(kafka: Ka
         assert numbers == sorted(numbers)
 
 
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        ({"topic": ["t", "t\0hidden"]}, r"column topic has 't\\x00hidden', .*: 1 to 249 of the characters"),
+        ({"topic": ["t", None]}, "column topic is null in a row"),
+        ({"topic": ["t", "t"], "partition": [None, -1]}, "column partition has a negative number. Leave it null"),
+    ],
+)
+def test_what_is_no_topic_or_partition_is_named(column: dict[str, list[object]], message: str) -> None:
+    writer = KafkaWriter({"bootstrap.servers": "127.0.0.1:1", "log_level": "0"}, None, None)
+    with pytest.raises(ProduceError, match=message):
+        writer.write("only", [pa.record_batch({"value": [b"a", b"b"], **column})])
+
+
 def test_a_row_without_a_key_is_refused_by_a_compacted_topic_with_its_policy(kafka: KafkaServer) -> None:
     topic = kafka.topic(cleanup_policy="compact")
     with Cluster(Access.of(kafka.client())) as cluster:

@@ -12,6 +12,7 @@ from confluent_kafka import TopicPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 import sparkjet as sj
+from sparkjet.sources.kafka.records import _headers
 from tests.sources.feed import between, read, reader, send, transaction, values
 
 if TYPE_CHECKING:
@@ -35,6 +36,33 @@ def test_a_message_comes_with_all_that_it_has(kafka: KafkaServer) -> None:
     ]
     plain, _ = read(reader(kafka, subscribe=topic))
     assert plain[0] == row
+
+
+def test_a_record_that_cannot_be_read_is_named_and_so_is_the_way_on(kafka: KafkaServer) -> None:
+    topic = kafka.topic(message_timestamp_after_max_ms=str(2**63 - 1))
+    longest = 2**63 // 1000
+    send(kafka, topic, b"before", timestamp=longest)
+    send(kafka, topic, b"poison", timestamp=longest + 1)
+    send(kafka, topic, b"behind")
+    source, start, end = reader(kafka, subscribe=topic), {topic: {"0": 0}}, {topic: {"0": 3}}
+    message = rf"the record of {topic}-0 at 1 has the time {longest + 1} ms.*delete the records before 2 .*failOnData"
+    with pytest.raises(sj.SourceError, match=message):
+        between(source, start, end)
+    admin = kafka.admin()
+    admin.delete_records([TopicPartition(topic, 0, 2)])[TopicPartition(topic, 0)].result(30)
+    goes_on = reader(kafka, subscribe=topic, failOnDataLoss="false")
+    assert values(between(goes_on, start, end)) == [b"behind"]
+
+
+def test_a_header_that_the_client_cannot_read_is_named() -> None:
+    class OfAnotherClient:
+        topic, partition, offset = (lambda _: "t"), (lambda _: 3), (lambda _: 7)
+
+        def headers(self) -> list[tuple[str, bytes]]:
+            raise SystemError
+
+    with pytest.raises(sj.SourceError, match=r"the record of t-3 at 7 has a header whose key is not UTF-8.*before 8"):
+        _headers(OfAnotherClient())
 
 
 def test_a_broker_may_set_the_time_itself(kafka: KafkaServer) -> None:
@@ -186,6 +214,9 @@ def test_only_what_was_committed_is_read(kafka: KafkaServer) -> None:
     assert end == {topic: {"0": 5}}
     assert source.reportLatestOffset() == {topic: {"0": 7}}
     assert read(source, end) == ([], end)
+    # librdkafka takes it so, and its end is not behind the open transaction either.
+    shouted = reader(kafka, subscribe=topic, kafka_isolation__level=" READ_COMMITTED", startingOffsets="latest")
+    assert shouted.initialOffset() == {topic: {"0": 5}}
     dirty = reader(kafka, subscribe=topic, kafka_isolation__level="read_uncommitted")
     assert len(values(read(dirty)[0])) == 5
     assert source.latestOffset(read(dirty)[1], ReadAllAvailable()) == {topic: {"0": 7}}

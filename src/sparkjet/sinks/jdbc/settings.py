@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sparkjet.errors import AnalysisError
-from sparkjet.options import jdbc_options, upsert_keys
+from sparkjet.options import MOST_PARTITIONS, jdbc_options, upsert_keys
 
 if TYPE_CHECKING:
     from sparkjet.options import Options
@@ -73,7 +73,7 @@ class JdbcSettings:
             message = 'start: format("jdbc") needs option("dbtable", "…"), the table to write to.'
             raise AnalysisError(message)
         if options.get("numPartitions") is not None:
-            options.number("numPartitions", default=1)
+            options.number("numPartitions", default=1, most=MOST_PARTITIONS)
         return JdbcSettings(
             jdbc_options(options),
             table,

@@ -11,6 +11,7 @@ import confluent_kafka
 
 from sparkjet.connect import kafka_properties
 from sparkjet.errors import AnalysisError
+from sparkjet.options import MOST_PARTITIONS
 from sparkjet.sinks.kafka.access import Access
 from sparkjet.sinks.protocol import Guarantee
 
@@ -95,7 +96,7 @@ class KafkaSettings:
             access,
             producer_properties({**DEFAULTS, **given}, in_transactions=promises is Guarantee.EXACTLY_ONCE),
             options.get("topic"),
-            options.number("numPartitions", default=16),
+            options.number("numPartitions", default=16, most=MOST_PARTITIONS),
             options.choice("onLostTransaction", ("fail", "continue"), "fail") == "continue",
             promises,
             options.choice("onRestoredBackup", ("fail", "continue"), "fail") == "continue",

@@ -7,6 +7,7 @@ except what is shipped with it.
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,6 +28,8 @@ _HEADERS = pa.list_(pa.struct([("key", pa.binary()), ("value", pa.binary())]))
 _SINGLY = frozenset({"headers", "partition"})
 """Parts of a message that are lost in a batch, so that the message must be produced on its own."""
 
+NAME, NAMES = re.compile(r"[a-zA-Z0-9._-]{1,249}"), "1 to 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-'"
+"""Names that Kafka takes for topics; clients would cut others off at a NUL, or crash."""
 _REMEDIES = {
     "INVALID_RECORD": "A topic with cleanup.policy=compact takes no row without a key: give each row a column key that "
     "is not null, or set the topic's cleanup.policy to delete.",
@@ -41,8 +44,8 @@ _REMEDIES = {
     "INVALID_TRANSACTION_TIMEOUT": "Lower the option kafka.transaction.timeout.ms, or raise the brokers' limit.",
     "OFFSET_NOT_AVAILABLE": "Too few replicas of the topic are in sync (min.insync.replicas).",
     "NOT_ENOUGH_REPLICAS": "Too few replicas of the topic are in sync (min.insync.replicas).",
-    "_MSG_TIMED_OUT": "The brokers did not take the rows in kafka.message.timeout.ms: they are away, or too few "
-    "replicas of the topic are in sync (min.insync.replicas).",
+    "_MSG_TIMED_OUT": "The brokers did not take the rows in kafka.message.timeout.ms: they are away, there is no such "
+    "topic, or too few of its replicas are in sync (min.insync.replicas).",
     "_TIMED_OUT": "Check that the brokers run, that kafka.bootstrap.servers is right, and that enough replicas are in "
     "sync (min.insync.replicas).",
     "CONCURRENT_TRANSACTIONS": "Brokers are still ending the transaction before, and cannot where too few replicas of "
@@ -212,6 +215,9 @@ def _messages(part: pa.RecordBatch, topic: str | None) -> Iterable[tuple[str, li
         if where is None:
             refused = "Kafka: the column topic is null in a row. Give each row its topic, or use the option topic."
             raise ProduceError(refused)
+        if not NAME.fullmatch(where):
+            refused = f"Kafka: the column topic has {where!r}, which Kafka takes for no topic's name: {NAMES}."
+            raise ProduceError(refused)
         by_topic.setdefault(where, []).append(message)
     return by_topic.items()
 
@@ -225,6 +231,10 @@ def _python(column: pa.Array, name: str) -> list[Any]:
     if name == "headers":
         return [[_header(header) for header in each or () if header] for each in values]
     if name == "partition":
+        if min((value for value in values if value is not None), default=0) < 0:
+            # librdkafka takes -1 for a null.
+            message = "Kafka: the column partition has a negative number. Leave it null where the key is to decide."
+            raise ProduceError(message)
         return [-1 if value is None else value for value in values]
     return values
 

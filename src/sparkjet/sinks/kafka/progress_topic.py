@@ -122,7 +122,11 @@ class ProgressTopic:
         used = handle.get("progress", self.name)
         if used != self.name:
             return f'is not "{used}", which has the markers of this home'
-        return None if self.partitions() else "does not exist, but rows were decided when it did"
+        if not self.partitions():
+            return "does not exist, but rows were decided when it did"
+        if found is None and handle.get("progressMade") not in {None, self.made()}:
+            return "was deleted and created again since rows were decided, and its markers are gone"
+        return None
 
     def note(self, marker: Marker) -> None:
         """What has just been published, before it is read."""
@@ -140,6 +144,13 @@ class ProgressTopic:
                 raise AnalysisError(self._refused(NEEDED)) from error
             message = f"progressTopic: {explain(error.args[0], self.name)}"
             raise SinkError(message) from error
+
+    def made(self) -> str:
+        """Its id, another one if it was deleted and created again; empty if there is no such topic."""
+        if not self.partitions():
+            return ""
+        with reached(f"progress topic {self.name!r}"):
+            return str(described(self._admin, self.name, self._patience).topic_id)
 
     def check(self, writers: int, replicas: int) -> None:
         """Refuse a topic that would lose markers, or that is missing and may not be created; changes nothing.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import confluent_kafka
@@ -11,12 +12,15 @@ from confluent_kafka import KafkaError
 from pyspark.sql import functions as F
 
 from sparkjet.errors import SinkError
-from sparkjet.sinks.kafka.producing import CUT_OFF, NAMELESS
+from sparkjet.sinks.kafka.producing import CUT_OFF, NAME, NAMELESS, NAMES
 from sparkjet.sinks.kafka.progress_topic import topic_setting
 from sparkjet.sinks.kafka.rights import allowing, described, missing
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+
+    from sparkjet.sinks.kafka.progress_topic import ProgressTopic
+    from sparkjet.sinks.kafka.staged_settings import StagedSettings
 
 _OVERHEAD = 100
 """Bytes of a batch of one record beside key, value and headers, and more."""
@@ -55,6 +59,9 @@ def describe(admin: Any, names: Iterable[str], patience: float) -> dict[str, Top
     """The topics that exist and may be written to by clients at all."""
     found = {}
     for name in names:
+        if not NAME.fullmatch(name):
+            # At a NUL, clients would cut it off, and find another topic.
+            continue
         try:
             topic = described(admin, name, patience)
         except confluent_kafka.KafkaException as error:
@@ -112,6 +119,40 @@ def by_topic(rows: DataFrame) -> dict[str, Mapping[str, Any]]:
     return {row["topic"]: row.asDict() for row in measured.collect()}
 
 
+def check_epoch(
+    found: Mapping[str, Any],
+    topics: Mapping[str, Topic],
+    progress: ProgressTopic,
+    settings: StagedSettings,
+    each: Callable[[], Mapping[str, Mapping[str, Any]]],
+) -> None:
+    """Refuse to decide on rows of which brokers would refuse any.
+
+    Args:
+        found: What was observed of all rows.
+        topics: The topics that exist among those of the rows.
+        progress: The progress topic.
+        settings: The sink's.
+        each: Observes the rows of each topic.
+
+    Raises:
+        SinkError: Naming what is wrong, and the way out.
+    """
+    check_targets(found, topics, progress.name)
+    check_ends(topics, settings.takes if progress.largest is None else min(settings.takes, progress.largest))
+    limits = partial(check_rows, largest=settings.takes, compresses=settings.compresses)
+    try:
+        for name, topic in topics.items():
+            limits(found, name, topic)
+    except SinkError:
+        if len(topics) == 1:
+            raise
+        # Of all topics together one has the largest row, and perhaps another one the lowest limit.
+        of_each = each()
+        for name, topic in topics.items():
+            limits(of_each[name], name, topic)
+
+
 def check_targets(found: Mapping[str, Any], topics: Mapping[str, Topic], progress: str | None = None) -> None:
     """Refuse to decide on rows for topics and partitions that they cannot be written to.
 
@@ -134,8 +175,8 @@ def check_targets(found: Mapping[str, Any], topics: Mapping[str, Topic], progres
             raise SinkError(message)
         if name not in topics:
             message = (
-                f"Kafka: topic {name!r}, which a row names, does not exist, or is the brokers' own. Create it, or name "
-                "another one: 1 to 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-'."
+                f"Kafka: topic {name!r}, where rows go, does not exist, or is the brokers' own. Create it, or name "
+                f"another one: {NAMES}."
             )
             raise SinkError(message)
         if number is not None and not 0 <= number < topics[name].partitions:

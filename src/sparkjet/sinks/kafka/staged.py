@@ -28,6 +28,7 @@ from sparkjet.sinks.kafka.refused_rows import (
     Topic,
     by_topic,
     check_ends,
+    check_epoch,
     check_rows,
     check_targets,
     describe,
@@ -212,16 +213,24 @@ class StagedKafkaSink(Outbox):
         handle = super().prepare(watched, transaction)
         if handle is None:
             return None
-        found = metrics(noticed, "records of Kafka", SinkError)
-        targets = found.get("targets") or ()
-        names = {settings.topic} if settings.topic else {each["topic"] for each in targets}
-        topics = self._described(sorted(filter(None, names)))
-        progress = self._progress_of(transaction.query, transaction.sink)
-        check_targets(found, topics, progress.name)
-        largest = settings.takes if progress.largest is None else min(settings.takes, progress.largest)
-        check_ends(topics, largest)
-        self._check_rows(found, topics, self._entries(transaction.sink).at(handle["box"]), handle)
-        return self.in_parts(handle, transaction, sorted(topics))
+        # The topic of the option is a target, too: it may have been deleted since the start.
+        found = {"targets": [{"topic": settings.topic, "partition": None}]}
+        found |= metrics(noticed, "records of Kafka", SinkError)
+        names = sorted({each["topic"] for each in found["targets"] if each["topic"]})
+        topics, progress = self._described(names), self._progress_of(transaction.query, transaction.sink)
+        each = partial(self._measured, transaction, handle)
+        try:
+            check_epoch(found, topics, progress, settings, each)
+        except SinkError:
+            # That may be a minute old: meanwhile a topic may have got the partition, or take rows of that size.
+            self._topics = -_KNOWN, topics
+            check_epoch(found, self._described(names), progress, settings, each)
+        return self.in_parts(handle, transaction, names)
+
+    def _measured(self, transaction: TransactionId, stored: Handle) -> dict[str, Mapping[str, Any]]:
+        assert self._session is not None  # noqa: S101 - attach() comes first
+        entry = self._entries(transaction.sink).at(stored["box"])
+        return by_topic(read(self._session, entry, files_of(entry, stored)))
 
     def in_parts(self, stored: Handle, transaction: TransactionId, topics: Sequence[str]) -> Handle:
         """The handle of rows that are in the outbox, with all that publishing them needs.
@@ -243,26 +252,12 @@ class StagedKafkaSink(Outbox):
             "topics": list(topics),
             "made": {name: each.made for name, each in self._described(topics).items()},
             "progress": progress.name,
+            # Afterwards the markers tell.
+            **({"progressMade": progress.made()} if complete is None else {}),
             "after": 0 if complete is None else complete.epoch,
             "watermark": transaction.watermark,
             **origin(transaction),
         }
-
-    def _check_rows(
-        self, found: Mapping[str, Any], topics: Mapping[str, Topic], entry: Directory, handle: Handle
-    ) -> None:
-        limits = partial(check_rows, largest=self._settings.takes, compresses=self._settings.compresses)
-        try:
-            for name, topic in topics.items():
-                limits(found, name, topic)
-        except SinkError:
-            if len(topics) == 1:
-                raise
-            # Of all topics together one has the largest row, and perhaps another one the lowest limit.
-            assert self._session is not None  # noqa: S101 - attach() comes first
-            each = by_topic(read(self._session, entry, files_of(entry, handle)))
-            for name, topic in topics.items():
-                limits(each[name], name, topic)
 
     def deliver(self, entry: Directory, handle: Handle) -> None:
         """See :meth:`Outbox.deliver`."""
@@ -436,8 +431,12 @@ class StagedKafkaSink(Outbox):
     def _described(self, names: Sequence[str]) -> dict[str, Topic]:
         since, topics = self._topics
         if time.monotonic() > since + _KNOWN or not topics.keys() >= set(names):
+            before = topics
             with reached("topics of the rows"):
                 topics = describe(self._ends.admin, names, self._settings.patience) if names else {}
+            if any(each.partitions != before.get(name, each).partitions for name, each in topics.items()):
+                # Producers go on with the partitions that they know, and would refuse rows for others.
+                self._warm.clear()
             self._topics = time.monotonic(), topics
         return {name: topics[name] for name in names if name in topics}
 

@@ -13,12 +13,15 @@ from sparkjet.connect import kafka_properties
 from sparkjet.errors import AnalysisError
 from sparkjet.sinks.kafka.access import Access, servers_of
 from sparkjet.sinks.kafka.producer_settings import DEFAULTS, OURS, TIMEOUT, guarantee_of, producer_properties
+from sparkjet.sinks.kafka.producing import NAME, NAMES
 from sparkjet.sinks.kafka.publishing import READER
 from sparkjet.sinks.protocol import Guarantee
 
 if TYPE_CHECKING:
     from sparkjet.options import Options
 
+_MOST_PARTS = 9_999
+"""With the partition of the epochs' markers, as many as brokers create at once."""
 _SHORT = "60000"
 """No transaction waits for a decision: its timeout is only how long a crash may hold readers back."""
 
@@ -77,7 +80,8 @@ class StagedSettings:
     def compresses(self) -> bool:
         """Whether a message may be smaller than it is when brokers look at it."""
         names = ("compression.type", "compression.codec")
-        return any(self.producer.get(name, "none") != "none" for name in names)
+        # librdkafka takes " NONE" too: rows that brokers refuse would be decided.
+        return any(self.producer.get(name, "none").strip().lower() != "none" for name in names)
 
     def progress_topic(self, query: str, sink: str) -> str:
         """The topic of the markers."""
@@ -104,6 +108,9 @@ class StagedSettings:
         if progress and progress == topic:
             message = f'progressTopic: "{progress}" is the topic of the rows, whose readers would get the markers too.'
             raise AnalysisError(message)
+        if progress and not NAME.fullmatch(progress):
+            message = f'progressTopic: "{progress}" cannot be the name of a topic: {NAMES}.'
+            raise AnalysisError(message)
         producer = producer_properties({**DEFAULTS, TIMEOUT: _SHORT, **given}, in_transactions=True)
         # Clients would log which properties are for producers only.
         client = {**given, "log_level": "0"}
@@ -114,7 +121,7 @@ class StagedSettings:
             client,
             _access(given),
             topic,
-            options.number("numPartitions", default=16),
+            options.number("numPartitions", default=16, most=_MOST_PARTS),
             progress,
             options.choice("onRestoredBackup", ("fail", "continue"), "fail") == "continue",
         )

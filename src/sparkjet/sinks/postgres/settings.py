@@ -9,7 +9,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from sparkjet.errors import AnalysisError
-from sparkjet.options import upsert_keys
+from sparkjet.options import MOST_PARTITIONS, upsert_keys
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,7 +53,9 @@ class PostgresSettings:
             table,
             upsert_keys(options),
             options.choice("prepared", ("auto", "always", "never"), "auto"),
-            None if options.get("numPartitions") is None else options.number("numPartitions", default=1),
+            None
+            if options.get("numPartitions") is None
+            else options.number("numPartitions", default=1, most=MOST_PARTITIONS),
         )
 
 

@@ -113,7 +113,8 @@ class KafkaSourceSettings:
     @property
     def committed(self) -> bool:
         """Whether only committed records are read (``kafka.isolation.level``)."""
-        return self.client["isolation.level"] == "read_committed"
+        # librdkafka takes " READ_COMMITTED" too: the latest offset would be behind rows that are still to be committed.
+        return self.client["isolation.level"].strip().lower() == "read_committed"
 
     def shown(self, text: object) -> str:
         """A text of the client, with secrets redacted."""

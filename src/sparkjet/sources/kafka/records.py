@@ -11,6 +11,7 @@ import pyarrow as pa
 from confluent_kafka import Message
 from pyarrow import compute
 
+from sparkjet.errors import SourceError
 from sparkjet.sources.kafka.consumers import borrow, discard, give_back
 from sparkjet.sources.kafka.reading import Range, Reading
 
@@ -66,7 +67,7 @@ def batch_of(messages: Sequence[Any], topic: str, partition: int, *, headers: bo
         pa.repeat(pa.scalar(topic, pa.string()), count),
         pa.repeat(pa.scalar(partition, pa.int32()), count),
         _offsets(messages),
-        pa.array(times, pa.int64()).cast(pa.timestamp("ms", tz="UTC")).cast(_SCHEMA.field("timestamp").type),
+        _times(times, messages),
         # Spark counts from Java's -1 (none), librdkafka from 0.
         compute.subtract(pa.array(kinds, pa.int32()), pa.scalar(1, pa.int32())),
     ]
@@ -96,6 +97,30 @@ def _offsets(messages: Sequence[Any]) -> pa.Array:
     return compute.cumulative_sum(pa.repeat(pa.scalar(1, pa.int64()), len(messages)), start=first - 1)
 
 
+def _times(milliseconds: Sequence[int], messages: Sequence[Any]) -> pa.Array:
+    counted = pa.array(milliseconds, pa.int64()).cast(pa.timestamp("ms", tz="UTC"))
+    try:
+        return counted.cast(_SCHEMA.field("timestamp").type)
+    except pa.ArrowInvalid as error:
+        # Anyone may write any number there; Spark counts microseconds.
+        wrong = max(messages, key=lambda each: abs(each.timestamp()[1]))
+        raise _unreadable(wrong, f"the time {wrong.timestamp()[1]} ms, which no timestamp can hold") from error
+
+
 def _headers(message: Any) -> list[dict[str, Any]] | None:
-    found = message.headers()
+    try:
+        found = message.headers()
+    except (SystemError, UnicodeError) as error:
+        what = "a header whose key is not UTF-8, which confluent-kafka cannot read: leave includeHeaders out"
+        raise _unreadable(message, what) from error
     return [{"key": key, "value": value} for key, value in found] if found else None
+
+
+def _unreadable(message: Any, what: str) -> SourceError:
+    """The error for a record that stops the query at every start."""
+    where = f"{message.topic()}-{message.partition()}"
+    return SourceError(
+        f"sparkjet-kafka: the record of {where} at {message.offset()} has {what}. To go on behind it: delete the "
+        f'records before {message.offset() + 1} there (kafka-delete-records.sh), and set option("failOnDataLoss", '
+        '"false").'
+    )

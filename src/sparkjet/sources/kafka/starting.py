@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 LATEST, EARLIEST = -1, -2
 """Offsets that stand for a partition's end and its beginning, as in Kafka's protocol and in Spark's option."""
 _WORDS = {"latest": LATEST, "earliest": EARLIEST}
+_END = 2**63
+"""Offsets and times are less."""
 _WAYS = ("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp")
 
 
@@ -55,7 +57,7 @@ class Starting:
             return Starting()
         way, text = given[0]
         if way == "startingTimestamp":
-            if not text.isdecimal():
+            if not text.isdecimal() or int(text) >= _END:
                 message = f'option: startingTimestamp="{text}" must be milliseconds since 1970, e.g. "1700000000000".'
                 raise AnalysisError(message)
             return Starting(way, int(text), None, strategy == "latest")
@@ -68,7 +70,7 @@ class Starting:
         each = numbers(way, text, example)
         least = EARLIEST if way == "startingOffsets" else 0
         for (topic, partition), number in each.items():
-            if number < least:
+            if not least <= number < _END:
                 message = f"option: {way} has {number} for {topic}-{partition}; write e.g. {example}."
                 raise AnalysisError(message)
         return Starting(way, None, each, strategy == "latest")
