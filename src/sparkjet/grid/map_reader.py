@@ -315,16 +315,18 @@ class Map:
             try:
                 return read(version)
             except MissingEntriesError:
+                self._store.check_not_removed(version)
                 if self._newest().number == version.number:
                     self._store.check(version)
                     raise
 
     @contextmanager
     def _still(self, version: MapVersion, lease: Lease | None) -> Iterator[None]:
-        """Says of entries that are missing whether they were lost, or are not held any more."""
+        """Says of entries that are missing whether they were lost, removed, or are not held any more."""
         try:
             yield
         except MissingEntriesError as error:
+            self._store.check_not_removed(version)
             # Members that are lost take leases and manifests with them, but no slot.
             is_visible = self._store.manifest_at(version.number) is not None
             if lease is not None and not is_visible and not (lease.is_there() and self._store.is_kept(version)):
