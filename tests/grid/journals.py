@@ -52,7 +52,8 @@ class JournalWriter:
     def prepare(self, epoch: int, rows: Mapping[int, Sequence[int]], *, clock: int = 0) -> Held:
         """Write an epoch, which nobody sees; returns its manifest."""
         base = self.store.newest()
-        transaction = f"000001-{epoch:09d}-0"
+        # Names end with the run, so that those of two writers differ.
+        transaction = f"000001-{epoch:09d}-0-{self.query}"
         appending = Appending(self.client, self.store.place, transaction, base, epoch, clock)
         appended = appending.append(
             {each: pa.table({"n": pa.array(of_one, pa.int64())}) for each, of_one in rows.items()}

@@ -62,7 +62,8 @@ class MapWriter:
             row: dict[str, object] = {HASH: hash_, GONE: value is None, EXPIRES: expires, "k": key, "n": value}
             rows.setdefault(hash_ % count, []).append(row)
         deltas = {each: pa.Table.from_pylist(of_one, layer_schema(self.rows)) for each, of_one in rows.items()}
-        transaction = f"000001-{epoch:09d}-0"
+        # Names end with the run, so that those of two writers differ.
+        transaction = f"000001-{epoch:09d}-0-{self.query}"
         written = write_layers(self.client, self.store.place, transaction, deltas, base, ["k"], clock)
         version = MapVersion(
             number=base.number + 1 if base is not None else 1,

@@ -220,6 +220,8 @@ def test_what_is_another_journal_is_not_read_from_old_offsets(writer: JournalWri
         journal.check({0: 7})
     with pytest.raises(AnalysisError, match="has no partition 9: there are 4, from 0"):
         journal.check({9: 0})
+    with pytest.raises(AnalysisError, match="has no offset -1 in partition 0: they begin with 0"):
+        read(journal, 0, -1, 1)
     with pytest.raises(AnalysisError, match="has partition 0 up to 1, not 5"):
         read(journal, 0, 0, 5)
     with pytest.raises(AnalysisError, match="is no name of a journal"):

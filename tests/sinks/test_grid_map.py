@@ -128,14 +128,18 @@ def test_values_of_every_type_come_back(spark: SparkSession, made: Made, reader:
         F.lit(b"\x00\xff").alias("bytes"),
         F.expr("timestamp_ntz '2026-01-01 00:00:00'").alias("local"),
         F.lit(None).cast("string").alias("none"),
+        F.expr("if(id = 2, null, named_struct('n', id))").alias("maybe"),
     )
-    sink = made(rows.schema.simpleString()[len("struct<") : -1].replace(":", " "))
+    sink = made()
+    # With its fields that are never null, though the struct around one is.
+    sink.check(rows.schema)
     written(sink, rows, 1)
+    assert (reader.get(1) or {})["maybe"] == {"n": 1}
     [row] = [each for each in reader.scan().read_all().to_pylist() if each["k"] == 2]
     assert reader.get(2) == row
     assert row["at"] == row["struct"]["at"] == at
     assert (row["d"], str(row["dec"]), row["list"], row["map"]) == (1.5, "1.20", ["x", None], [("a", 1)])
-    assert (row["bytes"], row["local"], row["none"]) == (b"\x00\xff", datetime(2026, 1, 1), None)
+    assert (row["bytes"], row["local"], row["none"], row["maybe"]) == (b"\x00\xff", datetime(2026, 1, 1), None, None)
 
 
 KEYS = "i int, s string, b boolean, d date, t timestamp"
@@ -464,6 +468,29 @@ def test_rows_expire_though_none_arrive_and_no_epoch_is_run_before(
     driver.stop()
 
 
+def test_rows_last_no_longer_where_the_clock_was_ahead_and_is_set_back(
+    spark: SparkSession, made: Made, reader: Map, tmp_path: Path
+) -> None:
+    second = 1_000_000
+    sink = made("k string, n long", time_to_live=60 * second, expire_interval=10 * second)
+    schema = spark.createDataFrame([], "k string, n long").schema
+    driver = StreamDriver(spark, lambda stream: stream.select("k", "n"), schema, sinks=[sink], directory=tmp_path)
+    driver.process([("a", 1)])
+    year = 365 * 86_400 * second
+    driver.clock.advance(year)
+    driver.process([("b", 2)])
+    driver.clock.advance(10 * second - year)
+    driver.process([("c", 3)])
+    # What has expired is not there again.
+    assert sorted(rows_of(reader)) == [("b", 2), ("c", 3)]
+    driver.clock.advance(30 * second)
+    driver.process([("d", 4)])
+    assert sorted(rows_of(reader)) == [("b", 2), ("c", 3), ("d", 4)]
+    driver.advance("31 seconds")
+    assert rows_of(reader) == [("d", 4)]
+    driver.stop()
+
+
 def test_rows_from_before_a_time_to_live_stay_when_all_others_have_expired(
     spark: SparkSession, made: Made, reader: Map
 ) -> None:
@@ -473,10 +500,13 @@ def test_rows_from_before_a_time_to_live_stay_when_all_others_have_expired(
     began = sink._store.newest().clock  # type: ignore[union-attr]
     for epoch, rows in ((2, [("b", 2)]), (3, [])):
         at = replace(transaction(epoch), clock=began + 20 * epoch * second)
+        # Also for a run that has the option no more.
+        assert (made().uses_clock, sink.uses_clock) == (epoch == 3, True)
         handle = sink.prepare(spark.createDataFrame(rows, SCHEMA), at)
         assert handle is not None
         sink.commit(handle, lambda: None)
     assert rows_of(reader) == [("a", 1)]
+    assert not made().uses_clock
 
 
 def test_what_attempts_of_tasks_have_left_goes_with_the_epoch(spark: SparkSession, made: Made) -> None:

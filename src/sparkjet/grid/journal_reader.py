@@ -257,6 +257,8 @@ class Journal:
             if partition not in range(version.partitions):
                 message = f"{place} has no partition {partition}: there are {version.partitions}, from 0."
                 raise AnalysisError(message)
+            if offset < 0:
+                raise AnalysisError(f"{place} has no offset {offset} in partition {partition}: they begin with 0.")
             if offset > version.ends[partition] and offset > self._newest().ends[partition]:
                 message = (
                     f"{place} has partition {partition} up to {version.ends[partition]}, and {offset} is asked for: it "

@@ -43,6 +43,11 @@ class Version(Protocol):
         ...
 
     @property
+    def ahead(self) -> int:
+        """Microseconds that this clock is ahead of the query's, which was set back."""
+        ...
+
+    @property
     def run(self) -> str:
         """Of the driver that wrote it."""
         ...

@@ -148,7 +148,7 @@ class GridJournalSink(GridVersionsSink[JournalVersion]):
             return True
         is_another = newest.watermark is None or watermark > newest.watermark
         # A clock that was ahead and is right again would tell nothing until it has come as far.
-        is_early = 0 <= clock - newest.clock < self._settings.progress_interval
+        is_early = 0 <= clock + newest.ahead - newest.clock < self._settings.progress_interval
         return is_another and not is_early
 
     def tell(self, transaction: TransactionId) -> Handle:
@@ -172,6 +172,7 @@ class GridJournalSink(GridVersionsSink[JournalVersion]):
             ends=base.ends if base is not None else (0,) * partitions,
             chunks=base.chunks if base is not None else ((),) * partitions,
             progress=base.progress if base is not None else (),
+            ahead=self._ahead(base, transaction),
         )
 
     def _kept(self, version: JournalVersion, transaction: TransactionId) -> JournalVersion:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sparkjet.errors import AnalysisError, StorageError
+from sparkjet.grid.fitting import fitted
 from sparkjet.grid.map_layers import GONE, HASH, layer_schema
 from sparkjet.grid.map_store import MapStore
 from sparkjet.grid.map_version import MapVersion
@@ -105,8 +106,7 @@ class MapTask:
     def _checked(self, rows: pa.Table, schema: pa.Schema) -> pa.Table:
         if rows.column(HASH).null_count:
             raise RefusedRowError(self._null_key(rows))
-        # As the session's time zone is in the types of the batch.
-        return rows.cast(schema)
+        return fitted(rows, schema)
 
     def _null_key(self, rows: pa.Table) -> str:
         # Of the keys alone: other columns may have what Python has no value for, as the year 10000.
