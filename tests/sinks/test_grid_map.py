@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructField, StructType
 
 import sparkjet as sj
 from sparkjet.errors import AnalysisError, LostTransactionError, RecoveryError, SinkError
@@ -274,8 +275,9 @@ def test_a_row_without_key_is_named_whatever_else_is_in_it() -> None:
         "n": pa.array([3]),
         "at": year_10000,
     }
-    task = MapTask(GridLocation((), Access()), MapPlace("m"), Writer("q", "results"), "", None, ("k", "n"), b"", 0)
-    assert "has the key {'k': None, 'n': 3}: without" in task._null_key(pa.table(columns))
+    keys = ("k", "n", "at")
+    task = MapTask(GridLocation((), Access()), MapPlace("m"), Writer("q", "results"), "", None, keys, b"", 0)
+    assert "has the key {'k': None, 'n': 3, 'at': '…'}: without" in task._null_key(pa.table(columns))
 
 
 def test_a_map_has_one_writer_and_the_second_is_told_who_it_is(spark: SparkSession, made: Made) -> None:
@@ -295,6 +297,31 @@ def test_a_map_with_other_columns_is_refused_before_the_start(spark: SparkSessio
         made("k string, n int")
     with pytest.raises(AnalysisError, match="these rows have the keys n and"):
         made(keys=("n",))
+
+
+def test_what_may_be_null_within_a_value_may_change(spark: SparkSession, made: Made, reader: Map) -> None:
+    never = spark.sql("SELECT 'a' AS k, array(named_struct('n', 1)) AS v")
+    perhaps = spark.sql("SELECT 'b' AS k, array(if(rand() > 2, null, named_struct('n', if(rand() > 2, 1, null)))) AS v")
+    assert never.schema["v"].dataType != perhaps.schema["v"].dataType
+    sink = made()
+    sink.check(never.schema)
+    written(sink, never, 1)
+    sink.check(perhaps.schema)
+    written(sink, perhaps, 2)
+    assert (reader.get("a"), reader.get("b")) == ({"k": "a", "v": [{"n": 1}]}, {"k": "b", "v": [{"n": None}]})
+
+
+def test_a_map_of_an_earlier_release_keeps_what_is_never_null(spark: SparkSession, made: Made, reader: Map) -> None:
+    never = spark.sql("SELECT 'a' AS k, named_struct('n', 1) AS v")
+    sink = made()
+    sink.check(never.schema)
+    sink._schema = StructType([StructField(each.name, each.dataType) for each in never.schema.fields])
+    written(sink, never, 1)
+    with pytest.raises(AnalysisError, match="has the keys k and the columns"):
+        sink.check(spark.sql("SELECT 'b' AS k, named_struct('n', if(rand() > 2, 1, null)) AS v").schema)
+    sink.check(never.schema)
+    written(sink, never.selectExpr("'b' AS k", "v"), 2)
+    assert (reader.get("a"), reader.get("b")) == ({"k": "a", "v": {"n": 1}}, {"k": "b", "v": {"n": 1}})
 
 
 def test_what_would_take_more_than_the_bound_is_refused_and_nothing_stays(

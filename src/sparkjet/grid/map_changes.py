@@ -158,7 +158,8 @@ class Changes:
 
     def _structs(self, rows: pa.RecordBatch) -> pa.StructArray:
         """Rows of a layer as values, null for deletions."""
-        columns = [rows.column(name) for name in self._rows.names]
+        table = fitted(pa.Table.from_batches([rows]).select(self._rows.names), self._rows)
+        columns = [column.chunk(0) for column in table.columns]
         is_none = rows.column(GONE) if GONE in rows.schema.names else None
         return pa.StructArray.from_arrays(columns, fields=[*self._rows], mask=is_none)
 

@@ -20,7 +20,7 @@ from sparkjet.grid.journal_writing import Appending
 from sparkjet.grid.places import JournalPlace
 from sparkjet.grid.version_store import Writer
 from sparkjet.query_log import logger
-from sparkjet.sinks.grid_columns import check_columns, check_keys, described, key_text
+from sparkjet.sinks.grid_columns import check_columns, check_keys, described, kept_as, key_text
 from sparkjet.sinks.grid_journal_settings import PARTITIONS, GridJournalSettings
 from sparkjet.sinks.grid_journal_task import Appends, JournalTask, RefusedEpochError, appended_by
 from sparkjet.sinks.grid_versions import PACKAGES, GridVersionsSink
@@ -82,9 +82,9 @@ class GridJournalSink(GridVersionsSink[JournalVersion]):
     def check(self, schema: T.StructType) -> None:
         """See :meth:`Sink.check`."""
         check_keys(schema, self._settings.keys, "journal")
-        self._schema = T.StructType([T.StructField(each.name, each.dataType) for each in schema.fields])
-        check_columns(self._schema, TECHNICAL, "journal")
+        check_columns(schema, TECHNICAL, "journal")
         newest = self._check_grid()
+        self._schema = kept_as(schema, newest)
         if newest is not None:
             self._check_shape(newest)
 

@@ -22,7 +22,7 @@ from sparkjet.grid.map_version import MapVersion
 from sparkjet.grid.map_writing import Written, following
 from sparkjet.grid.places import JournalPlace, MapPlace
 from sparkjet.grid.version_store import Writer
-from sparkjet.sinks.grid_columns import check_columns, check_keys, described, key_text
+from sparkjet.sinks.grid_columns import check_columns, check_keys, described, kept_as, key_text
 from sparkjet.sinks.grid_journal import GridJournalSink
 from sparkjet.sinks.grid_journal_settings import GridJournalSettings
 from sparkjet.sinks.grid_map_task import MapTask, RefusedRowError, written_by
@@ -90,8 +90,9 @@ class GridMapSink(GridVersionsSink[MapVersion]):
 
     def check(self, schema: T.StructType) -> None:
         """See :meth:`Sink.check`."""
-        self._schema = _stored(schema, self._settings)
+        stored = _stored(schema, self._settings)
         newest = self._check_grid()
+        self._schema = kept_as(stored, newest)
         if newest is not None:
             self._check_shape(newest)
             self._has_expiring = newest.expiry is not None

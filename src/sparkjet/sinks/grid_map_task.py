@@ -110,7 +110,8 @@ class MapTask:
 
     def _null_key(self, rows: pa.Table) -> str:
         # Of the keys alone: other columns may have what Python has no value for, as the year 10000.
-        [values] = rows.select(self.keys).filter(pc.is_null(rows.column(HASH))).slice(0, 1).to_pylist()
+        row = rows.select(self.keys).filter(pc.is_null(rows.column(HASH)))
+        values = {name: _told_of(row.column(name)[0]) for name in self.keys}
         return (
             f'keys: a row of map "{self.place.name}" has the key {values}: without a value it cannot be found. Leave '
             "such rows out with where(…), or give them one with coalesce(…)."
@@ -120,6 +121,15 @@ class MapTask:
         store, base = self.begun()
         written = write_layers(store.client, self.place, self.transaction, deltas, base, self.keys, self.clock)
         return told([(each, each.rows) for each in written])
+
+
+def _told_of(value: pa.Scalar) -> object:
+    """A value for a message."""
+    try:
+        return value.as_py()
+    except (ValueError, OverflowError):
+        # Text that is no UTF-8, or a year that is none of Python's.
+        return "…"
 
 
 def told(written: Sequence[tuple[msgspec.Struct, int]]) -> pa.RecordBatch:
