@@ -167,9 +167,12 @@ def test_rows_of_a_part_are_those_that_arrow_has(grid: Grid) -> None:
     writer.write(1, {"a": year_10000, "b": 0, "c": None})
     reader = reader_of(grid, "far")
     manifest, _ = reader.planned()
-    rows = pa.Table.from_batches(reader.part(manifest, [], [("a",), ("c",), ("nobody",)]), schema)
-    assert (rows.column("k").to_pylist(), rows.column("n").cast(pa.int64()).to_pylist()) == (["a"], [year_10000])
-    assert [*reader.part(manifest, [], [])] == []
+    rows = pa.Table.from_batches(reader.part(manifest, [*reader.version().layers]), schema).sort_by("k")
+    assert (rows.column("k").to_pylist(), rows.column("n").cast(pa.int64()).to_pylist()) == (
+        ["a", "b"],
+        [year_10000, 0],
+    )
+    assert [*reader.part(manifest, [])] == []
 
 
 def test_what_is_no_layer_is_not_searched(grid: Grid) -> None:
