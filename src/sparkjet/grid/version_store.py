@@ -48,6 +48,16 @@ class Version(Protocol):
         ...
 
     @property
+    def query(self) -> str:
+        """Id of the query that wrote it."""
+        ...
+
+    @property
+    def output(self) -> str:
+        """Name of its output."""
+        ...
+
+    @property
     def run(self) -> str:
         """Of the driver that wrote it."""
         ...
