@@ -16,6 +16,7 @@ from sparkjet.grid.journal_writing import Appending
 from sparkjet.grid.messages import Held
 from sparkjet.grid.places import JournalPlace
 from sparkjet.grid.reader_leases import LeaseBook
+from sparkjet.grid.version_store import Writer
 
 ROWS = pa.schema([("n", pa.int64())])
 PARTITIONS = 4
@@ -32,6 +33,7 @@ class JournalWriter:
         retention: What it keeps.
         expected: The rows of each partition, with their epochs.
         watermark: That of each epoch.
+        query: Who writes it.
     """
 
     client: GridClient
@@ -41,6 +43,7 @@ class JournalWriter:
     expected: list[list[tuple[int, int]]] = field(default_factory=lambda: [[] for _ in range(PARTITIONS)])
 
     watermark: Callable[[int], int | None] = lambda epoch: epoch * 1000
+    query: str = "q"
 
     def __post_init__(self) -> None:
         self.store = JournalStore(self.client, JournalPlace(self.name))
@@ -49,7 +52,8 @@ class JournalWriter:
     def prepare(self, epoch: int, rows: Mapping[int, Sequence[int]], *, clock: int = 0) -> Held:
         """Write an epoch, which nobody sees; returns its manifest."""
         base = self.store.newest()
-        transaction = f"000001-{epoch:09d}-0"
+        # Names end with the run, so that those of two writers differ.
+        transaction = f"000001-{epoch:09d}-0-{self.query}"
         appending = Appending(self.client, self.store.place, transaction, base, epoch, clock)
         appended = appending.append(
             {each: pa.table({"n": pa.array(of_one, pa.int64())}) for each, of_one in rows.items()}
@@ -59,7 +63,7 @@ class JournalWriter:
             epoch=epoch,
             clock=clock,
             watermark=self.watermark(epoch),
-            query="q",
+            query=self.query,
             output="results",
             run="",
             keys=(),
@@ -74,6 +78,7 @@ class JournalWriter:
 
     def publish(self, manifest: Held) -> None:
         """Make it visible, and remove what is old."""
+        assert self.store.claim(Writer(self.query, "results")).query == self.query
         assert self.store.publish(manifest)
         self.store.clean(self.book)
 

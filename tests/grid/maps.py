@@ -16,6 +16,7 @@ from sparkjet.grid.map_writing import following, write_layers
 from sparkjet.grid.messages import Held
 from sparkjet.grid.places import MapPlace
 from sparkjet.grid.reader_leases import LeaseBook
+from sparkjet.grid.version_store import Writer
 
 ROWS = pa.schema([("k", pa.string()), ("n", pa.int64())])
 _SPARK_SCHEMA = (
@@ -35,12 +36,14 @@ class MapWriter:
         name: Of the map.
         now: What its leases are measured by.
         rows: The schema of ``k`` and ``n``.
+        query: Who writes it.
     """
 
     client: GridClient
     name: str
     now: float = 0.0
     rows: pa.Schema = ROWS
+    query: str = "q"
     expected: dict[int, dict[str, int]] = field(default_factory=dict)
     """The rows of each epoch."""
 
@@ -59,14 +62,15 @@ class MapWriter:
             row: dict[str, object] = {HASH: hash_, GONE: value is None, EXPIRES: expires, "k": key, "n": value}
             rows.setdefault(hash_ % count, []).append(row)
         deltas = {each: pa.Table.from_pylist(of_one, layer_schema(self.rows)) for each, of_one in rows.items()}
-        transaction = f"000001-{epoch:09d}-0"
+        # Names end with the run, so that those of two writers differ.
+        transaction = f"000001-{epoch:09d}-0-{self.query}"
         written = write_layers(self.client, self.store.place, transaction, deltas, base, ["k"], clock)
         version = MapVersion(
             number=base.number + 1 if base is not None else 1,
             epoch=epoch,
             clock=clock,
             watermark=epoch * 1000,
-            query="q",
+            query=self.query,
             output="results",
             run="",
             keys=("k",),
@@ -79,6 +83,7 @@ class MapWriter:
 
     def publish(self, manifest: Held) -> None:
         """Make it visible, and remove what is old."""
+        assert self.store.claim(Writer(self.query, "results")).query == self.query
         assert self.store.publish(manifest)
         self.store.clean(self.book)
 

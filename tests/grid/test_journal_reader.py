@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from sparkjet.errors import AnalysisError
-from sparkjet.grid.errors import FallenBehindError, LostRowsError
+from sparkjet.grid.errors import FallenBehindError, LostRowsError, ReleasedError
 from sparkjet.grid.journal_reader import Journal
 from sparkjet.grid.journal_retention import FullError, Retention
 from sparkjet.grid.reader_leases import LEASE
@@ -220,10 +220,42 @@ def test_what_is_another_journal_is_not_read_from_old_offsets(writer: JournalWri
         journal.check({0: 7})
     with pytest.raises(AnalysisError, match="has no partition 9: there are 4, from 0"):
         journal.check({9: 0})
+    with pytest.raises(AnalysisError, match="has no offset -1 in partition 0: they begin with 0"):
+        read(journal, 0, -1, 1)
     with pytest.raises(AnalysisError, match="has partition 0 up to 1, not 5"):
         read(journal, 0, 0, 5)
     with pytest.raises(AnalysisError, match="is no name of a journal"):
         journal.register("a/b", {0: 0})
+
+
+def test_rows_of_another_journal_do_not_follow_those_of_one_that_was_removed(
+    grid: Grid, writer: JournalWriter, journal: Journal
+) -> None:
+    for epoch in (1, 2):
+        writer.write(epoch, {0: [epoch]})
+    batches = journal.read(0, 0, 2)
+    assert next(batches).column(0).to_pylist() == [1]
+    writer.store.remove()
+    again = JournalWriter(grid.client(), writer.name, query="another")
+    for epoch in (1, 2, 3):
+        again.write(epoch, {0: [10 * epoch]})
+    with pytest.raises(ReleasedError, match="of which epoch 2 was read, was removed, and is written by query another"):
+        next(batches)
+    assert read(Journal("", writer.name, client=grid.client()), 0, 1, 2) == [(20, 1, 2)]
+
+
+@pytest.mark.parametrize("offsets", [{"0": 1}, {0: 1.0}, {0: None}, {0: True}, {0: -1}, {0: 1 << 63}])
+def test_what_is_no_offset_does_not_come_to_the_writer(
+    writer: JournalWriter, journal: Journal, offsets: dict[int, int]
+) -> None:
+    writer.write(1, {0: [1]})
+    with pytest.raises(AnalysisError, match=r"reader: \"board\" is not registered"):
+        journal.renew("board", {0: 1})
+    journal.register("board", {0: 1})
+    for tell in (journal.renew, journal.register):
+        with pytest.raises(AnalysisError, match=r"offsets: .* is no partition with the offset of its next row"):
+            tell("board", offsets)
+    assert writer.store.readers() == {"board": {0: 1}}
 
 
 def test_what_is_lost_is_named_with_partition_offsets_and_epochs(grid: Grid, writer: JournalWriter) -> None:

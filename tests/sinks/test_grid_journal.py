@@ -252,8 +252,7 @@ def test_tasks_of_a_driver_that_was_taken_over_write_nothing_beside_its_successo
         store.remove()
     if writes is not None:
         # Another process, which has read nothing of what was there.
-        successor = JournalWriter(location.client, place.name)
-        successor.store.claim(Writer(writes, "results"))
+        successor = JournalWriter(location.client, place.name, query=writes)
         successor.write(1 if writes == "r" else 2, {0: [2]})
     before = location.client.entries(place.root)
     with pytest.raises(RefusedEpochError, match=said):

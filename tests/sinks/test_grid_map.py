@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructField, StructType
 
 import sparkjet as sj
 from sparkjet.errors import AnalysisError, LostTransactionError, RecoveryError, SinkError
@@ -128,14 +129,18 @@ def test_values_of_every_type_come_back(spark: SparkSession, made: Made, reader:
         F.lit(b"\x00\xff").alias("bytes"),
         F.expr("timestamp_ntz '2026-01-01 00:00:00'").alias("local"),
         F.lit(None).cast("string").alias("none"),
+        F.expr("if(id = 2, null, named_struct('n', id))").alias("maybe"),
     )
-    sink = made(rows.schema.simpleString()[len("struct<") : -1].replace(":", " "))
+    sink = made()
+    # With its fields that are never null, though the struct around one is.
+    sink.check(rows.schema)
     written(sink, rows, 1)
+    assert (reader.get(1) or {})["maybe"] == {"n": 1}
     [row] = [each for each in reader.scan().read_all().to_pylist() if each["k"] == 2]
     assert reader.get(2) == row
     assert row["at"] == row["struct"]["at"] == at
     assert (row["d"], str(row["dec"]), row["list"], row["map"]) == (1.5, "1.20", ["x", None], [("a", 1)])
-    assert (row["bytes"], row["local"], row["none"]) == (b"\x00\xff", datetime(2026, 1, 1), None)
+    assert (row["bytes"], row["local"], row["none"], row["maybe"]) == (b"\x00\xff", datetime(2026, 1, 1), None, None)
 
 
 KEYS = "i int, s string, b boolean, d date, t timestamp"
@@ -270,8 +275,9 @@ def test_a_row_without_key_is_named_whatever_else_is_in_it() -> None:
         "n": pa.array([3]),
         "at": year_10000,
     }
-    task = MapTask(GridLocation((), Access()), MapPlace("m"), Writer("q", "results"), "", None, ("k", "n"), b"", 0)
-    assert "has the key {'k': None, 'n': 3}: without" in task._null_key(pa.table(columns))
+    keys = ("k", "n", "at")
+    task = MapTask(GridLocation((), Access()), MapPlace("m"), Writer("q", "results"), "", None, keys, b"", 0)
+    assert "has the key {'k': None, 'n': 3, 'at': '…'}: without" in task._null_key(pa.table(columns))
 
 
 def test_a_map_has_one_writer_and_the_second_is_told_who_it_is(spark: SparkSession, made: Made) -> None:
@@ -291,6 +297,31 @@ def test_a_map_with_other_columns_is_refused_before_the_start(spark: SparkSessio
         made("k string, n int")
     with pytest.raises(AnalysisError, match="these rows have the keys n and"):
         made(keys=("n",))
+
+
+def test_what_may_be_null_within_a_value_may_change(spark: SparkSession, made: Made, reader: Map) -> None:
+    never = spark.sql("SELECT 'a' AS k, array(named_struct('n', 1)) AS v")
+    perhaps = spark.sql("SELECT 'b' AS k, array(if(rand() > 2, null, named_struct('n', if(rand() > 2, 1, null)))) AS v")
+    assert never.schema["v"].dataType != perhaps.schema["v"].dataType
+    sink = made()
+    sink.check(never.schema)
+    written(sink, never, 1)
+    sink.check(perhaps.schema)
+    written(sink, perhaps, 2)
+    assert (reader.get("a"), reader.get("b")) == ({"k": "a", "v": [{"n": 1}]}, {"k": "b", "v": [{"n": None}]})
+
+
+def test_a_map_of_an_earlier_release_keeps_what_is_never_null(spark: SparkSession, made: Made, reader: Map) -> None:
+    never = spark.sql("SELECT 'a' AS k, named_struct('n', 1) AS v")
+    sink = made()
+    sink.check(never.schema)
+    sink._schema = StructType([StructField(each.name, each.dataType) for each in never.schema.fields])
+    written(sink, never, 1)
+    with pytest.raises(AnalysisError, match="has the keys k and the columns"):
+        sink.check(spark.sql("SELECT 'b' AS k, named_struct('n', if(rand() > 2, 1, null)) AS v").schema)
+    sink.check(never.schema)
+    written(sink, never.selectExpr("'b' AS k", "v"), 2)
+    assert (reader.get("a"), reader.get("b")) == ({"k": "a", "v": {"n": 1}}, {"k": "b", "v": {"n": 1}})
 
 
 def test_what_would_take_more_than_the_bound_is_refused_and_nothing_stays(
@@ -464,6 +495,29 @@ def test_rows_expire_though_none_arrive_and_no_epoch_is_run_before(
     driver.stop()
 
 
+def test_rows_last_no_longer_where_the_clock_was_ahead_and_is_set_back(
+    spark: SparkSession, made: Made, reader: Map, tmp_path: Path
+) -> None:
+    second = 1_000_000
+    sink = made("k string, n long", time_to_live=60 * second, expire_interval=10 * second)
+    schema = spark.createDataFrame([], "k string, n long").schema
+    driver = StreamDriver(spark, lambda stream: stream.select("k", "n"), schema, sinks=[sink], directory=tmp_path)
+    driver.process([("a", 1)])
+    year = 365 * 86_400 * second
+    driver.clock.advance(year)
+    driver.process([("b", 2)])
+    driver.clock.advance(10 * second - year)
+    driver.process([("c", 3)])
+    # What has expired is not there again.
+    assert sorted(rows_of(reader)) == [("b", 2), ("c", 3)]
+    driver.clock.advance(30 * second)
+    driver.process([("d", 4)])
+    assert sorted(rows_of(reader)) == [("b", 2), ("c", 3), ("d", 4)]
+    driver.advance("31 seconds")
+    assert rows_of(reader) == [("d", 4)]
+    driver.stop()
+
+
 def test_rows_from_before_a_time_to_live_stay_when_all_others_have_expired(
     spark: SparkSession, made: Made, reader: Map
 ) -> None:
@@ -473,10 +527,13 @@ def test_rows_from_before_a_time_to_live_stay_when_all_others_have_expired(
     began = sink._store.newest().clock  # type: ignore[union-attr]
     for epoch, rows in ((2, [("b", 2)]), (3, [])):
         at = replace(transaction(epoch), clock=began + 20 * epoch * second)
+        # Also for a run that has the option no more.
+        assert (made().uses_clock, sink.uses_clock) == (epoch == 3, True)
         handle = sink.prepare(spark.createDataFrame(rows, SCHEMA), at)
         assert handle is not None
         sink.commit(handle, lambda: None)
     assert rows_of(reader) == [("a", 1)]
+    assert not made().uses_clock
 
 
 def test_what_attempts_of_tasks_have_left_goes_with_the_epoch(spark: SparkSession, made: Made) -> None:

@@ -99,7 +99,7 @@ class FallenBehindError(GridError):
 
 
 class ReleasedError(GridError):
-    """A version of a map is held no more: another one is the newest, and no lease is on this one."""
+    """A version that was read is there no more: no lease is on it, or the map or journal was removed."""
 
     condition = "SPARKJET_GRID.RELEASED"
 

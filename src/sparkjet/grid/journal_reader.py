@@ -22,6 +22,7 @@ from sparkjet.grid.version_store import Writer, names_of
 
 _ROWS = 64 << 10
 _SHOWN = 5
+_MOST = 1 << 63
 
 
 class Journal:
@@ -120,6 +121,7 @@ class Journal:
         Raises:
             FallenBehindError: Some rows are retained no more.
             LostRowsError: All replicas of some are lost.
+            ReleasedError: The journal was removed meanwhile.
         """
         while start < end:
             version = self._last()
@@ -135,6 +137,8 @@ class Journal:
                     start += batch.num_rows
                     yield batch
             except MissingEntriesError:
+                # Offsets of another journal of this name are those of other rows.
+                self._store.check_not_removed(version)
                 if self._newest().number == version.number:
                     self._store.check(version)
                     raise
@@ -152,6 +156,8 @@ class Journal:
             try:
                 tables = tables_of(self._store.client, [chunk.entry for chunk in chunks])
             except MissingEntriesError:
+                # Offsets of another journal of this name are those of other rows.
+                self._store.check_not_removed(version)
                 if self._newest().number == version.number:
                     self._store.check(version)
                     raise
@@ -199,8 +205,11 @@ class Journal:
         """Let the rows before some offsets go.
 
         Raises:
-            KeyError: It was not registered.
+            AnalysisError: It was not registered.
         """
+        if reader not in self._leases:
+            message = f'reader: "{reader}" is not registered by this object; call register("{reader}", …) first.'
+            raise AnalysisError(message)
         self._leases[reader].renew(_encoded(offsets))
 
     def release(self, reader: str) -> None:
@@ -248,6 +257,8 @@ class Journal:
             if partition not in range(version.partitions):
                 message = f"{place} has no partition {partition}: there are {version.partitions}, from 0."
                 raise AnalysisError(message)
+            if offset < 0:
+                raise AnalysisError(f"{place} has no offset {offset} in partition {partition}: they begin with 0.")
             if offset > version.ends[partition] and offset > self._newest().ends[partition]:
                 message = (
                     f"{place} has partition {partition} up to {version.ends[partition]}, and {offset} is asked for: it "
@@ -301,4 +312,12 @@ def read_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def _encoded(offsets: Mapping[int, int]) -> bytes:
+    # The writer reads them, and would end with an error of its reader's.
+    for partition, offset in offsets.items():
+        if type(partition) is not int or type(offset) is not int or not 0 <= offset < _MOST:
+            message = (
+                f"offsets: {partition!r}: {offset!r} is no partition with the offset of its next row: both are int, "
+                "from 0."
+            )
+            raise AnalysisError(message)
     return msgspec.msgpack.encode(dict(offsets))

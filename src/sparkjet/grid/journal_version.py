@@ -88,6 +88,7 @@ class JournalVersion(msgspec.Struct, frozen=True, kw_only=True):
         ends: Of each partition, the offset after its last row.
         chunks: Of each partition what is retained, the oldest first.
         progress: How far epochs came that have rows which are retained, the oldest first.
+        ahead: Microseconds that ``clock`` is ahead of the query's, which was set back.
     """
 
     number: int
@@ -103,6 +104,7 @@ class JournalVersion(msgspec.Struct, frozen=True, kw_only=True):
     ends: tuple[int, ...]
     chunks: tuple[tuple[Chunk, ...], ...]
     progress: tuple[Chunk, ...]
+    ahead: int = 0
 
     @property
     def schema(self) -> pa.Schema:

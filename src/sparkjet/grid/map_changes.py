@@ -12,6 +12,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sparkjet.grid.fitting import fitted
 from sparkjet.grid.journal_version import Appended
 from sparkjet.grid.journal_writing import Appending, tables_of
 from sparkjet.grid.map_keys import hash_of, texts_of
@@ -110,7 +111,7 @@ class Changes:
                 by_batch.setdefault(id(each.batch), (each.batch, []))[1].append(each.row)
                 there.setdefault(id(each.batch), []).append(each.place)
             taken = [each.select(self._rows.names).take(pa.array(rows)) for each, rows in by_batch.values()]
-            old = pa.concat_tables([old, *(pa.Table.from_batches([each]).cast(self._rows) for each in taken)])
+            old = pa.concat_tables([old, *(fitted(pa.Table.from_batches([each]), self._rows) for each in taken)])
             for number, place in enumerate(place for of_batch in there.values() for place in of_batch):
                 places[place] = number
         before, after = self._structs(_one(old)).take(pa.array(places, pa.int64())), self._structs(batch)
@@ -157,7 +158,8 @@ class Changes:
 
     def _structs(self, rows: pa.RecordBatch) -> pa.StructArray:
         """Rows of a layer as values, null for deletions."""
-        columns = [rows.column(name) for name in self._rows.names]
+        table = fitted(pa.Table.from_batches([rows]).select(self._rows.names), self._rows)
+        columns = [column.chunk(0) for column in table.columns]
         is_none = rows.column(GONE) if GONE in rows.schema.names else None
         return pa.StructArray.from_arrays(columns, fields=[*self._rows], mask=is_none)
 

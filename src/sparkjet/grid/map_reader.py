@@ -246,10 +246,8 @@ class Map:
         """Id of the grid, which is another one after it was formed anew."""
         return self._store.client.state().cluster
 
-    def part(
-        self, manifest: Held, partitions: Sequence[int], keys: Sequence[tuple[object, ...]] | None = None
-    ) -> Iterator[pa.RecordBatch]:
-        """The rows of some partitions, or of some keys, of what was :meth:`planned`.
+    def part(self, manifest: Held, partitions: Sequence[int]) -> Iterator[pa.RecordBatch]:
+        """The rows of some partitions of what was :meth:`planned`.
 
         Raises:
             ReleasedError: The read was planned more than a minute ago, and the epoch is gone.
@@ -261,12 +259,6 @@ class Map:
             message = f'map "{name}": what was planned began after more than {LEASE:.0f} s. Load it again.'
             raise ReleasedError(message) from error
         with self._lease(version.number, shared=True) as lease, self._still(version, lease):
-            if keys is not None:
-                # As Arrow has them: Python has no year 10000.
-                names = version.schema.names
-                rows = [row.batch.slice(row.row, 1).select(names) for _, row in self._rows(version, keys)]
-                yield from pa.Table.from_batches(rows, version.schema).combine_chunks().to_batches()
-                return
             wanted = [layer for partition in partitions for layer in version.layers[partition]]
             for table in self._partitions(version, wanted):
                 yield from table.combine_chunks().to_batches(max_chunksize=_ROWS)
@@ -315,16 +307,18 @@ class Map:
             try:
                 return read(version)
             except MissingEntriesError:
+                self._store.check_not_removed(version)
                 if self._newest().number == version.number:
                     self._store.check(version)
                     raise
 
     @contextmanager
     def _still(self, version: MapVersion, lease: Lease | None) -> Iterator[None]:
-        """Says of entries that are missing whether they were lost, or are not held any more."""
+        """Says of entries that are missing whether they were lost, removed, or are not held any more."""
         try:
             yield
         except MissingEntriesError as error:
+            self._store.check_not_removed(version)
             # Members that are lost take leases and manifests with them, but no slot.
             is_visible = self._store.manifest_at(version.number) is not None
             if lease is not None and not is_visible and not (lease.is_there() and self._store.is_kept(version)):

@@ -32,6 +32,7 @@ class MapVersion(msgspec.Struct, frozen=True, kw_only=True):
         layers: Of each partition that has some, the newest first.
         expiry: The first and the last time at which rows that were there may expire; None if none ever does.
         endless: Whether there may be rows that never expire.
+        ahead: Microseconds that ``clock`` is ahead of the query's, which was set back.
     """
 
     number: int
@@ -49,6 +50,7 @@ class MapVersion(msgspec.Struct, frozen=True, kw_only=True):
     expiry: tuple[int, int] | None = None
     # Versions of earlier releases do not say.
     endless: bool = True
+    ahead: int = 0
 
     @property
     def schema(self) -> pa.Schema:

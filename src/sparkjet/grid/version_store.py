@@ -10,7 +10,7 @@ import msgspec
 
 from sparkjet.grid.client import GridClient
 from sparkjet.grid.entries import Key
-from sparkjet.grid.errors import GridError, LostRowsError, MissingEntriesError
+from sparkjet.grid.errors import GridError, LostRowsError, MissingEntriesError, ReleasedError
 from sparkjet.grid.files import contents_of, write_files
 from sparkjet.grid.messages import Held
 from sparkjet.grid.places import Place
@@ -40,6 +40,21 @@ class Version(Protocol):
     @property
     def clock(self) -> int:
         """Microseconds of its clock."""
+        ...
+
+    @property
+    def ahead(self) -> int:
+        """Microseconds that this clock is ahead of the query's, which was set back."""
+        ...
+
+    @property
+    def query(self) -> str:
+        """Id of the query that wrote it."""
+        ...
+
+    @property
+    def output(self) -> str:
+        """Name of its output."""
         ...
 
     @property
@@ -211,6 +226,18 @@ class VersionStore(ABC, Generic[V]):
         if lost:
             partitions = sorted({key.partition for key in lost})
             raise LostRowsError(self._told(partitions, self._lost_of(version, lost)))
+
+    def check_not_removed(self, version: V) -> None:
+        """Refuse to go on with a version that went with all others, also where there are new ones under their numbers.
+
+        Raises:
+            ReleasedError: Nobody writes here any more, or another query does.
+        """
+        writer = self.writer()
+        if writer != Writer(version.query, version.output):
+            now = "" if writer is None else f", and is written by query {writer.query} now"
+            message = f"{self.place}, of which epoch {version.epoch} was read, was removed{now}. Begin to read it anew."
+            raise ReleasedError(message)
 
     @abstractmethod
     def _lost_of(self, version: V, lost: Sequence[Key]) -> str:

@@ -20,7 +20,7 @@ from sparkjet.grid.journal_writing import Appending
 from sparkjet.grid.places import JournalPlace
 from sparkjet.grid.version_store import Writer
 from sparkjet.query_log import logger
-from sparkjet.sinks.grid_columns import check_columns, check_keys, described, key_text
+from sparkjet.sinks.grid_columns import check_columns, check_keys, described, kept_as, key_text
 from sparkjet.sinks.grid_journal_settings import PARTITIONS, GridJournalSettings
 from sparkjet.sinks.grid_journal_task import Appends, JournalTask, RefusedEpochError, appended_by
 from sparkjet.sinks.grid_versions import PACKAGES, GridVersionsSink
@@ -82,9 +82,9 @@ class GridJournalSink(GridVersionsSink[JournalVersion]):
     def check(self, schema: T.StructType) -> None:
         """See :meth:`Sink.check`."""
         check_keys(schema, self._settings.keys, "journal")
-        self._schema = T.StructType([T.StructField(each.name, each.dataType) for each in schema.fields])
-        check_columns(self._schema, TECHNICAL, "journal")
+        check_columns(schema, TECHNICAL, "journal")
         newest = self._check_grid()
+        self._schema = kept_as(schema, newest)
         if newest is not None:
             self._check_shape(newest)
 
@@ -148,7 +148,7 @@ class GridJournalSink(GridVersionsSink[JournalVersion]):
             return True
         is_another = newest.watermark is None or watermark > newest.watermark
         # A clock that was ahead and is right again would tell nothing until it has come as far.
-        is_early = 0 <= clock - newest.clock < self._settings.progress_interval
+        is_early = 0 <= clock + newest.ahead - newest.clock < self._settings.progress_interval
         return is_another and not is_early
 
     def tell(self, transaction: TransactionId) -> Handle:
@@ -172,6 +172,7 @@ class GridJournalSink(GridVersionsSink[JournalVersion]):
             ends=base.ends if base is not None else (0,) * partitions,
             chunks=base.chunks if base is not None else ((),) * partitions,
             progress=base.progress if base is not None else (),
+            ahead=self._ahead(base, transaction),
         )
 
     def _kept(self, version: JournalVersion, transaction: TransactionId) -> JournalVersion:

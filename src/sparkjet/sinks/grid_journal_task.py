@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sparkjet.errors import AnalysisError, StorageError
+from sparkjet.grid.fitting import fitted
 from sparkjet.grid.journal_store import JournalStore
 from sparkjet.grid.journal_version import Appended
 from sparkjet.grid.journal_writing import Appending
@@ -109,8 +110,7 @@ class JournalTask:
         if batch.num_rows == 0:
             return
         columns = batch.columns[: len(schema)]
-        # As the session's time zone is in the types of the batch.
-        rows = pa.Table.from_arrays(columns, names=schema.names).cast(schema)
+        rows = fitted(pa.Table.from_arrays(columns, names=schema.names), schema)
         if not self.is_placed:
             yield self._own(), rows
             return

@@ -22,11 +22,11 @@ from sparkjet.grid.map_version import MapVersion
 from sparkjet.grid.map_writing import Written, following
 from sparkjet.grid.places import JournalPlace, MapPlace
 from sparkjet.grid.version_store import Writer
-from sparkjet.sinks.grid_columns import check_columns, check_keys, described, key_text
+from sparkjet.sinks.grid_columns import check_columns, check_keys, described, kept_as, key_text
 from sparkjet.sinks.grid_journal import GridJournalSink
 from sparkjet.sinks.grid_journal_settings import GridJournalSettings
 from sparkjet.sinks.grid_map_task import MapTask, RefusedRowError, written_by
-from sparkjet.sinks.grid_versions import PACKAGES, GridVersionsSink
+from sparkjet.sinks.grid_versions import PACKAGES, GridVersionsSink, ahead_of
 from sparkjet.sinks.protocol import Handle, TransactionId
 from sparkjet.sinks.tasks import run_tasks
 from sparkjet.spark_line import SPATIAL, arrow_schema
@@ -59,6 +59,7 @@ class GridMapSink(GridVersionsSink[MapVersion]):
         super().__init__(MapStore(location.client, place), location, settings.path, clock)
         self._settings = settings
         self._schema = T.StructType()
+        self._has_expiring = False
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -68,14 +69,19 @@ class GridMapSink(GridVersionsSink[MapVersion]):
     @property
     def uses_clock(self) -> bool:
         """See :attr:`Clocked.uses_clock`."""
-        return self._settings.time_to_live is not None
+        # Those of an earlier run go by the clock too, whatever the option is now.
+        return self._settings.time_to_live is not None or self._has_expiring
 
     def is_due(self, now: int) -> bool:
         """See :meth:`Clocked.is_due`: rows may have expired that readers still see."""
+        return self._newest is not None and self._is_due(now + ahead_of(self._newest, now))
+
+    def _is_due(self, clock: int) -> bool:
+        """The same, at a time by the clock of versions."""
         newest = self._newest
         if newest is None or newest.expiry is None:
             return False
-        return newest.expiry[0] <= now and now - newest.clock >= self._settings.expire_interval
+        return newest.expiry[0] <= clock and clock - newest.clock >= self._settings.expire_interval
 
     @property
     def packages(self) -> Mapping[str, str]:
@@ -84,10 +90,12 @@ class GridMapSink(GridVersionsSink[MapVersion]):
 
     def check(self, schema: T.StructType) -> None:
         """See :meth:`Sink.check`."""
-        self._schema = _stored(schema, self._settings)
+        stored = _stored(schema, self._settings)
         newest = self._check_grid()
+        self._schema = kept_as(stored, newest)
         if newest is not None:
             self._check_shape(newest)
+            self._has_expiring = newest.expiry is not None
 
     def prepare(self, rows: DataFrame, transaction: TransactionId) -> Handle | None:
         """See :meth:`Sink.prepare`.
@@ -101,7 +109,7 @@ class GridMapSink(GridVersionsSink[MapVersion]):
         ship(rows.sparkSession)
         placed = self._sorted(rows, len(self._store.client.state().rows), self._expires(clock))
         found = run_tasks(placed, task, [], RefusedRowError, PACKAGES)
-        if not found and not self.is_due(clock):
+        if not found and not self._is_due(clock):
             return None
         before = None if base is None else base.expiry_at(clock)
         expiry = widened(before, self._expires(clock) if found else None)
@@ -177,6 +185,7 @@ class GridMapSink(GridVersionsSink[MapVersion]):
             layers=layers,
             expiry=expiry,
             endless=endless,
+            ahead=self._ahead(base, transaction),
         )
 
     def _sorted(self, rows: DataFrame, partitions: int, expires: int | None) -> DataFrame:

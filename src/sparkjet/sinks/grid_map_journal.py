@@ -120,7 +120,7 @@ class JournalledMapSink(GridMapSink):
         """
         base, now = self._begin(transaction)
         before, journal = self._journal.begun(transaction)
-        sweeps = self.is_due(now)
+        sweeps = self._is_due(now)
         clock = self._clock_at(base, now, sweeps=sweeps)
         appends = self._journal.appends(before, journal, transaction)
         task = JournalledMapTask(self._task(base, transaction, clock), appends, sweeps)

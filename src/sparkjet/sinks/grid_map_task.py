@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sparkjet.errors import AnalysisError, StorageError
+from sparkjet.grid.fitting import fitted
 from sparkjet.grid.map_layers import GONE, HASH, layer_schema
 from sparkjet.grid.map_store import MapStore
 from sparkjet.grid.map_version import MapVersion
@@ -105,12 +106,12 @@ class MapTask:
     def _checked(self, rows: pa.Table, schema: pa.Schema) -> pa.Table:
         if rows.column(HASH).null_count:
             raise RefusedRowError(self._null_key(rows))
-        # As the session's time zone is in the types of the batch.
-        return rows.cast(schema)
+        return fitted(rows, schema)
 
     def _null_key(self, rows: pa.Table) -> str:
         # Of the keys alone: other columns may have what Python has no value for, as the year 10000.
-        [values] = rows.select(self.keys).filter(pc.is_null(rows.column(HASH))).slice(0, 1).to_pylist()
+        row = rows.select(self.keys).filter(pc.is_null(rows.column(HASH)))
+        values = {name: _told_of(row.column(name)[0]) for name in self.keys}
         return (
             f'keys: a row of map "{self.place.name}" has the key {values}: without a value it cannot be found. Leave '
             "such rows out with where(…), or give them one with coalesce(…)."
@@ -120,6 +121,15 @@ class MapTask:
         store, base = self.begun()
         written = write_layers(store.client, self.place, self.transaction, deltas, base, self.keys, self.clock)
         return told([(each, each.rows) for each in written])
+
+
+def _told_of(value: pa.Scalar) -> object:
+    """A value for a message."""
+    try:
+        return value.as_py()
+    except (ValueError, OverflowError):
+        # Text that is no UTF-8, or a year that is none of Python's.
+        return "…"
 
 
 def told(written: Sequence[tuple[msgspec.Struct, int]]) -> pa.RecordBatch:

@@ -239,9 +239,13 @@ class GridVersionsSink(Generic[V]):
         self._check_not_removed(base)
         self._newest = base
         self._check_writer(base, transaction)
-        clock = self._clock.now() if transaction.clock is None else transaction.clock
-        # What has expired, or was let go, must not be there again.
-        return base, clock if base is None else max(clock, base.clock)
+        return base, self._now(transaction) + self._ahead(base, transaction)
+
+    def _now(self, transaction: TransactionId) -> int:
+        return self._clock.now() if transaction.clock is None else transaction.clock
+
+    def _ahead(self, base: V | None, transaction: TransactionId) -> int:
+        return 0 if base is None else ahead_of(base, self._now(transaction))
 
     def _handle(self, version: V, transaction: TransactionId, rows: int) -> Handle:
         """What the record keeps of a version that is written now."""
@@ -255,6 +259,15 @@ class GridVersionsSink(Generic[V]):
             "rows": rows,
             **origin(transaction),
         }
+
+
+def ahead_of(version: Version, now: int) -> int:
+    """Microseconds that the next version's clock is ahead of a reading of the query's.
+
+    What has expired, or was let go, must not be there again where that clock was set back; and what is written then
+    must not last for as much longer, so the clock of versions goes on rather than stand still.
+    """
+    return max(version.ahead, version.clock - now)
 
 
 def _manifest(handle: Handle) -> Held:

@@ -60,8 +60,6 @@ def register_sources(spark: SparkSession) -> None:
     ship(spark)
     for variable in _SET_BY_SPARK:
         spark.sparkContext.environment.setdefault(variable, "")
-    # Without it Spark refuses sources that take keys; for others it changes nothing.
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     for name, (where, packages) in _SOURCES.items():
         missing = [package for package in packages if find_spec(package) is None]
         if LINE < _ADMITTING:

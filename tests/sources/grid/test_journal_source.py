@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
-from sparkjet.errors import AnalysisError, SourceError
+from sparkjet.errors import AnalysisError, SourceError, SparkjetError
 from sparkjet.grid.access import create_token
 from sparkjet.grid.journal_retention import Retention
 from sparkjet.grid.journal_version import Position
@@ -222,6 +222,29 @@ def test_another_journal_of_the_same_name_is_refused(setting: Setting) -> None:
     for begun in (reader, setting.reader()):
         with pytest.raises(SourceError, match=r"is written by query q, and was by another query when.*begun again"):
             latest(begun, another)
+
+
+def test_tasks_take_nothing_of_one_journal_for_another_of_its_name(setting: Setting) -> None:
+    setting.writer.retention = Retention(age=1)
+    for clock in (1, 10, 20):
+        setting.write({0: 9}, clock=clock)
+    reader = setting.reader()
+    start = through_json(reader.initialOffset())
+    end = latest(reader, start)
+    assert rows_of(reader, start, end)[0] == (0, start["offsets"]["0"]) != (0, 0)
+    setting.writer.store.remove()
+    setting.writer, setting.epoch = JournalWriter(setting.grid.client(), setting.name, query="another"), 0
+    setting.write({0: 2})
+    # In a worker that has read the first one, where these offsets are gone.
+    other = setting.reader(fail_on_data_loss=False)
+    begin = through_json(other.initialOffset())
+    assert rows_of(other, begin, latest(other, begin)) == [(0, 0), (0, 1)]
+    for _ in range(3):
+        setting.write({0: 9})
+    # Planned before it was removed; by what is remembered of it first, and then by what is there.
+    for _ in range(2):
+        with pytest.raises(SparkjetError, match="is written by query another"):
+            rows_of(reader, start, end)
 
 
 def test_options_are_checked_and_a_journal_must_be_there(setting: Setting) -> None:

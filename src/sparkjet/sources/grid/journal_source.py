@@ -70,11 +70,12 @@ class JournalOffset(CarryingOffset, frozen=True):
 
 @dataclass(frozen=True)
 class Range:
-    """The rows of a partition from offset ``start`` (inclusive) to ``end`` (exclusive)."""
+    """The rows of a partition from ``start`` (inclusive) to ``end`` (exclusive), and the query that wrote them."""
 
     partition: int
     start: int
     end: int
+    writer: str
 
 
 class GridJournalDataSource(DataSource):
@@ -183,19 +184,21 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ranges = []
         for partition, first in begun.positions.items():
             gone = until.lost.get(str(partition), 0) - begun.lost.get(str(partition), 0)
-            ranges.append(Range(partition, first + gone, until.positions[partition]))
+            ranges.append(Range(partition, first + gone, until.positions[partition], begun.writer))
         return [InputPartition(each) for each in ranges if each.start < each.end]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """In a task: the rows of its range."""
         wanted: Range = partition.value
-        journal, start = _opened(self._settings.location), wanted.start
+        journal, start = _opened(self._settings.location, wanted.writer), wanted.start
         while start < wanted.end:
             try:
                 for batch in journal.read(wanted.partition, start, wanted.end):
+                    self._check_written(journal, wanted.writer)
                     start += batch.num_rows
                     yield batch.select(self._names)
             except FallenBehindError as error:
+                self._check_written(journal, wanted.writer)
                 self._lost(error)
                 start = error.first[wanted.partition]
 
@@ -233,10 +236,13 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 return first
 
     def _check_writer(self, offset: JournalOffset) -> None:
-        writer = self._journal.writer.query
-        if writer != offset.writer:
+        self._check_written(self._journal, offset.writer)
+
+    def _check_written(self, journal: Journal, by: str) -> None:
+        writer = journal.writer.query
+        if writer != by:
             message = (
-                f"{NAME}: {self._settings.location.name} is written by query {writer}, and was by {offset.writer} when "
+                f"{NAME}: {self._settings.location.name} is written by query {writer}, and was by {by} when "
                 "this query read it: it was removed and begun again, and its offsets are those of other rows. Start "
                 "from scratch with another checkpointLocation."
             )
@@ -270,6 +276,11 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 @cache
-def _opened(location: Location) -> Journal:
-    """The journal, for all tasks of a Python worker."""
+def _opened(location: Location, writer: str) -> Journal:
+    """The journal, for all tasks of a Python worker.
+
+    That of a writer: one that was removed and begun again would be taken for what is remembered of it, and rows for
+    gone that were in the first.
+    """
+    del writer
     return open_journal(location)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
-from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
-from pyspark.sql.datasource import DataSource, DataSourceReader, EqualTo, Filter, In, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from sparkjet.grid.map_reader import Map
@@ -29,8 +27,6 @@ MANIFEST = "sparkjet.manifest"
 """The option by which an epoch of a query reads one version, whether or not it is visible still: it holds it."""
 _TASK_BYTES = 32 << 20
 """Bytes of layers that a task reads, unless one partition has more."""
-_MOST_KEYS = 10_000
-"""Keys that are looked for one by one; for more the whole map is read."""
 
 
 @dataclass(frozen=True)
@@ -84,15 +80,17 @@ class GridMapDataSource(DataSource):
 
 
 class MapPart(InputPartition):
-    """What one task reads: some partitions of an epoch, or keys."""
+    """What one task reads: some partitions of an epoch."""
 
-    def __init__(self, manifest: Held, partitions: Sequence[int], keys: Sequence[tuple[object, ...]] | None) -> None:
+    def __init__(self, manifest: Held, partitions: Sequence[int]) -> None:
         super().__init__(manifest.name)
-        self.manifest, self.partitions, self.keys = manifest, list(partitions), keys
+        self.manifest, self.partitions = manifest, list(partitions)
 
 
 class MapSourceReader(DataSourceReader):
     """Reads a map; planned once, and then read by tasks.
+
+    It takes no filters: Spark reads what was planned with those of one scan in all others of the same DataFrame.
 
     Args:
         settings: Where it is.
@@ -101,22 +99,6 @@ class MapSourceReader(DataSourceReader):
 
     def __init__(self, settings: MapSettings, schema: StructType) -> None:
         self._settings, self._schema = settings, schema
-        self._keys: list[tuple[object, ...]] | None = None
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Take conditions on all key columns as keys to look for; Spark evaluates them once more."""
-        values: dict[str, list[Any]] = {}
-        for each in filters:
-            if isinstance(each, (EqualTo, In)) and len(each.attribute) == 1:
-                given = each.value if isinstance(each, In) else [each.value]
-                # Nothing equals null, and no key is.
-                values.setdefault(each.attribute[0], [value for value in dict.fromkeys(given) if value is not None])
-        with self._settings.open() as map_:
-            keys = map_.keys if self._settings.manifest is None else map_.at(self._settings.manifest).keys
-        # Counted first: of two long lists there are more pairs than memory has room for.
-        if all(name in values for name in keys) and prod(len(values[name]) for name in keys) <= _MOST_KEYS:
-            self._keys = list(product(*(values[name] for name in keys)))
-        return filters
 
     def partitions(self) -> Sequence[InputPartition]:
         """One epoch in parts; it is held until the tasks have had a minute to begin."""
@@ -126,8 +108,6 @@ class MapSourceReader(DataSourceReader):
             else:
                 manifest = self._settings.manifest
                 version = map_.at(manifest)
-        if self._keys is not None:
-            return [MapPart(manifest, [], self._keys)]
         groups: list[list[int]] = [[]]
         size = 0
         for partition, layers in sorted(version.layers.items()):
@@ -136,10 +116,10 @@ class MapSourceReader(DataSourceReader):
                 groups.append([])
                 size = 0
             groups[-1].append(partition)
-        return [MapPart(manifest, group, None) for group in groups]
+        return [MapPart(manifest, group) for group in groups]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """In a task: the rows of its part."""
         assert isinstance(partition, MapPart)  # noqa: S101 - as planned
         with self._settings.open() as map_:
-            yield from map_.part(partition.manifest, partition.partitions, partition.keys)
+            yield from map_.part(partition.manifest, partition.partitions)
