@@ -16,15 +16,17 @@ from sparkjet.grid.contact import Contact
 from sparkjet.grid.entries import Key, key_of
 from sparkjet.grid.errors import GridError, MissingEntriesError, MovedError, StaleStateError
 from sparkjet.grid.fetching import Fetched
-from sparkjet.grid.finding import Finding, FoundRow
+from sparkjet.grid.finding import Finding, Found
 from sparkjet.grid.getting import Counters, Getting, missing_text
 from sparkjet.grid.messages import MOST, Held
 from sparkjet.grid.putting import NewEntry, Putting
 from sparkjet.grid.requests import (
     GetContacts,
+    GetLastSlot,
     GetSlot,
     GetSlots,
     GetStatus,
+    LastSlot,
     Listed,
     ListEntries,
     Lookup,
@@ -122,7 +124,7 @@ class GridClient:
         """
         return Getting(self._contact, self.counters).get(manifest)
 
-    def find(self, columns: Sequence[str], lookups: Sequence[Lookup]) -> list[FoundRow]:
+    def find(self, columns: Sequence[str], lookups: Sequence[Lookup]) -> list[Found]:
         """The newest rows of the keys of a map, in any order; members look for them.
 
         Args:
@@ -218,6 +220,11 @@ class GridClient:
     def slot(self, name: str) -> bytes | None:
         """The token of a slot; None if it is free."""
         return self._contact.ask(GetSlot(name), SlotToken).token
+
+    def last_slot(self, directory: str) -> tuple[str, bytes] | None:
+        """The last slot of a directory, in the order of names, and its token; None if there is none."""
+        found = self._contact.ask(GetLastSlot(directory), LastSlot)
+        return None if found.name is None else (found.name, found.token)
 
     def slots(self, directory: str = "") -> list[str]:
         """Names of the slots below a directory, ascending."""

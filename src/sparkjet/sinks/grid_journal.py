@@ -189,7 +189,7 @@ class GridJournalSink(GridVersionsSink[JournalVersion]):
             reraise=True,
         )
         try:
-            return waiting(lambda: retention.kept(version, store.readers(self._leases)))
+            return waiting(lambda: retention.kept(version, lambda: store.readers(self._leases)))
         except FullError as full:
             self.abort(transaction)
             raise SinkError(self._full(full, transaction)) from full
