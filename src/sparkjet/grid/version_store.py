@@ -43,6 +43,16 @@ class Version(Protocol):
         ...
 
     @property
+    def query(self) -> str:
+        """Id of the query that wrote it."""
+        ...
+
+    @property
+    def output(self) -> str:
+        """Name of its output."""
+        ...
+
+    @property
     def run(self) -> str:
         """Of the driver that wrote it."""
         ...
@@ -75,7 +85,7 @@ class VersionStore(ABC, Generic[V]):
 
     def __init__(self, client: GridClient, place: Place) -> None:
         self.client, self.place = client, place
-        self._read: dict[str, V] = {}
+        self._read: dict[str, tuple[Held, V]] = {}
 
     def numbers(self) -> list[int]:
         """Numbers of the versions that are visible, ascending."""
@@ -136,18 +146,22 @@ class VersionStore(ABC, Generic[V]):
             MissingEntriesError: It is lost.
         """
         # By its name, which is never used again: members of a listing may count other sizes.
-        found = self._read.get(manifest.name)
-        if found is None:
-            content = contents_of(self.client, [manifest])[manifest.name]
-            found = msgspec.msgpack.decode(content, type=known(self._type))
-            self._remember(manifest, found)
-        return found
+        if manifest.name in self._read:
+            return self._read[manifest.name][1]
+        content = contents_of(self.client, [manifest])[manifest.name]
+        return self._remembered(manifest, msgspec.msgpack.decode(content, type=known(self._type)))
 
-    def _remember(self, manifest: Held, version: V) -> None:
+    def _remembered(self, manifest: Held, version: V) -> V:
         # Other threads read and forget at the same time.
         for name in [*self._read][: 1 - _REMEMBERED]:
             self._read.pop(name, None)
-        self._read[manifest.name] = version
+        self._read[manifest.name] = manifest, version
+        return version
+
+    def manifest_of(self, version: V) -> Held | None:
+        """The manifest of a version that was read here; None if it is not visible any more."""
+        read = [held for held, each in [*self._read.values()] if each is version]
+        return read[0] if read else self.manifest_at(version.number)
 
     def manifest_at(self, number: int) -> Held | None:
         """The manifest that a slot names; None if the slot is free."""
@@ -201,7 +215,7 @@ class VersionStore(ABC, Generic[V]):
         content = msgspec.msgpack.encode(version)
         [held] = write_files(self.client, {self.place.manifest(version.number, transaction): content})
         # Who publishes it need not read it.
-        self._remember(held, version)
+        self._remembered(held, version)
         return held
 
     def publish(self, manifest: Held) -> bool:

@@ -119,7 +119,7 @@ class GridJournalSink(GridVersionsSink[JournalVersion]):
             self._place,
             Writer(transaction.query, transaction.sink),
             str(transaction),
-            None if base is None else self._store.manifest_at(base.number),
+            None if base is None else self._store.manifest_of(base),
             version.epoch,
             version.clock,
             version.partitions,

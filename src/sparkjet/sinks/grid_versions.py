@@ -145,9 +145,11 @@ class GridVersionsSink(Generic[V]):
 
     def _check_writer(self, base: V | None, transaction: TransactionId) -> None:
         own = Writer(transaction.query, transaction.sink)
-        writer = self._store.claim(own)
-        if writer != own:
-            raise SinkError(self._other_writer(writer))
+        if base is None or Writer(base.query, base.output) != own:
+            # Later there need be no look at the slot: it goes after all versions.
+            writer = self._store.claim(own)
+            if writer != own:
+                raise SinkError(self._other_writer(writer))
         if base is not None:
             check_run({"epoch": transaction.epoch, **origin(transaction)}, base.epoch, base.run, self._named)
 
