@@ -289,20 +289,28 @@ class GridClient:
         for partition, row in enumerate(state.rows):
             if row.replicas:
                 by_primary.setdefault(row.replicas[0], {})[partition] = row.version
-        found: list[Held] = []
-        for member, rows in by_primary.items():
-            request = ListEntries(prefix, rows)
-            for listed in self._contact.connections.answers(self._contact.uri(member), request, Listed):
-                found += listed.held
+        answers = [
+            in_background(partial(self._listed, member, ListEntries(prefix, rows)), f"grid-list-{member}")
+            for member, rows in by_primary.items()
+        ]
+        found = [held for answer in answers for held in answer.result()]
         # A primary that has not heard of its successor would not have what was put since, such as a reader's lease.
         if self._contact.is_replaced(state.version, [member.id for member in state.members]):
             raise MovedError(f"the cluster's state {state.version} has been replaced.")
         return sorted(found, key=lambda held: (held.name, held.partition))
 
+    def _listed(self, member: str, request: ListEntries) -> list[Held]:
+        answers = self._contact.connections.answers(self._contact.uri(member), request, Listed)
+        return [held for listed in answers for held in listed.held]
+
     def _remove_once(self, request: Remove) -> None:
-        state = self.state()
+        state, ask = self.state(), self._contact.connections.ask
         for _ in range(_REPEATS):
-            newest = max(self._contact.connections.ask(member.uri, request, int) for member in state.members)
+            answers = [
+                in_background(partial(ask, member.uri, request, int), f"grid-remove-{member.id}")
+                for member in state.members
+            ]
+            newest = max(answer.result() for answer in answers)
             if newest <= state.version:
                 return
             # Who has joined since may have copied what others had not removed yet.
