@@ -1,4 +1,4 @@
-"""Maps and journals in networks that are cut, over TLS and with a token: what is seen on either side, and afterwards."""
+"""Maps and journals in networks that are cut, over TLS and with a token: what either side sees, and afterwards."""
 
 from __future__ import annotations
 
