@@ -69,8 +69,9 @@ def into_jdbc(results: AggregateRows | Stream, place: Place, rules: Rules) -> St
 
 
 def into_map(results: AggregateRows | Stream, place: Place, rules: Rules) -> StreamWriter:
-    """A map with the query's name, in the grid that has the homes of all."""
-    writer = results.select(*_flat(rules, RESULTS)).writeStream.format("grid-map")
+    """A map with the query's name, in the grid that has the homes of all; it takes no row without a key."""
+    keyed = results.where(" AND ".join(f"`{key}` IS NOT NULL" for key in rules.keys))
+    writer = keyed.select(*_flat(rules, RESULTS)).writeStream.format("grid-map")
     return writer.options(path=f"{store()}/{place.root.name}", keys=", ".join(["start", "end", *rules.keys]))
 
 

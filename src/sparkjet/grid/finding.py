@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
@@ -123,11 +124,13 @@ class Finding:
 
     def _answers(self, columns: Sequence[str], left: dict[Key, Lookup], lacking: dict[Key, set[str]]) -> list[_Call]:
         rows = self._contact.state().rows
+        # Of many partitions a few members are the replicas.
+        nearest = functools.cache(self._contact.nearest)
         groups: dict[str, list[Key]] = {}
         for key in left:
-            replicas = [each for each in rows[key.partition].replicas if each not in lacking.get(key, ())]
+            replicas = tuple(each for each in rows[key.partition].replicas if each not in lacking.get(key, ()))
             if replicas:
-                groups.setdefault(self._contact.nearest(replicas), []).append(key)
+                groups.setdefault(nearest(replicas), []).append(key)
         calls = []
         for member, group in groups.items():
             asking = partial(self._asked, member, FindRows(list(columns), [left[key] for key in group]))

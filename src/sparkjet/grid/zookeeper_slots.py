@@ -48,6 +48,8 @@ class ZooKeeperSlots:
         self.session = session
         self.node = f"{MEMBERS}/{member}"
         self._member = member
+        self._last: dict[str, tuple[tuple[int, int], tuple[str, bytes]]] = {}
+        """The last slot of directories, as it was found when these were created and changed for the last time."""
 
     def found(self, state: ClusterState) -> None:
         """Begin a cluster."""
@@ -173,14 +175,24 @@ class ZooKeeperSlots:
     def last(self, directory: str) -> tuple[str, bytes] | None:
         """See :meth:`sparkjet.grid.control.Control.last_slot`."""
         parent = f"{directory}/"
+        path = f"{SLOTS}/{_node(parent)}"
         while True:
-            names = [_text(child) for child in self._children(f"{SLOTS}/{_node(parent)}", self._fenced)]
-            if not names:
+            try:
+                children, stat = self._fenced(lambda client: client.get_children_async(path, include_data=True))
+            except NoNodeError:
+                children = []
+            if not children:
+                self._last.pop(directory, None)
                 return None
-            last = parent + max(names)
+            # What a slot has never changes: as long as none has come or gone, nobody need ask for it.
+            seen, known = (stat.czxid, stat.cversion), self._last.get(directory)
+            if known is not None and known[0] == seen:
+                return known[1]
+            last = parent + max(map(_text, children))
             found = self._content(last, self.session.ask)
             # Otherwise it was removed after that: there is a newer one, or none.
             if found is not None:
+                self._last[directory] = seen, (last, found)
                 return last, found
 
     def remove(self, names: Sequence[str]) -> None:
