@@ -25,6 +25,7 @@ from tests.crash.farmed.test_steps import SEED, Steps, every_crash
 from tests.crash.feeds import write_skewed
 from tests.crash.homes import homes_in, store
 from tests.crash.invariants import check, difference
+from tests.crash.outputs import map_of
 from tests.crash.readers import arrow_rows, listed, result_rows
 from tests.grid.processes import GridProcesses
 
@@ -64,9 +65,9 @@ class Maps(Suite):
         location = store()
         assert location is not None
         with client_of(location, Access(), PATIENCE) as client:
-            found = arrow_rows(Map("", name, client=client).scan().read_all(), rules)
+            found = arrow_rows(Map("", map_of(place), client=client).scan().read_all(), rules)
             assert found == rows, difference("the map", found, rows)
-            kept = MapStore(client, MapPlace(name))
+            kept = MapStore(client, MapPlace(map_of(place)))
             versions = [kept.at(number) for number in kept.numbers()]
             named = {held.name for version in versions if version is not None for held in version.held()}
             left = {held.name for held in client.entries(kept.place.layers())} - named
@@ -131,7 +132,7 @@ def test_a_machine_that_goes_leaves_maps_whole(grid: GridProcesses, tmp_path: Pa
 def test_every_crash_leaves_maps_whole(grid: GridProcesses, tmp_path: Path) -> None:
     faults = [fault for fault in FAULTS if fault != SERVER]
     crashes = [Crash(step, fault, "map") for step in EpochPhase for fault in faults]
-    crashed(tmp_path, [Maps(tmp_path / "maps", crashes)], Losses(grid))
+    crashed(tmp_path, [Maps(tmp_path / "every", crashes)], Losses(grid))
 
 
 @pytest.mark.long

@@ -204,13 +204,16 @@ class ControlContract:
         control = target.members[0].control
         for name in ("log/1", "log/2", "log/2/3"):
             put(control, name, b"token")
+        assert control.last_slot("log") == ("log/2", b"token")
         for _ in range(2):
             control.remove_slots(["log/1", "log/2", "log/4", "nowhere/5"])
         assert control.slots("log") == ["log/2/3"]
         control.remove_slots(["log/2/3"])
         assert control.slots("") == []
+        assert control.last_slot("log") is None
         assert put(control, "log/1", b"another")
         assert control.slot("log/1") == b"another"
+        assert control.last_slot("log") == ("log/1", b"another")
 
     def test_a_token_may_be_64_kb_long(self, target: ControlUnderTest) -> None:
         control = target.members[0].control
