@@ -165,7 +165,7 @@ def test_a_query_that_is_stopped_does_not_fail_as_nobody_can_be_told_more(
     driver.process([(at(15),)])
     with caplog.at_level("WARNING"):
         driver.stop()
-    assert "the next run tells it: no member of the grid answers" in caplog.text
+    assert "the next run tells it: [SPARKJET_STORAGE] no member of the grid answers" in caplog.text
     driver.restart()
     driver.process([(at(25),)])
     assert not sink.committed
