@@ -50,7 +50,7 @@ BATCH = 20_000
 KEYS = 100
 """Of the second one's results, and of both where latency is."""
 PARTITIONS = 2
-ROUNDS, WARM_UP, MEASURED = 3, 30.0, 40.0
+ROUNDS, WARM_UP, MEASURED = 3, 20.0, 30.0
 SMALL = 1, 15.0, 15.0
 """Rounds, and seconds of each before and while it is measured."""
 PATIENCE = 240.0

@@ -102,7 +102,7 @@ def compared(session: SparkSession, name: str, options: Mapping[str, str], size:
             target.empty()
 
     warm_up, rounds = SIZES[size]
-    every = {**ways, "spark": partial(spark, targets["spark"], rows)}
+    every: dict[str, Callable[[int], float]] = {**ways, "spark": partial(spark, targets["spark"], rows)}
     seconds = in_turns(every, rounds, warm_up, empty)
     rows.unpersist()
     return [

@@ -86,7 +86,7 @@ def test_maps_are_listed_and_shown_by_status(grid: Grid, capsys: pytest.CaptureF
         assert main(status) in {0, 3}
         out = capsys.readouterr().out
         assert f"map shown: epochs 1 to 4, {found['rows']} rows at most, {len(held)} entries, " in out
-        assert " bytes, 1 readers hold epochs, of which the oldest is 3 behind\n" in out
+        assert " bytes, readers that hold an epoch: 1, up to 3 epochs behind\n" in out
         assert main([*status, "--json"]) in {0, 3}
         assert json.loads(capsys.readouterr().out)["maps"][-1] == found
     writer.store.remove()

@@ -69,9 +69,15 @@ def into_jdbc(results: AggregateRows | Stream, place: Place, rules: Rules) -> St
 
 
 def into_map(results: AggregateRows | Stream, place: Place, rules: Rules) -> StreamWriter:
-    """A map with the query's name, in the grid that has the homes of all."""
-    writer = results.select(*_flat(rules, RESULTS)).writeStream.format("grid-map")
-    return writer.options(path=f"{store()}/{place.root.name}", keys=", ".join(["start", "end", *rules.keys]))
+    """A map of the query's own, in the grid that has the homes of all; it takes no row without a key."""
+    keyed = results.where(" AND ".join(f"`{key}` IS NOT NULL" for key in rules.keys))
+    writer = keyed.select(*_flat(rules, RESULTS)).writeStream.format("grid-map")
+    return writer.options(path=f"{store()}/{map_of(place)}", keys=", ".join(["start", "end", *rules.keys]))
+
+
+def map_of(place: Place) -> str:
+    """Name of the map of a query; suites have queries of one name."""
+    return f"{place.root.parent.name}-{place.root.name}"
 
 
 def into_topic(results: WindowedStream | Stream, place: Place, rules: Rules) -> StreamWriter:

@@ -11,10 +11,11 @@ from pyspark.sql import functions as F
 
 import sparkjet as sj
 from sparkjet.engine.caught_up import announced, carried, caught_up
+from sparkjet.errors import StorageError
 from sparkjet.plan.inputs import Input, WatermarkSettings, tracker_of
 from sparkjet.sinks.protocol import Guarantee, Handle, Later, TransactionId
 from sparkjet.testing.stream_driver import StreamDriver
-from sparkjet.time import MIN, WriterProgress
+from sparkjet.time import MAX, MIN, WriterProgress
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -141,6 +142,33 @@ def test_a_sink_that_carries_is_told_of_every_move(spark: SparkSession) -> None:
     assert results.committed[2][0].offsets == {"0": "[2]"}
     # Of rows that are late a watermark says nothing.
     assert {epoch: (each.watermark, rows) for epoch, (each, rows) in late.committed.items()} == {4: (None, 1)}
+
+
+class GoneAtTheEnd(TellingSink):
+    """Tells at the end of a run only, when its destination has gone."""
+
+    def tells(self, clock: int, watermark: int | None) -> bool:
+        return clock == MAX and super().tells(clock, watermark)
+
+    def tell(self, transaction: TransactionId) -> Handle:
+        raise StorageError("no member of the grid answers")
+
+
+def test_a_query_that_is_stopped_does_not_fail_as_nobody_can_be_told_more(
+    spark: SparkSession, caplog: pytest.LogCaptureFixture
+) -> None:
+    def query(rows: sj.Stream) -> object:
+        return rows.withWatermark("ts", 0).groupBy(sj.window("ts", "10 seconds")).count().where("count > 9")
+
+    sink = GoneAtTheEnd()
+    driver = StreamDriver(spark, query, "ts timestamp", sinks=[sink])
+    driver.process([(at(15),)])
+    with caplog.at_level("WARNING"):
+        driver.stop()
+    assert "the next run tells it: [SPARKJET_STORAGE] no member of the grid answers" in caplog.text
+    driver.restart()
+    driver.process([(at(25),)])
+    assert not sink.committed
 
 
 def test_a_join_is_further_behind(spark: SparkSession) -> None:

@@ -16,12 +16,14 @@ from sparkjet.grid.cluster_state import ClusterState, may_start
 from sparkjet.grid.connections import Connections
 from sparkjet.grid.errors import GridError
 from sparkjet.grid.fetching import fetched
+from sparkjet.grid.journal_reader import Journal
 from sparkjet.grid.map_reader import Map
 from sparkjet.grid.messages import Held, Part, Put
 from sparkjet.grid.requests import GetSlots, GetState, PutSlot, Unheld, Verify
 from sparkjet.grid.sending import Sending
 from tests.grid.batches import ROWS, rows_of
 from tests.grid.calls import CalledProcess, answer
+from tests.grid.journals import PARTITIONS, JournalWriter, read
 from tests.grid.maps import MapWriter
 from tests.grid.processes import is_settled
 
@@ -78,6 +80,15 @@ class ClientProcess(CalledProcess):
     def read_map(self, name: str) -> int:
         """The epoch of which all rows of a map are, by their keys and as a whole, the newest read last."""
         found: int = self.call("read_map", name)
+        return found
+
+    def write_journal(self, name: str, epoch: int) -> None:
+        """Write an epoch of a journal, of which each partition gets a row with its number."""
+        self.call("write_journal", name, epoch)
+
+    def read_journal(self, name: str) -> int:
+        """How many epochs a journal has, in each of its partitions."""
+        found: int = self.call("read_journal", name)
         return found
 
     @property
@@ -152,6 +163,17 @@ class _Calls:
         if len(found) != len(KEYS) or len(whole) != len(KEYS) or len({*found}) != 1 or len({*whole}) != 1:
             raise GridError(f"rows of several epochs, or not all: {found} by key, {whole} as a whole.")
         return max(whole[0], found[0])
+
+    def write_journal(self, name: str, epoch: int) -> None:
+        JournalWriter(self._client, name).write(epoch, {each: [epoch] for each in range(PARTITIONS)})
+
+    def read_journal(self, name: str) -> int:
+        journal = Journal("", name, client=self._client)
+        latest = journal.latest()
+        rows = {each: [n for n, _, _ in read(journal, each, 0, end)] for each, end in latest.ends.items()}
+        if any(found != [*range(1, latest.epoch + 1)] for found in rows.values()):
+            raise GridError(f"not each epoch up to {latest.epoch} once: {rows}.")
+        return latest.epoch
 
     def slots(self, home: str) -> list[int]:
         return [int(name.rpartition("/")[2]) for name in self._client.slots(home)]

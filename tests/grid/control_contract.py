@@ -171,6 +171,7 @@ class ControlContract:
             put(writer, f"log/{slot:02}", b"%d" % slot)
             assert reader.slots("log") == [f"log/{each:02}" for each in range(slot + 1)]
             assert reader.slot(f"log/{slot:02}") == b"%d" % slot
+            assert reader.last_slot("log") == (f"log/{slot:02}", b"%d" % slot)
         assert reader.slot(f"log/{RACES}") is None
         assert reader.slots("other") == []
         assert reader.slot("other/0") is None
@@ -192,18 +193,27 @@ class ControlContract:
         assert control.slots("a/b") == ["a/b/3", "a/b/c/2"]
         assert control.slots("a/b/c/2") == []
         assert control.slots("") == sorted(names)
+        assert [control.last_slot(each) for each in ("a/b", "b/a", "ab/4", "c")] == [
+            ("a/b/3", b"token"),
+            ("b/a/5", b"token"),
+            None,
+            None,
+        ]
 
     def test_slots_that_are_removed_are_free(self, target: ControlUnderTest) -> None:
         control = target.members[0].control
         for name in ("log/1", "log/2", "log/2/3"):
             put(control, name, b"token")
+        assert control.last_slot("log") == ("log/2", b"token")
         for _ in range(2):
             control.remove_slots(["log/1", "log/2", "log/4", "nowhere/5"])
         assert control.slots("log") == ["log/2/3"]
         control.remove_slots(["log/2/3"])
         assert control.slots("") == []
+        assert control.last_slot("log") is None
         assert put(control, "log/1", b"another")
         assert control.slot("log/1") == b"another"
+        assert control.last_slot("log") == ("log/1", b"another")
 
     def test_a_token_may_be_64_kb_long(self, target: ControlUnderTest) -> None:
         control = target.members[0].control
@@ -251,6 +261,7 @@ class ControlContract:
             lambda: control.put_slot("log/1", b"token", control.state().version),
             lambda: control.slots("log"),
             lambda: control.slot("log/1"),
+            lambda: control.last_slot("log"),
             lambda: control.remove_slots(["log/1"]),
             control.confirm,
         ]

@@ -74,7 +74,7 @@ class JournalWriter:
             progress=base.progress if base is not None else (),
         )
         version = appending.with_progress(following(template, appended))
-        return self.store.write(self.retention.kept(version, self.store.readers(self.book)), transaction)
+        return self.store.write(self.retention.kept(version, lambda: self.store.readers(self.book)), transaction)
 
     def publish(self, manifest: Held) -> None:
         """Make it visible, and remove what is old."""

@@ -125,6 +125,12 @@ class SharedControl:
         with self._cluster.lock:
             return sorted(name for name in self._cluster.slots if is_below(name, directory))
 
+    def last_slot(self, directory: str) -> tuple[str, bytes] | None:
+        self._check()
+        with self._cluster.lock:
+            slots = self._cluster.slots
+            return max(((name, slots[name]) for name in slots if name.rpartition("/")[0] == directory), default=None)
+
     def remove_slots(self, names: Sequence[str]) -> None:
         self._check()
         with self._cluster.lock:

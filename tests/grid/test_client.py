@@ -132,8 +132,10 @@ def test_a_slot_has_one_winner_and_is_written_only_with_all_entries(grid: Grid) 
     assert client.slot("log/1") == b"mine"
     assert client.slot("log/2") is None
     assert client.slots() == ["log/1"]
+    assert client.last_slot("log") == ("log/1", b"mine")
     client.remove_slots(["log/1", "log/2"])
     assert client.slots("log") == []
+    assert client.last_slot("log") is None
 
 
 def test_a_member_that_is_killed_loses_nothing_and_its_share_is_copied_again(grid: Grid) -> None:

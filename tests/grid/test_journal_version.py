@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 import msgspec
 import pyarrow as pa
@@ -109,7 +110,7 @@ def test_what_is_retained_is_young_or_fits_and_the_newest_epoch_stays(
     model, retention = Model(), Retention(size, age, 10_000)
     for counts, elapsed in given_epochs:
         before = model.version
-        model.version = version = retention.kept(model.append(counts, elapsed), {})
+        model.version = version = retention.kept(model.append(counts, elapsed), dict)
         model.check()
         for partition in range(PARTITIONS):
             assert version.base(partition) >= before.base(partition)
@@ -134,7 +135,7 @@ def test_readers_hold_what_they_need_up_to_the_limit(
             assert (waits, kept.size > 300, kept.readers) == (True, True, {"r": held})
             # The reader goes on, and so does the writer.
             offsets = dict(enumerate(version.ends))
-            kept = retention.kept(version, {"r": offsets})
+            kept = retention.kept(version, partial(dict, r=offsets))
         model.version = version = kept
         model.check()
         bases = {partition: version.base(partition) for partition in range(PARTITIONS)}
@@ -146,7 +147,7 @@ def test_readers_hold_what_they_need_up_to_the_limit(
 
 def kept_or_full(retention: Retention, version: JournalVersion, offsets: dict[int, int]) -> JournalVersion | FullError:
     try:
-        return retention.kept(version, {"r": offsets})
+        return retention.kept(version, partial(dict, r=offsets))
     except FullError as full:
         return full
 
@@ -156,16 +157,17 @@ def test_an_epoch_that_is_larger_than_the_limit_is_no_readers_fault(waits: bool)
     model = Model()
     model.version = model.append([5, 0, 0], 0)
     with pytest.raises(FullError) as caught:
-        Retention(1, None, 20, waits=waits).kept(model.append([10, 11, 0], 0), {"r": {0: 0}})
+        Retention(1, None, 20, waits=waits).kept(model.append([10, 11, 0], 0), lambda: {"r": {0: 0}})
     assert caught.value.readers == {}
 
 
 def test_only_readers_of_earlier_epochs_are_said_to_hold_them() -> None:
     model = Model(mergeable=0)
     model.version = model.append([5, 0, 5], 0)
+    # The second has read all that is visible; the third was of a journal with more partitions.
+    readers = {"r": {0: 0}, "up": {0: 5, 2: 5}, "old": {7: 3}}
     with pytest.raises(FullError) as caught:
-        # The second has read all that is visible; the third was of a journal with more partitions.
-        Retention(1, None, 12).kept(model.append([8, 0, 0], 0), {"r": {0: 0}, "up": {0: 5, 2: 5}, "old": {7: 3}})
+        Retention(1, None, 12).kept(model.append([8, 0, 0], 0), lambda: readers)
     assert caught.value.readers == {"r": 13}
 
 

@@ -11,12 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from sparkjet.grid.errors import MissingEntriesError
 from sparkjet.grid.journal_reader import Journal
 from sparkjet.grid.journal_retention import Retention
 from sparkjet.grid.map_reader import Map
-from sparkjet.grid.messages import Held
-from tests.faults.waiting import until
 from tests.grid import test_killed_maps
 from tests.grid.certificates import Authority
 from tests.grid.journals import PARTITIONS, JournalWriter, read
@@ -161,23 +158,6 @@ class Writing:
             self.wrong.append(error)
 
 
-def next_epoch(board: MapWriter) -> None:
-    """Write a map's next epoch, and publish it again while a replica lacks some of it, as a query's commits do."""
-    epoch = max(board.expected) + 1
-    values = dict.fromkeys(test_killed_maps.KEYS, epoch)
-    manifest = board.prepare(epoch, values)
-    until(lambda: published(board, manifest), "all replicas to have the epoch", 60)
-    board.expected[epoch] = dict(values)
-
-
-def published(board: MapWriter, manifest: Held) -> bool:
-    try:
-        board.publish(manifest)
-    except MissingEntriesError:
-        return False
-    return True
-
-
 @pytest.mark.crash
 @pytest.mark.long
 def test_all_members_are_restarted_over_tls_while_a_map_and_a_journal_are_written_and_read(tmp_path: Path) -> None:
@@ -192,7 +172,7 @@ def test_all_members_are_restarted_over_tls_while_a_map_and_a_journal_are_writte
         following = Following(Journal("", "flights", client=grid.client()), "reader")
         threads: list[Writing | test_killed_maps.Reading | Following] = [
             Writing(lambda: written(journal, 1)),
-            Writing(lambda: next_epoch(board)),
+            Writing(lambda: test_killed_maps.written(board, 1)),
             reading,
             following,
         ]

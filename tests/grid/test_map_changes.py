@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import mmap
+import struct
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkjet.grid.entries import Key
-from sparkjet.grid.finding import FoundRow
+from sparkjet.grid.errors import GridError
+from sparkjet.grid.finding import Found
 from sparkjet.grid.journal_version import EPOCH, JournalVersion, following
 from sparkjet.grid.journal_writing import Appending
-from sparkjet.grid.map_changes import NEW, OLD, Changes
+from sparkjet.grid.map_changes import NEW, OLD, Changes, _one
 from sparkjet.grid.map_keys import hash_of, text_of
 from sparkjet.grid.map_layers import EXPIRES, GONE, HASH, found, layer_schema, merged, visible
 from sparkjet.grid.map_store import MapStore
@@ -53,17 +57,15 @@ class Members(Memory):
             msgspec.structs.replace(each, partition=of.key.partition) for each, of in zip(held, entries, strict=True)
         ]
 
-    def find(self, columns: list[str], lookups: list[Lookup]) -> list[FoundRow]:
+    def find(self, columns: list[str], lookups: list[Lookup]) -> list[Found]:
         rows = []
         for lookup in lookups:
             left = lookup.keys
             for name in lookup.layers:
                 batches = self.tables[name].to_batches()
                 places, there = found([batches], columns, [left])
-                for number, place in enumerate(places):
-                    assert there is not None
-                    gone, expires = (there.column(name)[number].as_py() for name in (GONE, EXPIRES))
-                    rows.append(FoundRow(place, there, number, gone, expires))
+                if there is not None:
+                    rows.append(Found(places, there))
                 left = [each for each in left if each[0] not in places]
         return rows
 
@@ -208,3 +210,15 @@ def test_a_key_of_the_map_is_looked_for_in_its_partition() -> None:
         ("a", {"k": "a", "n": 1}, None),
         ("b", {"k": "b", "n": 2}, {"k": "b", "n": 3}),
     ]
+
+
+def test_more_text_than_one_batch_has_room_for_is_refused_rather_than_left_out() -> None:
+    """Of what a partition had, the rows after the first two gigabytes had no changes."""
+    size = 1100 << 20
+    # Memory that nobody touches takes none.
+    text = pa.py_buffer(mmap.mmap(-1, size))
+    column = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(struct.pack("2i", 0, size)), text])
+    table = pa.Table.from_batches([pa.record_batch([column], ["k"])] * 2)
+    with pytest.raises(GridError, match="more than 2 GB in one column"):
+        _one(table)
+    assert _one(table.slice(1)).num_rows == 1

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkjet.errors import AnalysisError
-from sparkjet.grid.map_keys import kind_of, text_of, texts_of
+from sparkjet.grid.map_keys import kind_of, text_of, texts_of, texts_of_keys
 
 MOMENTS = st.datetimes(datetime(1, 1, 3), datetime(9999, 12, 28)).map(lambda each: each.replace(tzinfo=timezone.utc))
 VALUES: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
@@ -25,10 +25,10 @@ KINDS = tuple(VALUES)
 ROW = st.tuples(*(values for _, values in VALUES.values()))
 
 
-@given(ROW)
-def test_what_is_asked_for_has_the_text_of_what_is_stored(row: tuple[Any, ...]) -> None:
-    columns = [pa.array([value], kind) for value, (kind, _) in zip(row, VALUES.values(), strict=True)]
-    assert texts_of(columns) == [text_of(row, KINDS)]
+@given(st.lists(ROW, max_size=3))
+def test_what_is_asked_for_has_the_text_of_what_is_stored(rows: list[tuple[Any, ...]]) -> None:
+    columns = [pa.array([row[place] for row in rows], kind) for place, (kind, _) in enumerate(VALUES.values())]
+    assert texts_of(columns) == texts_of_keys(rows, KINDS) == [text_of(row, KINDS) for row in rows]
 
 
 @given(st.tuples(st.text(max_size=4), st.text(max_size=4)), st.tuples(st.text(max_size=4), st.text(max_size=4)))
@@ -62,7 +62,7 @@ def test_a_moment_is_the_same_in_every_zone() -> None:
 )
 def test_a_key_of_another_type_is_refused_by_name(key: tuple[object, ...], kinds: list[str], said: str) -> None:
     with pytest.raises(AnalysisError, match=said):
-        text_of(key, kinds)
+        texts_of_keys([("x",) if kinds == ["text"] else (0,), key], kinds)
 
 
 def test_only_types_with_one_text_can_be_keys() -> None:

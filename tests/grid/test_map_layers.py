@@ -18,9 +18,9 @@ from sparkjet.grid.map_layers import (
     GROWTH,
     HASH,
     found,
-    is_there,
     layer_schema,
     merged,
+    still_there,
     to_merge,
     visible,
 )
@@ -94,10 +94,11 @@ def one_by_one(layers: Sequence[pa.Table], clock: int, keys: Sequence[Key]) -> d
         text = text_of(key, KINDS)
         answer[key] = None
         for table in layers:
-            _, rows = found([table.to_batches()], KEYS, [[(0, hash_of(text), text)]])
+            places, rows = found([table.to_batches()], KEYS, [[(0, hash_of(text), text)]])
             if rows is not None and rows.num_rows:
-                [row] = rows.to_pylist()
-                answer[key] = row["v"] if is_there(row[GONE], row[EXPIRES], clock) else None
+                places, rows = still_there(places, rows, clock)
+                assert len(places) == rows.num_rows
+                answer[key] = rows.column("v")[0].as_py() if places else None
                 break
     return answer
 

@@ -353,7 +353,9 @@ def test_versions_that_readers_hold_count_against_the_bound(spark: SparkSession,
     written(bounded, rows, 5)
 
 
-def test_a_map_that_was_lost_is_named_at_the_start(spark: SparkSession, made: Made) -> None:
+def test_a_map_that_was_lost_is_named_at_the_start_and_built_again_from_the_source(
+    spark: SparkSession, made: Made, reader: Map
+) -> None:
     sink = made()
     handle = sink.prepare(spark.createDataFrame([("a", 1)], SCHEMA), transaction(1))
     assert handle is not None
@@ -365,6 +367,17 @@ def test_a_map_that_was_lost_is_named_at_the_start(spark: SparkSession, made: Ma
         made().published_after(transaction(1), handle)
     with pytest.raises(LostTransactionError, match=r"Epoch 2 was decided, but map .* has no version 1"):
         sink.commit(following, lambda: None)
+    # What the error says: another query, from the beginning.
+    sink._store.remove()
+    again = made()
+    for epoch, key in enumerate("ab", 1):
+        handle = again.prepare(
+            spark.createDataFrame([(key, 1)], SCHEMA), replace(transaction(epoch), query="built again")
+        )
+        assert handle is not None
+        again.commit(handle, lambda: None)
+    assert sorted(rows_of(reader)) == [("a", 1), ("b", 1)]
+    assert reader.epoch == 2
 
 
 def test_a_map_that_was_removed_between_two_epochs_is_not_begun_again_without_its_rows(

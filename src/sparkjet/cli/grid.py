@@ -295,8 +295,8 @@ def _places(client: GridClient, told: dict[str, Any]) -> list[str]:
     told["maps"], told["journals"] = maps, journals
     lines = [
         f"map {each['map']}: epochs {each['oldest']} to {each['epoch']}, {each['rows']} rows at most, "
-        f"{each['entries']} entries, {each['bytes']} bytes, {each['readers']} readers hold epochs, "
-        f"of which the oldest is {each['behind']} behind"
+        f"{each['entries']} entries, {each['bytes']} bytes, readers that hold an epoch: "
+        f"{each['readers']}, up to {each['behind']} epochs behind"
         for each in maps
     ]
     for each in journals:

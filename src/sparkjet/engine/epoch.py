@@ -14,8 +14,10 @@ from sparkjet.engine.input_batch import InputBatch
 from sparkjet.engine.phases import EpochPhase
 from sparkjet.engine.progress import EpochProgress
 from sparkjet.engine.results import Results
+from sparkjet.errors import SinkError, StorageError
 from sparkjet.plan.outputs import Rows
 from sparkjet.plan.plan import PlannedOutput, PlannedStreamOutput
+from sparkjet.query_log import logger
 from sparkjet.sinks.protocol import Guarantee, TransactionId
 from sparkjet.snapshots.record import EpochKind
 from sparkjet.time import MAX, MIN, WriterProgress
@@ -258,7 +260,7 @@ class Epoch:
             if not made and committer.is_to_tell(output.name, until, reached.watermark):
                 if rows is None:
                     self._opened.append(transaction)
-                made = committer.tell(output.name, transaction)
+                made = self._told(output.name, transaction)
             prepared += made
         for output in self._context.plan.of_stages:
             changes = self._state.changes.get(output.name)
@@ -267,6 +269,19 @@ class Epoch:
                 (changes.sent if output.name in early or not is_open else changes.kept)()
         self._state.early_at |= dict.fromkeys(early, self.request.now)
         return prepared
+
+    def _told(self, output: str, transaction: TransactionId) -> list[PreparedTransaction]:
+        """What tells the readers of an output of a watermark; nothing at the end of a run whose sink is gone."""
+        try:
+            return self._context.committer.tell(output, transaction)
+        except (SinkError, StorageError) as error:
+            if not self.request.is_last:
+                raise
+            # All that was read is committed: a query that is stopped must not fail for this.
+            logger.warning(
+                "output %r: readers were not told of the last watermark, the next run tells it: %s", output, error
+            )
+            return []
 
     def _reached_by(self, output: PlannedOutput | PlannedStreamOutput) -> WriterProgress:
         """What readers of an output may be told."""

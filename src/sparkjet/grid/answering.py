@@ -19,10 +19,12 @@ from sparkjet.grid.requests import (
     FindRows,
     FoundRows,
     GetContacts,
+    GetLastSlot,
     GetSlot,
     GetSlots,
     GetState,
     GetStatus,
+    LastSlot,
     Listed,
     ListEntries,
     LooksGone,
@@ -72,6 +74,7 @@ class Answering:
             Remove: self._checked(self._removed),
             PutSlot: self._checked(lambda each: control.put_slot(each.name, each.token, each.version)),
             GetSlot: self._checked(lambda each: SlotToken(control.slot(each.name))),
+            GetLastSlot: self._checked(self._last_slot),
             GetSlots: self._checked(lambda each: control.slots(each.directory)),
             RemoveSlots: self._checked(self._removed_slots),
             GetContacts: self._checked(lambda _: control.contacts()),
@@ -131,6 +134,10 @@ class Answering:
     def _unheld(self, request: Verify) -> Unheld:
         contents = ((held, self._entries.get(held.key)) for held in request.held)
         return Unheld([held.key for held, each in contents if each is None or each.digest != held.digest])
+
+    def _last_slot(self, request: GetLastSlot) -> LastSlot:
+        found = self._control.last_slot(request.directory)
+        return LastSlot(None) if found is None else LastSlot(*found)
 
     def _removed_slots(self, request: RemoveSlots) -> int:
         self._control.remove_slots(request.names)

@@ -16,15 +16,17 @@ from sparkjet.grid.contact import Contact
 from sparkjet.grid.entries import Key, key_of
 from sparkjet.grid.errors import GridError, MissingEntriesError, MovedError, StaleStateError
 from sparkjet.grid.fetching import Fetched
-from sparkjet.grid.finding import Finding, FoundRow
+from sparkjet.grid.finding import Finding, Found
 from sparkjet.grid.getting import Counters, Getting, missing_text
 from sparkjet.grid.messages import MOST, Held
 from sparkjet.grid.putting import NewEntry, Putting
 from sparkjet.grid.requests import (
     GetContacts,
+    GetLastSlot,
     GetSlot,
     GetSlots,
     GetStatus,
+    LastSlot,
     Listed,
     ListEntries,
     Lookup,
@@ -122,7 +124,7 @@ class GridClient:
         """
         return Getting(self._contact, self.counters).get(manifest)
 
-    def find(self, columns: Sequence[str], lookups: Sequence[Lookup]) -> list[FoundRow]:
+    def find(self, columns: Sequence[str], lookups: Sequence[Lookup]) -> list[Found]:
         """The newest rows of the keys of a map, in any order; members look for them.
 
         Args:
@@ -219,6 +221,11 @@ class GridClient:
         """The token of a slot; None if it is free."""
         return self._contact.ask(GetSlot(name), SlotToken).token
 
+    def last_slot(self, directory: str) -> tuple[str, bytes] | None:
+        """The last slot of a directory, in the order of names, and its token; None if there is none."""
+        found = self._contact.ask(GetLastSlot(directory), LastSlot)
+        return None if found.name is None else (found.name, found.token)
+
     def slots(self, directory: str = "") -> list[str]:
         """Names of the slots below a directory, ascending."""
         return self._contact.ask(GetSlots(directory), list[str])
@@ -282,20 +289,28 @@ class GridClient:
         for partition, row in enumerate(state.rows):
             if row.replicas:
                 by_primary.setdefault(row.replicas[0], {})[partition] = row.version
-        found: list[Held] = []
-        for member, rows in by_primary.items():
-            request = ListEntries(prefix, rows)
-            for listed in self._contact.connections.answers(self._contact.uri(member), request, Listed):
-                found += listed.held
+        answers = [
+            in_background(partial(self._listed, member, ListEntries(prefix, rows)), f"grid-list-{member}")
+            for member, rows in by_primary.items()
+        ]
+        found = [held for answer in answers for held in answer.result()]
         # A primary that has not heard of its successor would not have what was put since, such as a reader's lease.
         if self._contact.is_replaced(state.version, [member.id for member in state.members]):
             raise MovedError(f"the cluster's state {state.version} has been replaced.")
         return sorted(found, key=lambda held: (held.name, held.partition))
 
+    def _listed(self, member: str, request: ListEntries) -> list[Held]:
+        answers = self._contact.connections.answers(self._contact.uri(member), request, Listed)
+        return [held for listed in answers for held in listed.held]
+
     def _remove_once(self, request: Remove) -> None:
-        state = self.state()
+        state, ask = self.state(), self._contact.connections.ask
         for _ in range(_REPEATS):
-            newest = max(self._contact.connections.ask(member.uri, request, int) for member in state.members)
+            answers = [
+                in_background(partial(ask, member.uri, request, int), f"grid-remove-{member.id}")
+                for member in state.members
+            ]
+            newest = max(answer.result() for answer in answers)
             if newest <= state.version:
                 return
             # Who has joined since may have copied what others had not removed yet.

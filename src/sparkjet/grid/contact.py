@@ -8,12 +8,14 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, wait
+from functools import partial
 from typing import TypeVar
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
 from sparkjet.errors import AnalysisError
 from sparkjet.grid.access import Access
+from sparkjet.grid.background import in_background
 from sparkjet.grid.cluster_state import ClusterState, Member
 from sparkjet.grid.connections import Connections
 from sparkjet.grid.errors import GridError, MovedError, QuorumLostError, UnreachableError
@@ -94,9 +96,10 @@ class Contact:
         They drop what is not theirs by that as soon as they hear of it, and others hear of it later: what they do not
         hold is no loss. And whoever was the primary until then may not have what others have acknowledged since.
         """
-        for member in members:
+        answers = [in_background(partial(self._state_of, member), f"grid-state-{member}") for member in members]
+        for answer in answers:
             try:
-                found = self.connections.ask(self.uri(member), GetState(), ClusterState, _ANSWERS_WITHIN)
+                found = answer.result()
             except AWAY:
                 return True
             if found.version > version:
@@ -105,6 +108,9 @@ class Contact:
                     self._take(found)
                 return True
         return False
+
+    def _state_of(self, member: str) -> ClusterState:
+        return self.connections.ask(self.uri(member), GetState(), ClusterState, _ANSWERS_WITHIN)
 
     def any_status(self) -> Status:
         """How a member is that answers, perhaps cut off from the others.

@@ -84,6 +84,13 @@ class Control(Protocol):
         """Names of the slots below a directory, ascending; none that was written before the call is missing."""
         ...
 
+    def last_slot(self, directory: str) -> tuple[str, bytes] | None:
+        """The last slot of a directory, in the order of names, and its token, as one look finds them.
+
+        None if there is none. Directories below it have slots of their own, which do not count.
+        """
+        ...
+
     def remove_slots(self, names: Sequence[str]) -> None:
         """Remove slots, of which some may be free."""
         ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
@@ -21,17 +22,16 @@ from sparkjet.grid.requests import FindRows, FoundRows, Lookup
 
 _PIECE = 4 << 20
 """Bytes of rows in one message, unless a row has more."""
+_TOGETHER = 1 << 30
+"""Bytes of layers whose rows are put together: a column of text has room for twice as many."""
 _CALL = 30.0
 
 
-class FoundRow(NamedTuple):
-    """A row that was found: for which key, in which batch of a layer's schema, and whether and until when it is one."""
+class Found(NamedTuple):
+    """Rows that were found, as layers have them, with the place of the key of each."""
 
-    place: int
-    batch: pa.RecordBatch
-    row: int
-    gone: bool
-    expires: int | None
+    places: list[int]
+    rows: pa.RecordBatch
 
 
 def rows_of(entries: Entries, request: FindRows) -> Iterator[FoundRows]:
@@ -65,7 +65,12 @@ def _by_schema(
     layers: Sequence[tuple[Content, list[tuple[int, int, str]]]], columns: Sequence[str]
 ) -> Iterator[tuple[list[Content], list[list[tuple[int, int, str]]]]]:
     groups: list[tuple[list[Content], list[list[tuple[int, int, str]]]]] = []
+    size = 0
     for layer, keys in layers:
+        size += layer.size
+        if size > _TOGETHER:
+            yield from groups
+            groups, size = [], layer.size
         # Of most maps all layers have one; to look it up in a dictionary takes longer than the rows.
         group = next((each for each in groups if each[0][0].schema.equals(layer.schema)), None)
         if group is None:
@@ -87,12 +92,12 @@ class Finding:
     def __init__(self, contact: Contact) -> None:
         self._contact = contact
 
-    def find(self, columns: Sequence[str], lookups: Sequence[Lookup]) -> list[FoundRow]:
+    def find(self, columns: Sequence[str], lookups: Sequence[Lookup]) -> list[Found]:
         """See :meth:`sparkjet.grid.client.GridClient.find`."""
         # A member that lacks one layer of a partition is asked for no other one of it.
         left = {Key(lookup.partition, lookup.layers[0]): lookup for lookup in lookups}
         lacking: dict[Key, set[str]] = {}
-        rows: list[FoundRow] = []
+        rows: list[Found] = []
         until = time.monotonic() + self._contact.patience
         while left:
             before, failure = len(left), None
@@ -105,7 +110,7 @@ class Finding:
                 else:
                     partitions = {partition for each in answers for partition in each.lacking}
                     lacked = {key for key in group if key.partition in partitions}
-                    rows += [row for each in answers for row in _rows_in(each)]
+                    rows += [_rows_in(each) for each in answers if each.places]
                 for key in group:
                     if key in lacked:
                         lacking.setdefault(key, set()).add(member)
@@ -119,11 +124,13 @@ class Finding:
 
     def _answers(self, columns: Sequence[str], left: dict[Key, Lookup], lacking: dict[Key, set[str]]) -> list[_Call]:
         rows = self._contact.state().rows
+        # Of many partitions a few members are the replicas.
+        nearest = functools.cache(self._contact.nearest)
         groups: dict[str, list[Key]] = {}
         for key in left:
-            replicas = [each for each in rows[key.partition].replicas if each not in lacking.get(key, ())]
+            replicas = tuple(each for each in rows[key.partition].replicas if each not in lacking.get(key, ()))
             if replicas:
-                groups.setdefault(self._contact.nearest(replicas), []).append(key)
+                groups.setdefault(nearest(replicas), []).append(key)
         calls = []
         for member, group in groups.items():
             asking = partial(self._asked, member, FindRows(list(columns), [left[key] for key in group]))
@@ -143,16 +150,12 @@ class _Call(NamedTuple):
     answer: Future[list[FoundRows]]
 
 
-def _rows_in(answer: FoundRows) -> Iterator[FoundRow]:
-    if not answer.places:
-        return
+def _rows_in(answer: FoundRows) -> Found:
     with pa.ipc.open_stream(answer.rows) as reader:
         batch = reader.read_next_batch()
     if batch.num_rows != len(answer.places):
         raise MalformedError(f"{batch.num_rows} rows were found for {len(answer.places)} keys.")
-    gone, expires = (batch.column(name).to_pylist() for name in (GONE, EXPIRES))
-    for row, place in enumerate(answer.places):
-        yield FoundRow(place, batch, row, gone[row], expires[row])
+    return Found(answer.places, batch)
 
 
 def _pieces(places: Sequence[int], rows: pa.RecordBatch) -> Iterator[FoundRows]:

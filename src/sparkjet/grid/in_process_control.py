@@ -95,6 +95,13 @@ class InProcessControl:
             self._current()
             return sorted(name for name in self._slots if is_below(name, directory))
 
+    def last_slot(self, directory: str) -> tuple[str, bytes] | None:
+        """See :meth:`sparkjet.grid.control.Control.last_slot`."""
+        with self._lock:
+            self._current()
+            names = [name for name in self._slots if name.rpartition("/")[0] == directory]
+            return max(((name, self._slots[name]) for name in names), default=None)
+
     def remove_slots(self, names: Sequence[str]) -> None:
         """See :meth:`sparkjet.grid.control.Control.remove_slots`."""
         with self._lock:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -52,19 +52,23 @@ class Retention:
         """Bytes of a chunk that is merged into another: what is retained goes by whole chunks."""
         return min(LARGEST, self.size // (_CHUNKS * partitions))
 
-    def kept(self, version: JournalVersion, readers: Mapping[str, Offsets]) -> JournalVersion:
+    def kept(self, version: JournalVersion, registered: Callable[[], Mapping[str, Offsets]]) -> JournalVersion:
         """A version without the chunks that go, the oldest first; those of its newest epoch stay.
 
         Args:
             version: With what its epoch has appended.
-            readers: Who needs which rows.
+            registered: Looks who needs which rows; asked only if something would go.
 
         Raises:
             FullError: There is no room for all that has to stay.
         """
         since = None if self.age is None else version.clock - self.age
-        needed = lowest([*readers.values()])
-        chunks = _trimmed(version.chunks, version.epoch, size=self.size, since=since, needed=needed)
+        readers: Mapping[str, Offsets] = {}
+        chunks = _trimmed(version.chunks, version.epoch, size=self.size, since=since)
+        if chunks != version.chunks:
+            readers = registered()
+            needed = lowest([*readers.values()])
+            chunks = _trimmed(version.chunks, version.epoch, size=self.size, since=since, needed=needed)
         if not self.waits:
             chunks = _trimmed(chunks, version.epoch, size=self.limit)
         size = _size(chunks)

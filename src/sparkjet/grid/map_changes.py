@@ -12,6 +12,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sparkjet.grid.errors import GridError
 from sparkjet.grid.fitting import fitted
 from sparkjet.grid.journal_version import Appended
 from sparkjet.grid.journal_writing import Appending, tables_of
@@ -105,14 +106,10 @@ class Changes:
         old = pa.Table.from_batches([], self._rows)
         if self._base is not None:
             texts = texts_of([batch.column(name) for name in self._keys])
-            by_batch: dict[int, tuple[pa.RecordBatch, list[int]]] = {}
-            there: dict[int, list[int]] = {}
-            for each in self._store.rows(self._base, texts):
-                by_batch.setdefault(id(each.batch), (each.batch, []))[1].append(each.row)
-                there.setdefault(id(each.batch), []).append(each.place)
-            taken = [each.select(self._rows.names).take(pa.array(rows)) for each, rows in by_batch.values()]
-            old = pa.concat_tables([old, *(fitted(pa.Table.from_batches([each]), self._rows) for each in taken)])
-            for number, place in enumerate(place for of_batch in there.values() for place in of_batch):
+            there = [*self._store.rows(self._base, texts)]
+            taken = [fitted(pa.Table.from_batches([each.rows.select(self._rows.names)]), self._rows) for each in there]
+            old = pa.concat_tables([old, *taken])
+            for number, place in enumerate(place for each in there for place in each.places):
                 places[place] = number
         before, after = self._structs(_one(old)).take(pa.array(places, pa.int64())), self._structs(batch)
         start = 0
@@ -165,9 +162,20 @@ class Changes:
 
 
 def _one(table: pa.Table) -> pa.RecordBatch:
-    """A table as one batch."""
-    batches = table.combine_chunks().to_batches()
-    return batches[0] if batches else pa.RecordBatch.from_pylist([], table.schema)
+    """A table as one batch.
+
+    Raises:
+        GridError: A column has more text than Arrow has room for; a table would stay several batches.
+    """
+    batches = table.to_batches()
+    try:
+        return pa.concat_batches(batches) if batches else pa.RecordBatch.from_pylist([], table.schema)
+    except pa.ArrowInvalid as error:
+        message = (
+            f"a partition of a map with a journal has more than 2 GB in one column: {error}. Its changes cannot be "
+            "found. Write it in a grid of more partitions (grid start --partitions), or without a journal."
+        )
+        raise GridError(message) from error
 
 
 def _places(there: pa.RecordBatch, keys: Sequence[str], texts: Sequence[str]) -> list[int | None]:

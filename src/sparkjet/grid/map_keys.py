@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import date, datetime, timedelta, timezone
+from typing import cast
 
 import pyarrow as pa
 from pyarrow import types
@@ -39,10 +41,27 @@ def text_of(values: Sequence[object], kinds: Sequence[str]) -> str:
     Raises:
         AnalysisError: It has too few or too many values, or one of another type.
     """
-    if len(values) != len(kinds):
-        message = f"key: {tuple(values)!r} has {len(values)} values, and the keys of this map have {len(kinds)}."
-        raise AnalysisError(message)
-    return joined([_part(value, kind) for value, kind in zip(values, kinds, strict=True)])
+    [text] = texts_of_keys([values], kinds)
+    return text
+
+
+def texts_of_keys(keys: Sequence[Sequence[object]], kinds: Sequence[str]) -> list[str]:
+    """What :func:`text_of` says of each key: a column at once, as many are looked for together.
+
+    Raises:
+        AnalysisError: As there.
+    """
+    for key in keys:
+        if len(key) != len(kinds):
+            message = f"key: {tuple(key)!r} has {len(key)} values, and the keys of this map have {len(kinds)}."
+            raise AnalysisError(message)
+    if not keys:
+        return []
+    columns = [_parts(values, kind) for values, kind in zip(zip(*keys, strict=True), kinds, strict=True)]
+    if len(columns) == 1:
+        # As of most maps.
+        return [f"{len(part)}:{part}" for part in columns[0]]
+    return [joined(parts) for parts in zip(*columns, strict=True)]
 
 
 def texts_of(columns: Sequence[pa.Array]) -> list[str]:
@@ -76,6 +95,20 @@ def _stored(column: pa.Array) -> list[str]:
     except UnicodeDecodeError as error:
         raise AnalysisError(f"key: {error.object!r} is no Unicode text: it is not in UTF-8.") from error
     return values if types.is_string(column.type) or types.is_large_string(column.type) else [*map(str, values)]
+
+
+def _parts(values: Sequence[object], kind: str) -> Sequence[str]:
+    """Values of a key column as text."""
+    found = {*map(type, values)}
+    if kind == "integer" and found == {int}:
+        return [*map(str, values)]
+    if kind == "text" and found == {str}:
+        texts = cast("Sequence[str]", values)
+        # One that is none is found by its own.
+        with suppress(UnicodeEncodeError):
+            "".join(texts).encode()
+            return texts
+    return [_part(value, kind) for value in values]
 
 
 def _part(value: object, kind: str) -> str:

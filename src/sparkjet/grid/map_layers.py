@@ -108,9 +108,12 @@ def found(
     return [places[number] for number in same], together.take(pa.array(same, pa.int64()))
 
 
-def is_there(gone: bool, expires: int | None, clock: int) -> bool:
-    """Whether a row that was found is one at some time."""
-    return not gone and (expires is None or expires > clock)
+def still_there(places: list[int], rows: pa.RecordBatch, clock: int) -> tuple[list[int], pa.RecordBatch]:
+    """Of rows that were found those that are there at some time, with their places."""
+    is_there = _is_there(rows, clock)
+    if is_there.true_count == len(places):
+        return places, rows
+    return [place for place, each in zip(places, is_there.to_pylist(), strict=True) if each], rows.filter(is_there)
 
 
 def _hashes(batch: pa.RecordBatch) -> memoryview:

@@ -15,8 +15,8 @@ from sparkjet.grid.access import Access
 from sparkjet.grid.client import PATIENCE, GridClient
 from sparkjet.grid.client_of import client_of
 from sparkjet.grid.errors import MissingEntriesError, ReleasedError
-from sparkjet.grid.finding import FoundRow
-from sparkjet.grid.map_keys import text_of
+from sparkjet.grid.finding import Found
+from sparkjet.grid.map_keys import texts_of_keys
 from sparkjet.grid.map_layers import merged, visible
 from sparkjet.grid.map_store import KEYS, MapStore
 from sparkjet.grid.map_version import MapVersion
@@ -346,21 +346,16 @@ class Map:
 
     def _found(self, version: MapVersion, keys: Sequence[Any]) -> dict[Any, Row]:
         values: dict[Any, Row] = {}
-        batches: dict[int, tuple[pa.RecordBatch, list[Row]]] = {}
         names = version.schema.names
-        for key, found in self._rows(version, keys):
-            if id(found.batch) not in batches:
-                # With the batch: another one could have its id once it is gone.
-                batches[id(found.batch)] = found.batch, found.batch.select(names).to_pylist()
-            values[key] = batches[id(found.batch)][1][found.row]
+        for found in self._rows(version, keys):
+            rows = found.rows.select(names).to_pylist()
+            values.update(zip([keys[place] for place in found.places], rows, strict=True))
         return values
 
-    def _rows(self, version: MapVersion, keys: Sequence[Any]) -> Iterator[tuple[Any, FoundRow]]:
-        """The rows of keys, each with its key."""
-        kinds = version.kinds
-        texts = [text_of(key if isinstance(key, tuple) else (key,), kinds) for key in keys]
-        for found in self._store.rows(version, texts):
-            yield keys[found.place], found
+    def _rows(self, version: MapVersion, keys: Sequence[Any]) -> Iterator[Found]:
+        """The rows of keys, with the places of these."""
+        given = [key if isinstance(key, tuple) else (key,) for key in keys]
+        return self._store.rows(version, texts_of_keys(given, version.kinds))
 
     def _scanned(
         self,

@@ -8,9 +8,9 @@ from contextlib import suppress
 
 from sparkjet.grid.entries import Key
 from sparkjet.grid.errors import MissingEntriesError
-from sparkjet.grid.finding import FoundRow
+from sparkjet.grid.finding import Found
 from sparkjet.grid.map_keys import hash_of
-from sparkjet.grid.map_layers import is_there
+from sparkjet.grid.map_layers import still_there
 from sparkjet.grid.map_version import MapVersion, epochs_of
 from sparkjet.grid.messages import Held
 from sparkjet.grid.reader_leases import holder_of
@@ -27,8 +27,8 @@ class MapStore(VersionStore[MapVersion]):
 
     _type = MapVersion
 
-    def rows(self, version: MapVersion, texts: Sequence[str]) -> Iterator[FoundRow]:
-        """The rows of keys that are there in a version; each has the place of its key.
+    def rows(self, version: MapVersion, texts: Sequence[str]) -> Iterator[Found]:
+        """The rows of keys that are there in a version, each with the place of its key.
 
         Args:
             version: Of the map.
@@ -48,8 +48,7 @@ class MapStore(VersionStore[MapVersion]):
                 if partition in version.layers
             ]
             for found in self.client.find(version.keys, lookups):
-                if is_there(found.gone, found.expires, version.clock):
-                    yield found
+                yield Found(*still_there(found.places, found.rows, version.clock))
 
     def leased(self) -> list[tuple[MapVersion, int]]:
         """The versions that leases hold, visible or not, each with the number of these."""

@@ -161,6 +161,19 @@ class SlotToken(Message, frozen=True):
     token: Annotated[bytes, Meta(max_length=LARGEST_TOKEN)] | None
 
 
+class GetLastSlot(Message, frozen=True):
+    """Asks for the last slot of a directory; the answer is :class:`LastSlot`."""
+
+    directory: Text
+
+
+class LastSlot(Message, frozen=True):
+    """A slot with its token; None if there is none."""
+
+    name: Name | None
+    token: Annotated[bytes, Meta(max_length=LARGEST_TOKEN)] = b""
+
+
 class GetSlots(Message, frozen=True):
     """Asks for the names of the slots below a directory; the answer is a list of texts."""
 
@@ -196,6 +209,7 @@ REQUESTS: dict[str, type[Message]] = {
         Remove,
         PutSlot,
         GetSlot,
+        GetLastSlot,
         GetSlots,
         RemoveSlots,
         GetContacts,

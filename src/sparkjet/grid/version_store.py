@@ -90,7 +90,7 @@ class VersionStore(ABC, Generic[V]):
 
     def __init__(self, client: GridClient, place: Place) -> None:
         self.client, self.place = client, place
-        self._read: dict[str, V] = {}
+        self._read: dict[str, tuple[Held, V]] = {}
 
     def numbers(self) -> list[int]:
         """Numbers of the versions that are visible, ascending."""
@@ -103,13 +103,21 @@ class VersionStore(ABC, Generic[V]):
             LostRowsError: Its manifest is lost.
         """
         for _ in range(_TRIES):
-            numbers = self.numbers()
-            if not numbers:
+            last = self.last()
+            if last is None:
                 return None
-            found = self.at(numbers[-1])
+            found = self._of(*last)
             if found is not None:
                 return found
         raise GridError(f"the versions of {self.place} are replaced faster than they can be read.")
+
+    def last(self) -> tuple[int, Held] | None:
+        """Number and manifest of the newest version; None if there is none."""
+        found = self.client.last_slot(self.place.versions)
+        if found is None:
+            return None
+        name, token = found
+        return int(name.rpartition("/")[2]), _manifest(token)
 
     def at(self, number: int) -> V | None:
         """A version; None if it is not visible, or no more.
@@ -118,8 +126,10 @@ class VersionStore(ABC, Generic[V]):
             LostRowsError: Its manifest is lost.
         """
         manifest = self.manifest_at(number)
-        if manifest is None:
-            return None
+        return None if manifest is None else self._of(number, manifest)
+
+    def _of(self, number: int, manifest: Held) -> V | None:
+        """The version whose slot names a manifest; None if it is not visible any more."""
         try:
             return self.decoded(manifest)
         except MissingEntriesError as error:
@@ -141,20 +151,27 @@ class VersionStore(ABC, Generic[V]):
             MissingEntriesError: It is lost.
         """
         # By its name, which is never used again: members of a listing may count other sizes.
-        found = self._read.get(manifest.name)
-        if found is None:
-            content = contents_of(self.client, [manifest])[manifest.name]
-            found = msgspec.msgpack.decode(content, type=known(self._type))
-            # Other threads read and forget at the same time.
-            for name in [*self._read][: 1 - _REMEMBERED]:
-                self._read.pop(name, None)
-            self._read[manifest.name] = found
-        return found
+        if manifest.name in self._read:
+            return self._read[manifest.name][1]
+        content = contents_of(self.client, [manifest])[manifest.name]
+        return self._remembered(manifest, msgspec.msgpack.decode(content, type=known(self._type)))
+
+    def _remembered(self, manifest: Held, version: V) -> V:
+        # Other threads read and forget at the same time.
+        for name in [*self._read][: 1 - _REMEMBERED]:
+            self._read.pop(name, None)
+        self._read[manifest.name] = manifest, version
+        return version
+
+    def manifest_of(self, version: V) -> Held | None:
+        """The manifest of a version that was read here; None if it is not visible any more."""
+        read = [held for held, each in [*self._read.values()] if each is version]
+        return read[0] if read else self.manifest_at(version.number)
 
     def manifest_at(self, number: int) -> Held | None:
         """The manifest that a slot names; None if the slot is free."""
         token = self.client.slot(self.place.slot(number))
-        return None if token is None else msgspec.msgpack.decode(token, type=known(Held))
+        return None if token is None else _manifest(token)
 
     def writer(self) -> Writer | None:
         """Who writes here; None if nobody has yet."""
@@ -180,16 +197,19 @@ class VersionStore(ABC, Generic[V]):
         Raises:
             GridError: There is another writer, or somebody has written the next version.
         """
+        last = self.last()
+        if base is not None and last is not None and last[1].name == base.name:
+            # One look, for each task: names are never used again, so it was not removed and begun by another writer.
+            return self.decoded(base)
         there = self.writer()
         if there != writer:
             now = (
                 "was removed" if there is None else f"is written by output {there.output!r} of query {there.query} now"
             )
             raise GridError(f"{self.place} {now}: output {writer.output!r} of query {writer.query} writes it no more.")
-        numbers, number = self.numbers(), 0 if base is None else self._number(base)
-        if numbers and numbers[-1] > number:
+        if last is not None:
             message = (
-                f"{self.place} has version {numbers[-1]} already: another driver of query {writer.query} has taken "
+                f"{self.place} has version {last[0]} already: another driver of query {writer.query} has taken "
                 "over from this one, which writes it no more."
             )
             raise GridError(message)
@@ -199,6 +219,8 @@ class VersionStore(ABC, Generic[V]):
         """Write a manifest, which :meth:`publish` makes visible."""
         content = msgspec.msgpack.encode(version)
         [held] = write_files(self.client, {self.place.manifest(version.number, transaction): content})
+        # Who publishes it need not read it.
+        self._remembered(held, version)
         return held
 
     def publish(self, manifest: Held) -> bool:
@@ -275,16 +297,23 @@ class VersionStore(ABC, Generic[V]):
         if newest is None:
             # Removed with the map, or by a driver that has gone on.
             return
-        manifests = self._manifests()
-        leases, ended = book.looked(lambda: self.client.entries(self.place.leases()))
+        entries: list[Held] = []
+
+        def leases_listed() -> list[Held]:
+            # With all the rest: each listing asks every member, and is a good part of what an epoch costs.
+            entries.extend(self.client.entries(f"{self.place.root}/"))
+            return _below(self.place.leases(), entries)
+
+        leases, ended = book.looked(leases_listed)
         leased = self._leased(leases)
+        manifests = {held: self._number(held) for held in _below(self.place.manifests, entries)}
         gone = {held for held, number in manifests.items() if number < kept[0] and number not in leased}
         needed = self._layers_of(manifests.keys() - gone)
         until, prefix = _order(_transaction(newest.name)), self.place.layers()
         # Those of versions that are gone, and of attempts that failed, some of which write on after their epoch.
         layers = [
             held.key
-            for held in self.client.entries(prefix)
+            for held in _below(prefix, entries)
             if held.name not in needed and _order(held.name.removeprefix(prefix)) <= until
         ]
         # The manifests last: after a crash, they say what is still to be removed.
@@ -357,6 +386,14 @@ class VersionStore(ABC, Generic[V]):
 
     def _number(self, manifest: Held) -> int:
         return int(manifest.name.removeprefix(self.place.manifests).partition("-")[0])
+
+
+def _manifest(token: bytes) -> Held:
+    return msgspec.msgpack.decode(token, type=known(Held))
+
+
+def _below(prefix: str, entries: Iterable[Held]) -> list[Held]:
+    return [held for held in entries if held.name.startswith(prefix)]
 
 
 def _transaction(manifest: str) -> str:

@@ -96,6 +96,10 @@ class ZooKeeperControl:
         """See :meth:`sparkjet.grid.control.Control.slots`."""
         return self._membership.call(lambda shared: shared.names(directory))
 
+    def last_slot(self, directory: str) -> tuple[str, bytes] | None:
+        """See :meth:`sparkjet.grid.control.Control.last_slot`."""
+        return self._membership.call(lambda shared: shared.last(directory))
+
     def remove_slots(self, names: Sequence[str]) -> None:
         """See :meth:`sparkjet.grid.control.Control.remove_slots`."""
         self._membership.call(lambda shared: shared.remove(names))

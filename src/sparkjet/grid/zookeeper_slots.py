@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
 import msgspec
@@ -32,6 +32,10 @@ _OWN = "/zookeeper", "/zookeeper/quota"
 """ZooKeeper's own; in its configuration, beside them, stands where servers listen, which anybody may read."""
 
 
+_Asking = Callable[[Callable[[Any], Any]], Any]
+"""Sends a request, and waits for the answer."""
+
+
 class ZooKeeperSlots:
     """What members share, as one of them reads and writes it. Thread-safe.
 
@@ -44,6 +48,8 @@ class ZooKeeperSlots:
         self.session = session
         self.node = f"{MEMBERS}/{member}"
         self._member = member
+        self._last: dict[str, tuple[tuple[int, int], tuple[str, bytes]]] = {}
+        """The last slot of directories, as it was found when these were created and changed for the last time."""
 
     def found(self, state: ClusterState) -> None:
         """Begin a cluster."""
@@ -93,9 +99,15 @@ class ZooKeeperSlots:
         Raises:
             QuorumLostError: This member is none any more.
         """
+        self._fenced(lambda _: None)
+
+    def _fenced(self, read: Callable[[Any], Any]) -> Any:
+        """What is read after such a write, which it does not wait for: a session's requests are done in their order."""
         try:
-            self.session.ask(lambda client: client.set_async(self.node, self._member.encode()))
-        except NoNodeError:
+            return self.session.ask(
+                lambda client: _Fenced(client.set_async(self.node, self._member.encode()), read(client))
+            )
+        except _NodeGoneError:
             # Unless kazoo has begun another session in the middle of this.
             self.session.check()
             raise _removed() from None
@@ -148,22 +160,40 @@ class ZooKeeperSlots:
 
     def token(self, name: str) -> bytes | None:
         """See :meth:`sparkjet.grid.control.Control.slot`."""
-        self.fence()
-        try:
-            content, _ = self.session.ask(lambda client: client.get_async(_path(name)))
-        except NoNodeError:
-            return None
-        return bytes(content)
+        return self._content(name, self._fenced)
 
     def names(self, directory: str) -> list[str]:
         """See :meth:`sparkjet.grid.control.Control.slots`."""
-        self.fence()
         found: list[str] = []
-        for node in self._children(SLOTS):
+        for node in self._children(SLOTS, self._fenced):
             parent = _text(node)
             if is_below(parent, directory):
-                found += (parent + _text(child) for child in self._children(f"{SLOTS}/{node}"))
+                children = self._children(f"{SLOTS}/{node}", self.session.ask)
+                found += (parent + _text(child) for child in children)
         return sorted(found)
+
+    def last(self, directory: str) -> tuple[str, bytes] | None:
+        """See :meth:`sparkjet.grid.control.Control.last_slot`."""
+        parent = f"{directory}/"
+        path = f"{SLOTS}/{_node(parent)}"
+        while True:
+            try:
+                children, stat = self._fenced(lambda client: client.get_children_async(path, include_data=True))
+            except NoNodeError:
+                children = []
+            if not children:
+                self._last.pop(directory, None)
+                return None
+            # What a slot has never changes: as long as none has come or gone, nobody need ask for it.
+            seen, known = (stat.czxid, stat.cversion), self._last.get(directory)
+            if known is not None and known[0] == seen:
+                return known[1]
+            last = parent + max(map(_text, children))
+            found = self._content(last, self.session.ask)
+            # Otherwise it was removed after that: there is a newer one, or none.
+            if found is not None:
+                self._last[directory] = seen, (last, found)
+                return last, found
 
     def remove(self, names: Sequence[str]) -> None:
         """See :meth:`sparkjet.grid.control.Control.remove_slots`."""
@@ -183,9 +213,18 @@ class ZooKeeperSlots:
             return False
         return True
 
-    def _children(self, path: str) -> list[str]:
+    @staticmethod
+    def _content(name: str, ask: _Asking) -> bytes | None:
         try:
-            names: list[str] = self.session.ask(lambda client: client.get_children_async(path))
+            content, _ = ask(lambda client: client.get_async(_path(name)))
+        except NoNodeError:
+            return None
+        return bytes(content)
+
+    @staticmethod
+    def _children(path: str, ask: _Asking) -> list[str]:
+        try:
+            names: list[str] = ask(lambda client: client.get_children_async(path))
         except NoNodeError:
             return []
         return names
@@ -228,6 +267,26 @@ class ZooKeeperSlots:
         elif any(not isinstance(cause, (BadVersionError, NodeExistsError)) for cause in causes):
             raise causes[0]
         return False
+
+
+class _NodeGoneError(Exception):
+    """The node of a member is none any more."""
+
+
+class _Fenced(NamedTuple):
+    """The answers to a write and, if there is one, to what is read after it."""
+
+    fence: Any
+    answer: Any
+
+    def get(self, timeout: float) -> Any:
+        """As kazoo has it of one answer; the read counts only if the write was done."""
+        try:
+            self.fence.get(timeout=timeout)
+        except NoNodeError:
+            # The read has another node, which may be missing.
+            raise _NodeGoneError from None
+        return None if self.answer is None else self.answer.get(timeout=timeout)
 
 
 def _path(name: str) -> str:

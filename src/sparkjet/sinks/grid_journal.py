@@ -119,7 +119,7 @@ class GridJournalSink(GridVersionsSink[JournalVersion]):
             self._place,
             Writer(transaction.query, transaction.sink),
             str(transaction),
-            None if base is None else self._store.manifest_at(base.number),
+            None if base is None else self._store.manifest_of(base),
             version.epoch,
             version.clock,
             version.partitions,
@@ -190,7 +190,7 @@ class GridJournalSink(GridVersionsSink[JournalVersion]):
             reraise=True,
         )
         try:
-            return waiting(lambda: retention.kept(version, store.readers(self._leases)))
+            return waiting(lambda: retention.kept(version, lambda: store.readers(self._leases)))
         except FullError as full:
             self.abort(transaction)
             raise SinkError(self._full(full, transaction)) from full

@@ -144,7 +144,7 @@ class GridMapSink(GridVersionsSink[MapVersion]):
             self._place,
             Writer(transaction.query, transaction.sink),
             str(transaction),
-            None if base is None else self._store.manifest_at(base.number),
+            None if base is None else self._store.manifest_of(base),
             self.keys,
             arrow_schema(self._schema).serialize().to_pybytes(),
             clock,

@@ -116,9 +116,8 @@ class GridVersionsSink(Generic[V]):
 
     def _publish(self, store: VersionStore[V], handle: Handle, between: Callable[[], None]) -> None:
         number, manifest = handle["number"], _manifest(handle)
-        while not self._is_published(store, handle):
-            numbers = store.numbers()
-            if number > 1 and (not numbers or numbers[-1] < number - 1):
+        while not self._is_published(store, handle, last := store.last()):
+            if number > 1 and (last is None or last[0] < number - 1):
                 message = (
                     f"Epoch {handle['epoch']} was decided, but {store.place} has no version {number - 1} "
                     f"that it goes on from: it was removed, or its grid was lost. {self._way_out()}"
@@ -146,9 +145,11 @@ class GridVersionsSink(Generic[V]):
 
     def _check_writer(self, base: V | None, transaction: TransactionId) -> None:
         own = Writer(transaction.query, transaction.sink)
-        writer = self._store.claim(own)
-        if writer != own:
-            raise SinkError(self._other_writer(writer))
+        if base is None or Writer(base.query, base.output) != own:
+            # Later there need be no look at the slot: it goes after all versions.
+            writer = self._store.claim(own)
+            if writer != own:
+                raise SinkError(self._other_writer(writer))
         if base is not None:
             check_run({"epoch": transaction.epoch, **origin(transaction)}, base.epoch, base.run, self._named)
 
@@ -183,19 +184,22 @@ class GridVersionsSink(Generic[V]):
             return False
         return True
 
-    def _is_published(self, store: VersionStore[V], handle: Handle) -> bool:
-        """Whether the version is visible, or was.
+    def _is_published(self, store: VersionStore[V], handle: Handle, last: tuple[int, Held] | None) -> bool:
+        """Whether the version is visible, or was, by what the newest one is.
 
         Raises:
             CopiedHomeError: Another one is.
         """
         number, manifest = handle["number"], _manifest(handle)
+        if last is None or last[0] < number:
+            return False
         named = f"{store.place} of {self._location}"
-        there = store.manifest_at(number)
+        there = last[1] if last[0] == number else store.manifest_at(number)
         if there is not None and there.name == manifest.name:
             return True
         newest = store.newest()
         if newest is None or newest.number < number:
+            # Removed meanwhile, which the next look finds.
             return False
         check_run(handle, newest.epoch, newest.run, named)
         if there is not None:
