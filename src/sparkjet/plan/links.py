@@ -7,6 +7,7 @@ from functools import reduce
 from operator import add
 from typing import TYPE_CHECKING, Any
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import DoubleType, FloatType
@@ -16,6 +17,7 @@ from sparkjet.catalyst.expressions import label
 from sparkjet.catalyst.logical_plans import analyzed, listed
 from sparkjet.catalyst.stars import leaves_out, stood_for
 from sparkjet.catalyst.window_calls import is_window, window_call
+from sparkjet.errors import AnalysisError
 from sparkjet.plan.transformations import Link
 
 if TYPE_CHECKING:
@@ -107,7 +109,13 @@ def select(shape: DataFrame, columns: Sequence[Column | str]) -> Link:
     def plain(frame: DataFrame) -> DataFrame:
         return select_visible(frame, items)
 
-    selected = plain(shape)
+    try:
+        selected = plain(shape)
+    except AnalysisException as error:
+        # Hidden columns stand beside the aggregate: Spark would speak of these.
+        _check_no_aggregate(shape, items, error)
+        raise
+    _check_no_aggregate(shape, items)
     names = visible(selected)
     if len(items) != len(names):
         # A column that expands to several (``struct.*``) has no single name.
@@ -119,6 +127,24 @@ def select(shape: DataFrame, columns: Sequence[Column | str]) -> Link:
         for item, name, named in zip(items, names, _named(selected, len(items)), strict=True)
     ]
     return Link(plain, lambda frame: select_visible(frame, guarded), windows=windows)
+
+
+def _check_no_aggregate(shape: DataFrame, items: Sequence[Column | str], error: Exception | None = None) -> None:
+    """Refuse a selection that Spark would aggregate all rows for.
+
+    Raises:
+        AnalysisError: It is one.
+    """
+    try:
+        top = analyzed(shape.drop(*HIDDEN).select(*items)).nodeName()
+    except AnalysisException:
+        return
+    if top == "Aggregate":
+        message = (
+            "select: an aggregate of all rows is never final. Call agg(…) with it instead of select(…), and write its "
+            'result with outputMode("update") or outputMode("complete").'
+        )
+        raise AnalysisError(message) from error
 
 
 def _windows(columns: Mapping[str, Column], shape: DataFrame) -> dict[str, Column]:
@@ -136,7 +162,7 @@ def _expanded(shape: DataFrame, column: Column | str) -> Sequence[Column | str]:
         return [quoted(name) for name in visible(shape)]
     if not isinstance(column, str) and leaves_out(column, shape.sparkSession):
         return stood_for(column, shape)
-    spelled = label(column)
+    spelled = label(column).strip()
     if spelled.endswith(".*"):
         named = shape.select(column)
         if HIDDEN[0] in named.columns:
@@ -157,6 +183,10 @@ def _names(shape: DataFrame, subset: str | Sequence[str] | None) -> list[str]:
     """The columns of ``shape`` that a subset names, by default all visible ones."""
     if subset is None:
         return [quoted(name) for name in visible(shape)]
+    given: object = subset
+    if not isinstance(given, str | list | tuple):
+        message = f"subset={given!r} is neither the name of a column nor a list of names."
+        raise AnalysisError(message)
     return [subset] if isinstance(subset, str) else list(subset)
 
 
