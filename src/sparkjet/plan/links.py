@@ -109,13 +109,7 @@ def select(shape: DataFrame, columns: Sequence[Column | str]) -> Link:
     def plain(frame: DataFrame) -> DataFrame:
         return select_visible(frame, items)
 
-    try:
-        selected = plain(shape)
-    except AnalysisException as error:
-        # Hidden columns stand beside the aggregate: Spark would speak of these.
-        _check_no_aggregate(shape, items, error)
-        raise
-    _check_no_aggregate(shape, items)
+    selected = _selected(shape, items)
     names = visible(selected)
     if len(items) != len(names):
         # A column that expands to several (``struct.*``) has no single name.
@@ -129,22 +123,32 @@ def select(shape: DataFrame, columns: Sequence[Column | str]) -> Link:
     return Link(plain, lambda frame: select_visible(frame, guarded), windows=windows)
 
 
-def _check_no_aggregate(shape: DataFrame, items: Sequence[Column | str], error: Exception | None = None) -> None:
-    """Refuse a selection that Spark would aggregate all rows for.
+def _selected(shape: DataFrame, items: Sequence[Column | str]) -> DataFrame:
+    """The selection of some columns, for analysis only.
 
     Raises:
-        AnalysisError: It is one.
+        AnalysisError: Spark would aggregate all rows for it.
+        AnalysisException: Spark cannot analyze it.
     """
+    error = None
     try:
-        top = analyzed(shape.drop(*HIDDEN).select(*items)).nodeName()
-    except AnalysisException:
-        return
-    if top == "Aggregate":
-        message = (
-            "select: an aggregate of all rows is never final. Call agg(…) with it instead of select(…), and write its "
-            'result with outputMode("update") or outputMode("complete").'
-        )
-        raise AnalysisError(message) from error
+        selected = select_visible(shape, items)
+        if not _is_aggregate(selected):
+            return selected
+    except AnalysisException as found:
+        # Hidden columns stand beside the aggregate, and Spark speaks of these; without them it says what is wrong.
+        if not _is_aggregate(shape.drop(*HIDDEN).select(*items)):
+            raise
+        error = found
+    message = (
+        "select: an aggregate of all rows is never final. Call agg(…) with it instead of select(…), and write its "
+        'result with outputMode("update") or outputMode("complete").'
+    )
+    raise AnalysisError(message) from error
+
+
+def _is_aggregate(selected: DataFrame) -> bool:
+    return bool(analyzed(selected).nodeName() == "Aggregate")
 
 
 def _windows(columns: Mapping[str, Column], shape: DataFrame) -> dict[str, Column]:
