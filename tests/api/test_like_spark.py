@@ -102,6 +102,10 @@ WITHOUT: dict[str, Query] = {
     "pivot of fractions": lambda s: (
         s.withColumn("f", (F.col("x") / 10).cast("float")).groupBy("k").pivot("f", [0.1, 0.2]).count()
     ),
+    "a star with blanks": lambda s: s.selectExpr(" * ", "x + 1 AS y").groupBy("k").sum("y"),
+    "columns by their numbers": lambda s: s.groupBy(2, "x").sum("N"),
+    "keys in a tuple": lambda s: s.groupBy(("k", "x")).count(),
+    "sums of fields": lambda s: s.withColumn("s", F.struct("n")).groupBy("k").sum("s.n").toDF("k", "t"),
     "agg of results": lambda s: per_key(s).agg(F.max("t"), F.count(F.lit(1))),
     "rollup of results": lambda s: per_key(s).rollup("k", "x").agg(F.sum("t"), F.grouping_id()),
     "cube of results": lambda s: per_key(s).cube("k", "x").count(),
@@ -155,6 +159,11 @@ def test_sql_may_spell_a_window_in_capitals(rows: DataFrame) -> None:
     assert as_spark(rows, lambda _: repeated.toDF()) == as_spark(
         rows, lambda frame: tens(frame).agg(F.count("n"), F.window("ts", "10 seconds").start)
     )
+
+
+def test_a_watermark_takes_what_sparks_takes(rows: DataFrame) -> None:
+    found = sj.stream(rows).withWatermark("TS", delayThreshold="5 seconds").groupBy(F.window("Ts", "10 seconds"))
+    assert as_spark(rows, lambda _: found.count().toDF()) == as_spark(rows, lambda frame: tens(frame).count())
 
 
 def test_a_window_is_known_from_before_the_watermark(rows: DataFrame) -> None:

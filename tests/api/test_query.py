@@ -125,6 +125,17 @@ def test_start_takes_what_sparks_start_takes(spark: SparkSession, feed: Feed, tm
     assert [row["count"] for row in spark.read.json(str(tmp_path / "out")).sort("count").collect()] == [1, 2]
     with pytest.raises(AttributeError, match=r"StreamingQuery has no 'awaitTermintion'; did you mean"):
         query.awaitTermintion  # noqa: B018 - what a user misspells
+    wait: Any = query.awaitTermination
+    for wrong in ("1", -1):
+        with pytest.raises(sj.AnalysisError, match=f"awaitTermination: timeout={wrong!r} is not a number of seconds"):
+            wait(wrong)
+
+
+def test_a_path_alone_means_files_of_sparks_default_format(spark: SparkSession, feed: Feed, tmp_path: Path) -> None:
+    feed.add(*rows([1], k="a"))
+    writer = sj.stream(feed.read(spark)).writeStream.option("checkpointLocation", tmp_path / "ck")
+    writer.trigger(availableNow=True).start(str(tmp_path / "out")).awaitTermination()
+    assert spark.read.parquet(str(tmp_path / "out")).count() == 1
 
 
 def test_user_columns_may_have_the_engines_names(spark: SparkSession, feed: Feed) -> None:
@@ -232,6 +243,10 @@ def test_a_running_query_processes_what_comes(spark: SparkSession, feed: Feed) -
         assert query.isActive
         assert query.name == "live"
         assert query.status["isDataAvailable"] in {True, False}
+        second = sj.stream(feed.read(spark)).writeStream.format("memory").queryName("live")
+        with pytest.raises(sj.AnalysisError, match='queryName: a query named "live" is running in this session'):
+            second.start()
+        assert spark.table("live").columns == ["window", "count"]
     finally:
         query.stop()
 

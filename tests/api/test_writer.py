@@ -12,6 +12,8 @@ from sparkjet.api.writer import StreamWriter, settings_of
 from sparkjet.clock import ManualClock
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import SparkSession
 
 OURS = {"clock", "onEpochPhase"}
@@ -71,6 +73,32 @@ def test_a_trigger_that_is_not_supported_names_what_to_use(
 ) -> None:
     with pytest.raises(sj.AnalysisError, match=rf"^\[SPARKJET_ANALYSIS\] (trigger: |processingTime = ).*{named}"):
         writer.trigger(**given)
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (lambda w: w.outputMode(None), 'outputMode: there is no mode "None".*"append"'),
+        (lambda w: w.queryName(5), "queryName: 5 is not a name"),
+        (lambda w: w.queryName(" "), "queryName: ' ' is not a name"),
+        (lambda w: w.trigger(processingTime=5), 'trigger: processingTime=5 is not text, as in processingTime="5 sec'),
+        (lambda w: w.option(5, "x"), "option: 5 is not the name of an option"),
+        (lambda w: w.partitionBy(None), "partitionBy: None is not the name of a column"),
+        (lambda w: w.foreachBatch(5), "foreachBatch: 5 is not a function.*rows, epoch"),
+    ],
+)
+def test_what_is_of_a_wrong_type_is_refused_at_its_line(
+    writer: StreamWriter, change: Callable[[StreamWriter], object], named: str
+) -> None:
+    with pytest.raises(sj.AnalysisError, match=named):
+        change(writer)
+
+
+def test_formats_are_found_in_any_case(writer: StreamWriter) -> None:
+    for given, found in {"Memory": "memory", "CONSOLE": "console", "Grid-Map": "grid-map", "JSON": "files"}.items():
+        sink = settings_of(writer.format(given)).sink
+        assert sink is not None
+        assert sink.name == found
 
 
 def test_the_function_of_foreach_batch_is_not_chosen_by_name(writer: StreamWriter) -> None:

@@ -45,6 +45,7 @@ def test_errors_of_sparks_are_shown_as_spark_does_and_others_as_they_are() -> No
         with pytest.raises(StreamingQueryException, match=r"STREAM_FAILED.*(division by zero|disk is full)") as caught:
             ending.raise_failure()
         assert (caught.value.__cause__, ending.exception) == (error, caught.value)
+        assert caught.value.getCondition() == "STREAM_FAILED"
         assert ending.failure is error
     for error in (RecoveryError("ours"), KeyError("the user's"), StreamingQueryException("Spark's")):
         ending = Ending(lambda: None)

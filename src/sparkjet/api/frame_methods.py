@@ -96,7 +96,7 @@ class FrameMethods(Guided, ABC):
         self._visible.printSchema(level)
 
     def _starless(self, columns: Sequence[Any]) -> list[Any]:
-        """Columns in whose functions ``*`` stands for what the user sees; anything else as it is."""
+        """Columns in whose functions ``*`` stands for what the user sees; names as they are."""
         return [starless(each, self._chain.shape) if isinstance(each, Column) else each for each in columns]
 
     @property
@@ -105,7 +105,10 @@ class FrameMethods(Guided, ABC):
 
     def select(self, *cols: Column | str | Sequence[Column | str]) -> Self:
         """Select or compute columns, as ``DataFrame.select``."""
-        return self._then(links.select(self._chain.shape, self._starless(one_by_one(cols))))
+        given = one_by_one(cols)
+        for each in given:
+            _check("select", each, Column | str, 'a Column or the name of one: F.col(…), F.lit(…) or "…"')
+        return self._then(links.select(self._chain.shape, self._starless(given)))
 
     def selectExpr(self, *expr: str | Sequence[str]) -> Self:
         """Select columns by expressions of SQL, as ``DataFrame.selectExpr``."""
@@ -113,6 +116,7 @@ class FrameMethods(Guided, ABC):
 
     def where(self, condition: Column | str) -> Self:
         """Filter rows, as ``DataFrame.where``; rows that are filtered out still advance the watermark."""
+        _check("where", condition, Column | str, 'a condition: a Column or SQL, such as F.col("n") > 0 or "n > 0"')
         column = F.expr(condition) if isinstance(condition, str) else condition
         return self._then(links.where(starless(column, self._chain.shape)))
 
@@ -138,6 +142,7 @@ class FrameMethods(Guided, ABC):
         Raises:
             AnalysisError: One is neither a Column nor a name.
         """
+        _check("withColumns", colsMap, Mapping, "a dict from name to Column")
         everything: Mapping[str, object] = colsMap
         for name, given in everything.items():
             if not isinstance(given, Column | str):
@@ -152,6 +157,7 @@ class FrameMethods(Guided, ABC):
 
     def withColumnsRenamed(self, colsMap: Mapping[str, str]) -> Self:
         """Rename columns, as ``DataFrame.withColumnsRenamed``."""
+        _check("withColumnsRenamed", colsMap, Mapping, "a dict from name to name")
         return self._then(links.everywhere(lambda frame: frame.withColumnsRenamed({**colsMap})))
 
     @overload
@@ -247,6 +253,7 @@ class FrameMethods(Guided, ABC):
         >>> paid.join(rates, "currency", "left").fillna(1.0).selectExpr("amount * dollars AS paid").toDF().collect()
         [Row(paid=5.0), Row(paid=3.0)]
         """
+        check_how(how)
         if isinstance(other, FrameMethods) or (isinstance(other, DataFrame) and other.isStreaming):
             message = f"join: the other side is a stream. {alternatives.STREAM_JOIN}"
             raise AnalysisError(message)
@@ -313,6 +320,21 @@ class FrameMethods(Guided, ABC):
         return f'{found} The column of this name is F.col("{name}").' if found and name in self.columns else found
 
 
+def _check(method: str, given: object, kinds: Any, what: str) -> None:
+    if not isinstance(given, kinds):
+        raise AnalysisError(f"{method}: {given!r} is not {what}.")
+
+
+def check_how(how: object) -> None:
+    """Refuse what cannot be the name of a join.
+
+    Raises:
+        AnalysisError: It is no text.
+    """
+    if how is not None and not isinstance(how, str):
+        raise AnalysisError(f"join: how={how!r} is not the name of a join, such as 'inner' or 'left'.")
+
+
 def one_by_one(cols: Sequence[Any]) -> Sequence[Any]:
-    """Arguments that may be given as one list, as Spark's methods take them."""
-    return cols[0] if len(cols) == 1 and isinstance(cols[0], list) else cols
+    """Arguments that may be given as one list or tuple, as Spark's methods take them."""
+    return cols[0] if len(cols) == 1 and isinstance(cols[0], list | tuple) else cols

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, overload
 from typing_extensions import Self
 
 from sparkjet.api.aggregate_rows import AggregateRows
-from sparkjet.api.frame_methods import FrameMethods, one_by_one
+from sparkjet.api.frame_methods import FrameMethods, check_how, one_by_one
 from sparkjet.api.grouped_methods import GroupedMethods
 from sparkjet.api.result_rows import ResultRows
 from sparkjet.api.stateful_methods import StatefulMethods
@@ -115,6 +115,7 @@ class WindowedStream(AggregateRows):
         """
         if not isinstance(other, WindowedStream):
             return super().join(other, on, how)
+        check_how(how)
         return self._joined(other, on, how)
 
     def _joined(self, other: WindowedStream, on: On, how: str | None) -> Self:

@@ -24,6 +24,8 @@ from sparkjet.plan.grouping import with_group_window
 from sparkjet.plan.resolved_aggregates import Expression, resolved_aggregates
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from sparkjet.catalyst.aggregate_calls import ResultColumn
     from sparkjet.plan.aggregation import ResolvedAggregate
     from sparkjet.plan.grouping import Grouping
@@ -164,14 +166,28 @@ class GroupedMethods(Guided, ABC, Generic[Result]):
             raise AnalysisError(message)
 
     def _of_each(self, function: Callable[[Column], Column], names: Sequence[str]) -> Result:
-        fields = {field.name: field for field in self._feed.shape.drop(*HIDDEN).schema}
-        numeric = [name for name, field in fields.items() if isinstance(field.dataType, NumericType)]
-        chosen = names or numeric
-        for name in chosen:
-            if name in fields and name not in numeric:
-                message = f"{function.__name__}: {name!r} is not a numeric column. Cast it first, or use agg(…)."
-                raise AnalysisError(message)
-        return self.agg(*(function(F.col(quoted(name))) for name in chosen))
+        rows = self._feed.shape.drop(*HIDDEN)
+        chosen = [_numeric(function.__name__, name, rows) for name in names]
+        if not names:
+            chosen = [quoted(each.name) for each in rows.schema if isinstance(each.dataType, NumericType)]
+        return self.agg(*(function(F.col(name)) for name in chosen))
+
+
+def _numeric(method: str, name: object, rows: DataFrame) -> str:
+    """A column as SQL names it.
+
+    Raises:
+        AnalysisError: It is not numeric.
+    """
+    if not isinstance(name, str):
+        message = f"{method}: {name!r} is not the name of a column. Give one, or use agg(…)."
+        raise AnalysisError(message)
+    # Otherwise as Spark does: it may be a field of a struct, or spelled in another case.
+    found = quoted(name) if name in rows.columns else name
+    if not isinstance(rows.select(found).schema.fields[0].dataType, NumericType):
+        message = f"{method}: {name!r} is not a numeric column. Cast it first, or use agg(…)."
+        raise AnalysisError(message)
+    return found
 
 
 def _group_window(grouping: Grouping) -> GroupWindow | None:

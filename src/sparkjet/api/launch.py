@@ -124,6 +124,7 @@ class Launch:
             return self._start(steps)
 
     def _start(self, steps: StartSteps) -> StreamingQuery:
+        self._check_name()
         store = DirectoryStore(self.home.below("snapshots"))
         sinks = {output.name: output.sink for output in self.plan.outputs}
         formats = {output.name: output.format for output in self.plan.outputs}
@@ -272,6 +273,20 @@ class Launch:
         # The last copy was not there yet when the last epoch was.
         if reports:
             reports[-1] = self._with_backup(reports[-1])
+
+    def _check_name(self) -> None:
+        """Refuse the name of a running query: Spark does so too late, when its home and its table have been taken over.
+
+        Raises:
+            AnalysisError: One has it.
+        """
+        running = () if self.name is None else self.plan.source.sparkSession.streams.active
+        if any(each.name == self.name for each in running):
+            message = (
+                f'queryName: a query named "{self.name}" is running in this session. Stop it first, or give this one '
+                "another name."
+            )
+            raise AnalysisError(message)
 
     def _check_home(self) -> None:
         """Refuse a home among the files of a Delta table: VACUUM removes what no version names.

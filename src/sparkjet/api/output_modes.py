@@ -30,7 +30,8 @@ def mode_of(outputMode: str) -> str:
     Raises:
         AnalysisError: There is no such mode.
     """
-    if outputMode.lower() not in MODES:
+    given: object = outputMode
+    if not isinstance(given, str) or given.lower() not in MODES:
         message = (
             f'outputMode: there is no mode "{outputMode}". Use "append" for rows that are final, "update" for the rows '
             'that have changed, or "complete" for all results in each epoch.'

@@ -130,6 +130,7 @@ class StreamingQuery(Guided):
             AnalysisError: The query itself calls the caller.
         """
         self._check_waiting("awaitTermination")
+        _check_timeout("awaitTermination", timeout)
         ended = self._ending.wait(timeout)
         if ended:
             self._ending.raise_failure()
@@ -195,6 +196,7 @@ class StreamingQuery(Guided):
         Raises:
             TimeoutError: If it has not ended within ``timeout`` seconds; it then does so by itself, as soon as it can.
         """
+        _check_timeout("stop", timeout)
         self._supervisor.stop()
         if self._supervisor.is_called_by_query:
             # The epoch ends when the caller has returned.
@@ -219,3 +221,9 @@ class StreamingQuery(Guided):
                 "called here; it takes effect when the epoch has ended."
             )
             raise AnalysisError(message)
+
+
+def _check_timeout(method: str, timeout: object) -> None:
+    if timeout is not None and not (isinstance(timeout, int | float) and timeout >= 0):
+        message = f"{method}: timeout={timeout!r} is not a number of seconds. Give one, or leave it out."
+        raise AnalysisError(message)

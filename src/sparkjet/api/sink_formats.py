@@ -159,19 +159,21 @@ def sink_format(source: str | Sink) -> SinkFormat:
         return SinkFormat(type(source).__name__, own=source)
     if source.lower() in FORMATS:
         return SinkFormat("files", file_format=source.lower())
-    if source == "table":
+    # In any case, as Spark finds its own.
+    name = next((each for each in SINK_OPTIONS if each.lower() == source.lower()), None)
+    if name == "table":
         message = "format: give the name of the table to toTable(…)."
         raise AnalysisError(message)
-    if source in {"foreach", "foreachBatch"}:
-        message = f'format: give the function to {source}(…) instead of format("{source}").'
+    if name in {"foreach", "foreachBatch"}:
+        message = f'format: give the function to {name}(…) instead of format("{name}").'
         raise AnalysisError(message)
-    if source not in SINK_OPTIONS:
+    if name is None:
         message = (
             f'format: there is no sink "{source}"; {nearest(source, [*SINK_OPTIONS, *FORMATS])} Write to other data '
             "sources of Spark's, such as delta and iceberg, in foreachBatch(…)."
         )
         raise AnalysisError(message)
-    return SinkFormat(source)
+    return SinkFormat(name)
 
 
 def _delta(options: Options, partition_by: Sequence[str], session: SparkSession) -> Sink:

@@ -89,17 +89,19 @@ class Stream(Deduplicated, StreamJoins, Unions):
 
         In a union its substreams are called ``<alias>/…``.
         """
-        if not alias or "/" in alias:
+        given: object = alias
+        if not isinstance(given, str) or not alias or "/" in alias:
             message = f"alias: {alias!r} must be a name without a slash."
             raise AnalysisError(message)
         chain = self._chain.then(links.alias(alias))
         return Stream(replace(self._feed, transformations=chain, name=alias), *self._times)
 
-    def withWatermark(
+    def withWatermark(  # noqa: PLR0913 - as what Spark calls the second argument is one more
         self,
         eventTime: str,
-        policy: PolicySettings | Duration,
+        policy: PolicySettings | Duration | None = None,
         *,
+        delayThreshold: Duration | None = None,
         by: str | Sequence[str] = (),
         substreams: Sequence[str] = (),
         discover: Duration | None = None,
@@ -116,6 +118,7 @@ class Stream(Deduplicated, StreamJoins, Unions):
             eventTime: Name of a timestamp column. Rows in which it is null are dropped, counted and reported.
             policy: A policy such as ``sj.limiting_lag("5 minutes")``; a bare duration means ``limiting_lag``.
                 ``sj.carried()`` takes the watermark of the query that wrote the rows, where the source carries it.
+            delayThreshold: What Spark calls the duration, where it is given by its name.
             by: Column or columns that name the substream, e.g. ``"partition"``; several are joined by ``/``.
                 Without it all rows are one substream, except those of ``sparkjet-kafka`` with the columns topic and
                 partition, and of ``sparkjet-grid-journal`` with ``_partition``: each partition is a substream
@@ -139,10 +142,14 @@ class Stream(Deduplicated, StreamJoins, Unions):
         if self._feed.parent is not None:
             message = f"withWatermark({eventTime!r}): these rows come from a stateful step. Call it before that step."
             raise AnalysisError(message)
+        lag = policy if policy is not None else delayThreshold
+        if lag is None or (policy is not None and delayThreshold is not None):
+            message = f'withWatermark: give one duration or policy, as in withWatermark({eventTime!r}, "10 seconds").'
+            raise AnalysisError(message)
         settings = watermark_settings(
             self._visible,
             eventTime,
-            policy,
+            lag,
             by=(by,) if isinstance(by, str) else tuple(by),
             substreams=substreams,
             discover=discover,
@@ -151,11 +158,12 @@ class Stream(Deduplicated, StreamJoins, Unions):
             throttle=throttle,
         )
         self._chain.check_fixed("withWatermark")
-        hidden = {TIME: F.unix_micros(quoted(eventTime)), SUBSTREAM: substream_id(settings.by)}
+        name = settings.event_time
+        hidden = {TIME: F.unix_micros(quoted(name)), SUBSTREAM: substream_id(settings.by)}
         source = self._chain.shape.withColumns(hidden)
         each = Input("", settings, streaming_sources(source))
         chain = Transformations(source, source, below=self._chain, windows=self._chain.windows)
-        return Stream(Feed(chain, (each,), None, self._feed.name), EventTime.of_watermark(eventTime, source))
+        return Stream(Feed(chain, (each,), None, self._feed.name), EventTime.of_watermark(name, source))
 
     @overload
     def groupBy(self, *cols: str) -> KeyedStream: ...

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 from typing_extensions import Self
 
-from sparkjet.api.frame_methods import FrameMethods
+from sparkjet.api.frame_methods import FrameMethods, check_how
 from sparkjet.errors import AnalysisError
 from sparkjet.plan import grouping
 from sparkjet.plan.interval_join import TimedFeed, interval_join, retimed
@@ -68,6 +68,7 @@ class StreamJoins(FrameMethods):
         [Row(letter=7, unix_seconds(at)=60), Row(letter=7, unix_seconds(at)=70)]
         """
         if isinstance(other, StreamJoins):
+            check_how(how)
             return self._with_stream(other, on, how or "inner")
         return super().join(other, on, how)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.types import TimestampType
 
+from sparkjet.catalyst.logical_plans import same_name
 from sparkjet.errors import AnalysisError, nearest
 from sparkjet.plan.event_time import as_timestamp
 from sparkjet.plan.inputs import WatermarkSettings
@@ -36,16 +37,12 @@ def watermark_settings(
     Raises:
         AnalysisError: A wrong column, type, policy or duration; the message names it and what would be right.
     """
-    columns = by
-    for option, name in [("eventTime", eventTime), *(("by", name) for name in columns)]:
-        if name not in rows.columns:
-            message = f"withWatermark: {option}={name!r} is not a column; {nearest(str(name), rows.columns)}"
-            raise AnalysisError(message)
-    found = rows.schema[eventTime].dataType
+    event_time, columns = _found("eventTime", eventTime, rows), tuple(_found("by", name, rows) for name in by)
+    found = rows.schema[event_time].dataType
     if not isinstance(found, TimestampType):
         message = (
-            f"withWatermark: the event time {eventTime!r} is of type {found.simpleString()}, not timestamp. "
-            f'Convert it first: withColumn("{eventTime}", {as_timestamp(found, eventTime)}).'
+            f"withWatermark: the event time {event_time!r} is of type {found.simpleString()}, not timestamp. "
+            f'Convert it first: withColumn("{event_time}", {as_timestamp(found, event_time)}).'
         )
         raise AnalysisError(message)
     if isinstance(substreams, str) or (substreams and not columns):
@@ -64,7 +61,7 @@ def watermark_settings(
                 partitions.source,
             )
     return WatermarkSettings(
-        event_time=eventTime,
+        event_time=event_time,
         policy=limiting_lag(policy) if not hasattr(policy, "create") else policy,
         by=columns,
         substreams=tuple(str(name) for name in substreams),
@@ -74,6 +71,21 @@ def watermark_settings(
         throttle=throttle,
         partitions=partitions is not None and partitions.name(columns),
     )
+
+
+def _found(option: str, name: object, rows: DataFrame) -> str:
+    """The column that a name stands for, which may be spelled in another case, as in Spark.
+
+    Raises:
+        AnalysisError: There is none.
+    """
+    if not isinstance(name, str):
+        raise AnalysisError(f"withWatermark: {option}={name!r} is not the name of a column.")
+    found = [each for each in rows.columns if same_name(rows, each, name)]
+    if not found:
+        message = f"withWatermark: {option}={name!r} is not a column; {nearest(name, rows.columns)}"
+        raise AnalysisError(message)
+    return name if name in found else found[0]
 
 
 def _optional(timeouts: Mapping[str, Duration | None], option: str) -> int | None:

@@ -16,6 +16,7 @@ from sparkjet.api.sink_formats import SinkFormat, sink_format
 from sparkjet.catalyst import alternatives
 from sparkjet.clock import Clock
 from sparkjet.errors import AnalysisError, nearest
+from sparkjet.options import Options
 from sparkjet.sinks.foreach import ForeachSink
 from sparkjet.sinks.foreach_batch import BatchFunction, takes_info
 from sparkjet.time import parse_duration
@@ -61,6 +62,10 @@ class StreamWriter(Guided):
 
     def option(self, key: str, value: object) -> Self:
         """Set an option; names are case-insensitive, unknown ones are refused by :meth:`start`."""
+        name: object = key
+        if not isinstance(name, str):
+            message = f'option: {name!r} is not the name of an option. Give text, as in option("path", "…").'
+            raise AnalysisError(message)
         if value is None:
             return self
         text = str(value).lower() if isinstance(value, bool) else str(value)
@@ -88,10 +93,19 @@ class StreamWriter(Guided):
 
     def partitionBy(self, *cols: str | Sequence[str]) -> Self:
         """Columns that become directories of the files sink, one by one or as a list."""
-        return self._with(partition_by=tuple(name for col in cols for name in ([col] if isinstance(col, str) else col)))
+        names = [name for col in cols for name in (col if isinstance(col, list | tuple) else [col])]
+        wrong = [name for name in names if not isinstance(name, str)]
+        if wrong:
+            message = f"partitionBy: {wrong[0]!r} is not the name of a column."
+            raise AnalysisError(message)
+        return self._with(partition_by=tuple(names))
 
     def queryName(self, queryName: str) -> Self:
         """Name of the query, and of the table of the memory sink."""
+        given: object = queryName
+        if not isinstance(given, str) or not given.strip():
+            message = f"queryName: {given!r} is not a name. Give text, or leave it out."
+            raise AnalysisError(message)
         return self._with(name=queryName)
 
     @overload
@@ -124,6 +138,11 @@ class StreamWriter(Guided):
             message = 'trigger: give either processingTime="…" or availableNow=True.'
             raise AnalysisError(message)
         if processingTime is not None:
+            given: object = processingTime
+            if not isinstance(given, str):
+                # Spark takes no other.
+                message = f'trigger: processingTime={given!r} is not text, as in processingTime="5 seconds".'
+                raise AnalysisError(message)
             parse_duration(processingTime, "processingTime")
             return self._with(trigger={"processingTime": processingTime})
         return self._with(trigger={"availableNow": True} if availableNow or once else None)
@@ -165,7 +184,7 @@ class StreamWriter(Guided):
 
         Args:
             path: Same as the option ``path``.
-            format: As :meth:`format`.
+            format: As :meth:`format`; with a path and without a format, files of ``spark.sql.sources.default``.
             outputMode: As :meth:`outputMode`.
             partitionBy: As :meth:`partitionBy`.
             queryName: As :meth:`queryName`.
@@ -178,6 +197,8 @@ class StreamWriter(Guided):
         if path is not None:
             self.option("path", path)
         self._given(format, outputMode, partitionBy, queryName, options)
+        if self._settings.sink is None and Options(self._settings.options).get("path") is not None:
+            self.format(str(self._settings.chain.source.sparkSession.conf.get("spark.sql.sources.default")))
         return checked([self._settings]).start()
 
     def toTable(

@@ -111,7 +111,8 @@ def substream_id(by: Sequence[str]) -> Column:
 
 def is_star(column: Column | str) -> bool:
     """Whether a column of a ``select`` stands for all columns."""
-    return str(column) in {"*", "Column<'*'>", "Column<'unresolvedstar()'>"}
+    # SQL may have blanks around it.
+    return str(column).removeprefix("Column<'").removesuffix("'>").strip() in {"*", "unresolvedstar()"}
 
 
 def select_visible(frame: DataFrame, columns: Sequence[Column | str]) -> DataFrame:

@@ -110,7 +110,8 @@ def _as_spark(error: BaseException | None) -> BaseException | None:
     """An error of Spark's or of the JVM's as Spark raises it of a query; anything else as it is."""
     if not isinstance(error, PySparkException | Py4JError) or isinstance(error, StreamingQueryException):
         return error
-    shown = StreamingQueryException(f"[STREAM_FAILED] The query terminated with exception: {error}")
+    # With Spark's condition, which programs ask for and which the text begins with.
+    shown = StreamingQueryException(f"The query terminated with exception: {error}", "STREAM_FAILED", {})
     shown.__cause__ = error
     return shown
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from sparkjet.plan.event_time import EventTime
     from sparkjet.plan.transformations import Transformations
 
-GroupingColumn: TypeAlias = "Window | SessionWindow | Column | str"
+GroupingColumn: TypeAlias = "Window | SessionWindow | Column | str | int"
 
 
 @dataclass(frozen=True)
@@ -82,6 +82,8 @@ def grouped(
     Raises:
         AnalysisError: See :func:`grouping_of`.
     """
+    # Before columns are dropped, which would give others their numbers.
+    columns = [_by_name(column, rows.shape) for column in columns]
     grouping = grouping_of(columns, rows.shape, event_time, rows.windows)
     names = visible(rows.shape)
     twice = [name for name in names if sum(same_name(rows.shape, name, other) for other in names) > 1]
@@ -160,7 +162,7 @@ def _computed(
         return None
     renamed = aliases(passed_nodes(analyzed(rows)))
     for number, column in enumerate(columns):
-        assert not isinstance(column, Window | SessionWindow)  # noqa: S101 - seen above
+        assert not isinstance(column, Window | SessionWindow | int)  # noqa: S101 - seen above, and known by name
         named = selected(rows, column)
         found = next((each for each in computed if each.id in origins(named, renamed)), None)
         if found is None:
@@ -262,8 +264,23 @@ def keys_of(columns: Sequence[GroupingColumn], rows: DataFrame) -> tuple[Key, ..
     Raises:
         AnalysisError: Columns that cannot be keys.
     """
-    found = [_understood(column, rows) for column in columns]
+    found = [_understood(_by_name(column, rows), rows) for column in columns]
     return None if any(isinstance(each, Window | SessionWindow) for each in found) else _keys(found, rows)
+
+
+def _by_name(column: GroupingColumn, rows: DataFrame) -> GroupingColumn:
+    """A column that is given by its number, from 1 on as in Spark, by its name; anything else as it is.
+
+    Raises:
+        AnalysisError: There is no column of this number.
+    """
+    if isinstance(column, bool) or not isinstance(column, int):
+        return column
+    names = visible(rows)
+    if not 1 <= column <= len(names):
+        message = f"groupBy: there is no column {column}; the columns are {', '.join(names)}, numbered from 1 on."
+        raise AnalysisError(message)
+    return F.col(quoted(names[column - 1]))
 
 
 def _understood(column: GroupingColumn, rows: DataFrame) -> GroupingColumn:

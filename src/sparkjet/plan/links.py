@@ -7,6 +7,7 @@ from functools import reduce
 from operator import add
 from typing import TYPE_CHECKING, Any
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import DoubleType, FloatType
@@ -16,6 +17,7 @@ from sparkjet.catalyst.expressions import label
 from sparkjet.catalyst.logical_plans import analyzed, listed
 from sparkjet.catalyst.stars import leaves_out, stood_for
 from sparkjet.catalyst.window_calls import is_window, window_call
+from sparkjet.errors import AnalysisError
 from sparkjet.plan.transformations import Link
 
 if TYPE_CHECKING:
@@ -107,7 +109,7 @@ def select(shape: DataFrame, columns: Sequence[Column | str]) -> Link:
     def plain(frame: DataFrame) -> DataFrame:
         return select_visible(frame, items)
 
-    selected = plain(shape)
+    selected = _selected(shape, items)
     names = visible(selected)
     if len(items) != len(names):
         # A column that expands to several (``struct.*``) has no single name.
@@ -119,6 +121,34 @@ def select(shape: DataFrame, columns: Sequence[Column | str]) -> Link:
         for item, name, named in zip(items, names, _named(selected, len(items)), strict=True)
     ]
     return Link(plain, lambda frame: select_visible(frame, guarded), windows=windows)
+
+
+def _selected(shape: DataFrame, items: Sequence[Column | str]) -> DataFrame:
+    """The selection of some columns, for analysis only.
+
+    Raises:
+        AnalysisError: Spark would aggregate all rows for it.
+        AnalysisException: Spark cannot analyze it.
+    """
+    error = None
+    try:
+        selected = select_visible(shape, items)
+        if not _is_aggregate(selected):
+            return selected
+    except AnalysisException as found:
+        # Hidden columns stand beside the aggregate, and Spark speaks of these; without them it says what is wrong.
+        if not _is_aggregate(shape.drop(*HIDDEN).select(*items)):
+            raise
+        error = found
+    message = (
+        "select: an aggregate of all rows is never final. Call agg(…) with it instead of select(…), and write its "
+        'result with outputMode("update") or outputMode("complete").'
+    )
+    raise AnalysisError(message) from error
+
+
+def _is_aggregate(selected: DataFrame) -> bool:
+    return bool(analyzed(selected).nodeName() == "Aggregate")
 
 
 def _windows(columns: Mapping[str, Column], shape: DataFrame) -> dict[str, Column]:
@@ -136,7 +166,7 @@ def _expanded(shape: DataFrame, column: Column | str) -> Sequence[Column | str]:
         return [quoted(name) for name in visible(shape)]
     if not isinstance(column, str) and leaves_out(column, shape.sparkSession):
         return stood_for(column, shape)
-    spelled = label(column)
+    spelled = label(column).strip()
     if spelled.endswith(".*"):
         named = shape.select(column)
         if HIDDEN[0] in named.columns:
@@ -157,6 +187,10 @@ def _names(shape: DataFrame, subset: str | Sequence[str] | None) -> list[str]:
     """The columns of ``shape`` that a subset names, by default all visible ones."""
     if subset is None:
         return [quoted(name) for name in visible(shape)]
+    given: object = subset
+    if not isinstance(given, str | list | tuple):
+        message = f"subset={given!r} is neither the name of a column nor a list of names."
+        raise AnalysisError(message)
     return [subset] if isinstance(subset, str) else list(subset)
 
 

@@ -110,6 +110,10 @@ def takes_info(function: BatchFunction) -> bool:
     Raises:
         AnalysisError: It takes too few arguments, or needs too many.
     """
+    given: object = function
+    if not callable(given):
+        message = f"foreachBatch: {function!r} is not a function. Give one that takes (rows, epoch)."
+        raise AnalysisError(message)
     try:
         parameters = inspect.signature(function).parameters.values()
     except ValueError:

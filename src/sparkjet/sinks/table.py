@@ -214,6 +214,9 @@ def _location(uri: Any) -> str:
 def _identified(name: str, session: SparkSession) -> tuple[Any, Any]:
     """The session's own catalog, and a table's full name in it."""
     state: Any = session._jsparkSession.sessionState()
+    given: object = name
+    if not isinstance(given, str):
+        raise AnalysisError(f"{OPTION}: {given!r} is not the name of a table.")
     try:
         parts = [str(part) for part in listed(state.sqlParser().parseMultipartIdentifier(name))]
     except ParseException as error:

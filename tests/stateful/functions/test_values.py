@@ -103,6 +103,14 @@ def test_pandas_null_among_whole_numbers_is_null_as_in_spark() -> None:
     assert np.isnan(found[1])
 
 
+@pytest.mark.parametrize("declared", [T.BooleanType(), T.DecimalType(10, 2), T.BinaryType()], ids=str)
+def test_pandas_null_is_null_where_the_type_has_no_such_number(declared: T.DataType) -> None:
+    known = StateValues(schema(value=declared, several=T.ArrayType(declared)))
+    normalized = known.normalized((float("nan"), [float("nan"), None]))
+    assert normalized[0] is None
+    assert known.read(known.write([normalized])) == [(None, [None, None])]
+
+
 def test_decimals_keep_their_scale() -> None:
     known = StateValues(schema(price=T.DecimalType(10, 2)))
     assert known.read(known.write([(Decimal("1.5"),)])) == [(Decimal("1.50"),)]

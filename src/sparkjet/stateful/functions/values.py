@@ -13,10 +13,20 @@ from itertools import accumulate, chain, pairwise
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.types import ArrayType, DataType, IntegralType, MapType, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    DataType,
+    DecimalType,
+    IntegralType,
+    MapType,
+    StructType,
+)
 
 from sparkjet.spark_line import arrow_type
 
+_WITHOUT_NAN = (IntegralType, BooleanType, DecimalType, BinaryType)
 _PLAIN = (bool, int, float, str, bytes, type(None))
 
 
@@ -37,15 +47,16 @@ class StateValues:
         self.immutable = not any(isinstance(each.dataType, ArrayType | MapType | StructType) for each in schema.fields)
         """Whether a tuple that is handed out cannot be changed."""
         self._converts = any(each.needConversion() for each in schema.fields)
-        self._whole = [isinstance(each.dataType, IntegralType) for each in schema.fields]
+        self._without_nan = [isinstance(each.dataType, _WITHOUT_NAN) for each in schema.fields]
 
     def normalized(self, value: Iterable[Any]) -> tuple[Any, ...]:
         """A user's value without NumPy's and pandas' types, independent of what was passed."""
         found = tuple([each if type(each) in _PLAIN else _plain(each) for each in value])
-        if float not in map(type, found) or len(found) != len(self._whole):
+        if float not in map(type, found) or len(found) != len(self._without_nan):
             return found
         # Here too, so that it is read as what a restart would read.
-        return tuple([_whole_or_null(each) if whole else each for each, whole in zip(found, self._whole, strict=True)])
+        lacks = zip(found, self._without_nan, strict=True)
+        return tuple([_null_for_nan(each) if without else each for each, without in lacks])
 
     def identity(self, value: tuple[Any, ...]) -> Hashable:
         """What equal values have in common: of a normalized value, for a dict."""
@@ -137,8 +148,10 @@ def _write(values: Sequence[Any], declared: pa.DataType) -> pa.Array:
         items = _write(list(chain.from_iterable(each or () for each in values)), declared.value_type)
         return written_lists(values, items, declared)
     if pa.types.is_integer(declared):
-        known = map(_whole_or_null, values)
+        known = map(_null_for_nan, values)
         values = [each if type(each) is int or each is None else _whole(each) for each in known]
+    elif pa.types.is_boolean(declared) or pa.types.is_decimal(declared) or pa.types.is_binary(declared):
+        values = [*map(_null_for_nan, values)]
     elif pa.types.is_timestamp(declared) or pa.types.is_duration(declared):
         return pa.array(values, pa.int64()).cast(declared)
     elif pa.types.is_date32(declared):
@@ -146,8 +159,8 @@ def _write(values: Sequence[Any], declared: pa.DataType) -> pa.Array:
     return pa.array(values, declared)
 
 
-def _whole_or_null(value: Any) -> Any:
-    """What Spark stores for NaN where a whole number is declared: pandas has it for null beside whole numbers."""
+def _null_for_nan(value: Any) -> Any:
+    """What Spark stores for NaN where the declared type has none: pandas has it for null."""
     return None if isinstance(value, float) and math.isnan(value) else value
 
 
