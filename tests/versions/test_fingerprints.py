@@ -35,6 +35,11 @@ ALIKE = (
     ("sum(aggregate(a, 0, (u, e) -> u - e))", "sum(aggregate(a, 0, (u, e) -> e - u))"),
     ("max(transform(a, (e, i) -> e))", "max(transform(a, (e, i) -> i))"),
     ("count_if(s ilike 'a!%' escape '!')", "count_if(s ilike 'a!%' escape '%')"),
+    (
+        "max(CASE WHEN from_json(s, 'a int').a > 1 THEN n END)",
+        "max(CASE WHEN from_json(s, 'b int, a int').a > 1 THEN n END)",
+    ),
+    ("max(nvl(from_json(s, 'a int').a, 0))", "max(nvl(from_json(s, 'a int, b int').a, 0))"),
     (J.first("n"), J.first("n", ignorenulls=True)),
     (J.approx_count_distinct("n"), J.approx_count_distinct("n", lgConfigK=14)),
 )

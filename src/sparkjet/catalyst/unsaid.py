@@ -15,21 +15,20 @@ if TYPE_CHECKING:
 Unsaid: TypeAlias = dict[str, Any]
 """Values by what they are of, as JSON has them."""
 
-_WHOLE = ("AttributeReference", "Literal")
+_WHOLE = ("AttributeReference", "Literal", "UnresolvedAttribute")
 """Expressions that SQL writes whole."""
 _NOT_TOLD = frozenset(
     {
-        # Of the session, which may be set otherwise from one run to the next.
+        # Of the session, which may be set otherwise from one run to the next, and drawn anew in each.
         *("ansiEnabled", "evalMode", "failOnError", "nullOnOverflow", "timeZoneId", "zoneId"),
-        *("legacySizeOfNull", "variantAllowDuplicateKeys"),
+        *("legacySizeOfNull", "variantAllowDuplicateKeys", "randomSeed"),
         # Follow from the columns and the rest of the expression.
-        *("containsNull", "nullable", "numFields", "ordinal", "propagateNull", "returnNullable"),
+        *("containsNull", "hidden", "nullable", "numFields", "ordinal", "propagateNull", "returnNullable"),
         # What SQL does say, and what Spark computes the expression by.
         *("Alias.name", "Cast.dataType", "replacement"),
     }
 )
 """Fields that results do not depend on, or that SQL says; of all classes, or of one."""
-_VARIABLE = "NamedLambdaVariable"
 _EXPRESSION = "org.apache.spark.sql.catalyst.expressions.Expression"
 _DATA_TYPE = "org.apache.spark.sql.types.DataType"
 
@@ -45,48 +44,63 @@ def unsaid(expressions: Iterable[Any], session: SparkSession) -> Unsaid:
         expressions: Analyzed expressions.
         session: Whose JVM they are in.
     """
-    found: Unsaid = {}
-    variables: dict[int, int] = {}
+    reader, found = _Reader(session), Unsaid()
     for expression in expressions:
-        for field, value in _fields(expression, session, variables):
+        for field, value in reader.fields(expression):
             found.setdefault(field, []).append(value)
     return found
 
 
-def _fields(expression: Any, session: SparkSession, variables: dict[int, int]) -> Iterator[tuple[str, Any]]:
-    kind = kind_of(expression)
-    if kind == _VARIABLE:
-        yield kind, variables.setdefault(attribute_id(expression), len(variables))
-        return
-    if kind in _WHOLE:
-        return
-    # By what it was made of: the children of a function that stands for others are those others.
-    for place in range(expression.productArity()):
-        name = str(expression.productElementName(place))
-        field = f"{kind}.{name}"
-        if name in _NOT_TOLD or field in _NOT_TOLD:
-            continue
-        for value in _values(expression.productElement(place), session):
-            if _is(value, _EXPRESSION, session):
-                yield from _fields(value, session, variables)
-            elif _is(value, _DATA_TYPE, session):
-                yield field, str(value.catalogString())
-            elif value is None or isinstance(value, (bool, int, float, str, dict)):
+class _Reader:
+    """Reads some expressions, which share their variables; on the driver."""
+
+    def __init__(self, session: SparkSession) -> None:
+        self._gateway = session.sparkContext._gateway
+        self._variables: dict[int | str, int] = {}
+
+    def fields(self, expression: Any) -> Iterator[tuple[str, Any]]:
+        """The fields of an expression and of all that it is made of."""
+        kind = kind_of(expression)
+        if kind in _WHOLE:
+            return
+        if kind.endswith("NamedLambdaVariable"):
+            # Not by its name, which is a new one each time that a lambda of Python's is made a Column.
+            variable = str(expression.name()) if kind.startswith("Unresolved") else attribute_id(expression)
+            yield kind, self._variables.setdefault(variable, len(self._variables))
+            return
+        # What it was made of, not its children: those of a function that stands for others are these.
+        for place in range(expression.productArity()):
+            name = str(expression.productElementName(place))
+            field = f"{kind}.{name}"
+            if name not in _NOT_TOLD and field not in _NOT_TOLD:
+                yield from self._values(field, expression.productElement(place))
+
+    def _values(self, field: str, value: Any) -> Iterator[tuple[str, Any]]:
+        if not isinstance(value, JavaObject):
+            if value is None or isinstance(value, (bool, int, float, str)):
                 yield field, value
+        elif self._is(value, _EXPRESSION):
+            yield from self.fields(value)
+        elif self._is(value, _DATA_TYPE):
+            yield field, str(value.catalogString())
+        elif self._is(value, "scala.collection.Map"):
+            yield field, {str(key): str(of_key) for key, of_key in map(_all, listed(value.toSeq()))}
+        else:
+            for each in self._held(value):
+                yield from self._values(field, each)
+
+    def _held(self, value: Any) -> list[Any]:
+        """What some values hold, None for an option that is not set; nothing of a value that is not known here."""
+        if self._is(value, "scala.Option"):
+            return [value.get() if value.isDefined() else None]
+        if self._is(value, "scala.collection.Seq"):
+            return listed(value)
+        # A branch of CASE.
+        return _all(value) if self._is(value, "scala.Tuple2") else []
+
+    def _is(self, value: Any, name: str) -> bool:
+        return bool(is_instance_of(self._gateway, value, name))
 
 
-def _values(value: Any, session: SparkSession) -> Iterator[Any]:
-    """A value of a field: those of a sequence one by one, None of an unset option, a map as a dict of texts."""
-    if _is(value, "scala.Option", session):
-        yield from _values(value.get() if value.isDefined() else None, session)
-    elif _is(value, "scala.collection.Seq", session):
-        for each in listed(value):
-            yield from _values(each, session)
-    elif _is(value, "scala.collection.Map", session):
-        yield {str(pair.productElement(0)): str(pair.productElement(1)) for pair in listed(value.toSeq())}
-    else:
-        yield value
-
-
-def _is(value: Any, name: str, session: SparkSession) -> bool:
-    return isinstance(value, JavaObject) and bool(is_instance_of(session.sparkContext._gateway, value, name))
+def _all(pair: Any) -> list[Any]:
+    return [pair.productElement(place) for place in range(2)]
