@@ -26,15 +26,13 @@ def check_own_input(plan: Plan) -> None:
     Raises:
         AnalysisError: Naming the directory and the source.
     """
-    sources = file_sources(plan.source)
-    for output in plan.outputs:
-        if not isinstance(output.sink, FilesSink):
-            continue
-        for source in sources:
-            if _takes(source, output.sink, plan.source.sparkSession):
+    sinks = [output.sink for output in plan.outputs if isinstance(output.sink, FilesSink)]
+    for source in file_sources(plan.source) if sinks else ():
+        for sink in sinks:
+            if _takes(source, sink, plan.source.sparkSession):
                 message = (
-                    f'{output.sink.option}: "{output.sink.directory}" is among what the query reads, "{source.path}": '
-                    "it would take its own results for input, in each epoch again. Give another directory."
+                    f'{sink.option}: "{sink.directory}" is among what the query reads, "{source.path}": it would take '
+                    "its own results for input, in each epoch again. Give another directory."
                 )
                 raise AnalysisError(message)
 
