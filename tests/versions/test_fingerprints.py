@@ -25,7 +25,7 @@ ALIKE = (
     ("first(n)", "first(n) ignore nulls"),
     ("last(n)", "last(n) ignore nulls"),
     ("any_value(n)", "any_value(n, true)"),
-    ("first(n) filter (where f)", "first(n) ignore nulls filter (where f)"),
+    ("first(n) filter (where f)", "first(n, true) filter (where f)"),
     ("approx_count_distinct(n)", "approx_count_distinct(n, 0.01)"),
     ("count(from_json(s, 'a int'))", "count(from_json(s, 'b int'))"),
     ("count(from_json(s, 'a int'))", "count(from_json(s, 'a int', map('mode', 'FAILFAST')))"),

@@ -21,11 +21,12 @@ _NOT_TOLD = frozenset(
     {
         # Of the session, which may be set otherwise from one run to the next, and drawn anew in each.
         *("ansiEnabled", "evalMode", "failOnError", "nullOnOverflow", "timeZoneId", "zoneId"),
-        *("legacySizeOfNull", "variantAllowDuplicateKeys", "randomSeed"),
+        *("allowNullComparisonResult", "legacyInterval", "legacySizeOfNull", "useStringTypeWhenEmpty"),
+        *("variantAllowDuplicateKeys", "randomSeed"),
         # Follow from the columns and the rest of the expression.
         *("containsNull", "hidden", "nullable", "numFields", "ordinal", "propagateNull", "returnNullable"),
         # What SQL does say, and what Spark computes the expression by.
-        *("Alias.name", "Cast.dataType", "replacement"),
+        *("Alias.name", "Cast.dataType", "GetStructField.name", "replacement"),
     }
 )
 """Fields that results do not depend on, or that SQL says; of all classes, or of one."""
