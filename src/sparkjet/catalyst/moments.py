@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -30,7 +29,6 @@ _OF_A_TASK = {
 }
 """What is not deterministic, but found out by each task for itself, whatever plan it runs."""
 _TIMES = ("date", "time")
-_TIME_OF_DAY = re.compile(r"TIME\((\d)\)", re.IGNORECASE)
 _WITH_SEED = "org.apache.spark.sql.catalyst.expressions.ExpressionWithRandomSeed"
 
 
@@ -101,11 +99,9 @@ class Moment:
     def _time(self, session: SparkSession, type_name: str) -> Any:
         if type_name not in self._times:
             time = F.timestamp_micros(F.lit(self._now))
-            precision = _TIME_OF_DAY.fullmatch(type_name)
-            if precision is not None:
-                # By way of text, which all lines of Spark cast to a time of the day; with its digits, none is rounded.
-                digits = int(precision[1])
-                time = F.date_format(time, f"HH:mm:ss.{'S' * digits}" if digits else "HH:mm:ss")
+            if type_name.lower().startswith("time("):
+                # By way of text, as Spark 4.1 and 4.2 cast no timestamp to a time of the day.
+                time = F.substring_index(time.cast("string"), " ", -1)
             shown = session.range(0).select(time.cast(type_name).alias("now"))
             self._times[type_name] = listed(analyzed(shown).expressions())[0].child()
         return self._times[type_name]
