@@ -173,7 +173,7 @@ class AggregateColumns:
         # as text, of which the session says how much it shows.
         tops = [each for node in (plan, *children(plan)) for each in listed(node.expressions())]
         looked_up = any(kind_of(part) == "PivotFirst" for each in tops for part in parts_of(each))
-        # Otherwise rows of other values are nulls to an aggregate, which Spark has these two pass over, and all others.
+        # Otherwise Spark makes nulls of what other values have, and has these two pass over all nulls.
         self._without_nulls = () if looked_up else ("First", "Last")
         found: list[ResultColumn] = []
         column = F.col(pivot.column)
