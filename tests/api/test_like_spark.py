@@ -97,6 +97,9 @@ WITH_WATERMARK: dict[str, Query] = {
 }
 WITHOUT: dict[str, Query] = {
     "pivot": lambda s: s.groupBy("k").pivot("x", [1, 2]).sum("n"),
+    "pivot of texts by their order": lambda s: (
+        s.groupBy((F.col("n") > 3).alias("more")).pivot("x", [1, 2]).agg(F.first("k"), F.last("k"))
+    ),
     "pivot by a dict": lambda s: s.groupBy("k").pivot("x", [1, 7]).agg({"n": "max", "k": "min"}),
     "pivot of text by a number": lambda s: s.groupBy("x").pivot("k", ["a", 1, None]).sum("n"),
     "pivot of fractions": lambda s: (

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.monitoring.browser import Browser
+from tests.monitoring.screenshots import WIDTH
+
 SCRIPT = """
 import json, os, sys, urllib.request
 from pyspark.sql import SparkSession
@@ -30,6 +33,8 @@ for page in ("StreamingQuery/", f"StreamingQuery/statistics/?id={query.runId}"):
     with urllib.request.urlopen(f"{address}/{page}") as answer:
         text = answer.read().decode()
     print(answer.status, query.id in text, query.runId in text, "shown" in text)
+print(address, query.runId, flush=True)
+sys.stdin.readline()
 query.stop()
 spark.stop()
 """
@@ -37,6 +42,20 @@ spark.stop()
 
 @pytest.mark.crash
 def test_the_page_of_a_query_is_shown(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", SCRIPT, str(tmp_path)]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
-    assert ran.stdout.splitlines()[-2:] == ["200 True True True"] * 2, ran.stdout + ran.stderr
+    feed, log = tmp_path / "feed", tmp_path / "log"
+    feed.mkdir()
+    command = [sys.executable, "-c", SCRIPT, str(feed)]
+    pipe = subprocess.PIPE
+    with log.open("w") as errors, subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=errors, text=True) as ran:
+        try:
+            assert ran.stdout is not None
+            assert [ran.stdout.readline() for _ in range(2)] == ["200 True True True\n"] * 2, log.read_text()
+            address, run = ran.stdout.readline().split()
+            with Browser(tmp_path / "profile") as browser:
+                browser.shows(f"{address}/StreamingQuery/statistics/?id={run}", WIDTH)
+                # Spark's scripts have drawn what the page has of each batch.
+                browser.waits_for("document.querySelectorAll('svg path.line').length > 0", "lines")
+                assert "shown" in browser.value("document.body.textContent")
+                assert browser.complaints == []
+        finally:
+            ran.kill()

@@ -44,6 +44,7 @@ ASSUMED = (
 """What the examples that are not run are about."""
 MISSPELT = """
 import sparkjet as sj
+from pyspark.sql import functions as F
 from sparkjet import functions as J
 
 def misspelt(stream: sj.Stream) -> None:
@@ -56,6 +57,7 @@ def misspelt(stream: sj.Stream) -> None:
     result.writeStream.toTabel("t")
     result.writeStream.trigger(continuous="1 second")
     result.writeStream.trigger(availableNow=True).start().awaitTermination()
+    stream.groupBy(F.window("ts", "1 minute"), "k").pivott("v")
 """
 WRONG = """# A page
 
@@ -115,13 +117,15 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
 def test_misspelt_names_are_reported_with_the_code_after_them(found: dict[str, list[str]]) -> None:
     # As on Spark's DataFrame, an unknown attribute is a column.
     expected = [
-        r'5: error: "Column" not callable',
-        "6: error: Incompatible types in assignment",
-        '8: error: "GroupedStream" has no attribute "pivott"',
-        '9: error: Module has no attribute "mediann"',
-        r'10: error: "Column" not callable',
-        '11: error: "StreamWriter" has no attribute "toTabel"',
-        '12: error: .*"continuous".*"trigger"',
+        r'6: error: "Column" not callable',
+        "7: error: Incompatible types in assignment",
+        '9: error: "GroupedStream" has no attribute "pivott"',
+        '10: error: Module has no attribute "mediann"',
+        r'11: error: "Column" not callable',
+        '12: error: "StreamWriter" has no attribute "toTabel"',
+        '13: error: .*"continuous".*"trigger"',
+        '15: error: Item "GroupedStream" of ".*" has no attribute "pivott"',
+        '15: error: Item "KeyedStream" of ".*" has no attribute "pivott"',
     ]
     reported = [line for line in found["misspelt"] if " error: " in line]
     assert len(reported) == len(expected), reported

@@ -28,6 +28,10 @@ def test_the_newest_line_is_the_newest_that_was_tried() -> None:
     assert all(release.startswith(f"{line}.") for line, release in LINES.items())
 
 
+def test_what_is_required_begins_with_the_oldest_line() -> None:
+    assert f'    "pyspark>={min(LINES)},<5",\n' in (ROOT / "pyproject.toml").read_text()
+
+
 def test_the_spark_of_this_environment_is_not_installed_again() -> None:
     assert pyspark(version("pyspark")) == []
 

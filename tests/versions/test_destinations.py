@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import pytest
 from pyspark.sql import functions as F
@@ -16,6 +17,7 @@ from tests.environment.destinations import Servers
 from tests.environment.trial import Trial
 from tests.feed import Feed, rows
 from tests.servers.artemis import PASSWORD, USER
+from tests.servers.s3 import BUCKET
 from tests.sinks.delta.reading import rows_of
 from tests.sources.rabbitmq.messages import held
 
@@ -24,9 +26,11 @@ if TYPE_CHECKING:
 
     from tests.grid.processes import MemberProcess
     from tests.servers.artemis import ArtemisServer
+    from tests.servers.hdfs import HdfsServer
     from tests.servers.kafka import KafkaServer
     from tests.servers.postgres import PostgresServer
     from tests.servers.rabbitmq import RabbitServer
+    from tests.servers.s3 import S3Server
 
 pytestmark = [
     pytest.mark.crash,
@@ -36,13 +40,15 @@ pytestmark = [
 ROWS = 40
 
 
-def twice(spark: SparkSession, place: Path, columns: list[Any], writer: Callable[[Any], Any]) -> list[int]:
+def twice(
+    spark: SparkSession, place: Path, columns: list[Any], writer: Callable[[Any], Any], home: str | None = None
+) -> list[int]:
     """Two runs of a query over a growing feed; returns the numbers of all rows."""
     feed = Feed(place / "in")
     for _ in range(2):
         feed.add(*rows(range(ROWS)))
         result = sj.stream(feed.read(spark)).select(*columns)
-        writer(result.writeStream).option("checkpointLocation", place / "home").trigger(
+        writer(result.writeStream).option("checkpointLocation", home or place / "home").trigger(
             availableNow=True
         ).start().awaitTermination()
     return list(range(2 * ROWS))
@@ -92,3 +98,21 @@ def test_delta(delta: SparkSession, tmp_path: Path) -> None:
     table = tmp_path / "table"
     expected = twice(delta, tmp_path, ["id", "ts"], lambda w: w.format("delta").option("path", table))
     assert sorted(row["id"] for row in rows_of(table)) == expected
+
+
+def in_files(spark: SparkSession, place: Path, remote: str) -> None:
+    """Files and the home are in a remote directory."""
+    expected = twice(
+        spark, place, ["id"], lambda w: w.format("files").option("path", f"{remote}/out"), f"{remote}/home"
+    )
+    for found in (sj.read_files(f"{remote}/out"), spark.read.parquet(f"{remote}/out")):
+        assert sorted(row["id"] for row in found.collect()) == expected
+
+
+def test_hdfs(spark: SparkSession, hdfs: HdfsServer, tmp_path: Path) -> None:
+    in_files(spark, tmp_path, f"{hdfs.uri}/{uuid4().hex}")
+
+
+@pytest.mark.skipif(LINE < (4, 2), reason="Hadoop's client of S3 can put a file if it is absent since 3.5")
+def test_s3(s3_spark: SparkSession, s3: S3Server, tmp_path: Path) -> None:
+    in_files(s3_spark, tmp_path, f"s3a://{BUCKET}/{uuid4().hex}")

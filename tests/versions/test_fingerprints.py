@@ -2,20 +2,48 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql import functions as F
 
 import sparkjet as sj
+from sparkjet import functions as J
+from sparkjet.testing import StreamDriver
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
-SPELLED = dict(line.split("\t") for line in Path(__file__).with_name("fingerprints.tsv").read_text().splitlines())
+LINES = [line.split("\t") for line in Path(__file__).with_name("fingerprints.tsv").read_text().splitlines()]
+SPELLED = {text: spelled for text, spelled, _ in LINES}
 """Aggregates as users write them, and as a record has them, on every line."""
-
+UNSAID: dict[str, dict[str, Any]] = {text: json.loads(unsaid) for text, _, unsaid in LINES}
+"""What their SQL leaves out, on the newest line."""
+ALIKE = (
+    ("first(n)", "first(n) ignore nulls"),
+    ("last(n)", "last(n) ignore nulls"),
+    ("any_value(n)", "any_value(n, true)"),
+    ("first(n) filter (where f)", "first(n, true) filter (where f)"),
+    ("approx_count_distinct(n)", "approx_count_distinct(n, 0.01)"),
+    ("count(from_json(s, 'a int'))", "count(from_json(s, 'b int'))"),
+    ("count(from_json(s, 'a int'))", "count(from_json(s, 'a int', map('mode', 'FAILFAST')))"),
+    ("count(to_json(st))", "count(to_json(st, map('ignoreNullFields', 'false')))"),
+    ("count(*) filter (where from_csv(s, 'a int').a > 1)", "count(*) filter (where from_csv(s, 'b int, a int').a > 1)"),
+    ("count(variant_get(v, '$.a', 'int'))", "count(variant_get(v, '$.a', 'string'))"),
+    ("sum(aggregate(a, 0, (u, e) -> u - e))", "sum(aggregate(a, 0, (u, e) -> e - u))"),
+    ("max(transform(a, (e, i) -> e))", "max(transform(a, (e, i) -> i))"),
+    ("count_if(s ilike 'a!%' escape '!')", "count_if(s ilike 'a!%' escape '%')"),
+    (
+        "max(CASE WHEN from_json(s, 'a int').a > 1 THEN n END)",
+        "max(CASE WHEN from_json(s, 'b int, a int').a > 1 THEN n END)",
+    ),
+    ("max(nvl(from_json(s, 'a int').a, 0))", "max(nvl(from_json(s, 'a int, b int').a, 0))"),
+    (J.first("n"), J.first("n", ignorenulls=True)),
+    (J.approx_count_distinct("n"), J.approx_count_distinct("n", lgConfigK=14)),
+)
+"""Different aggregates, most of which SQL writes in one way."""
 
 CONDITIONS = {
     "n = o AND at >= ts AND at <= ts + interval 1 hour": (
@@ -52,6 +80,46 @@ def test_aggregates_and_expressions(rows: DataFrame) -> None:
     columns = [F.expr(text).alias(f"r{number}") for number, text in enumerate(SPELLED)]
     found = sj.stream(rows).groupBy("i").agg(*columns)._stage.fingerprint["aggregates"]
     assert set(found) ^ set(SPELLED.values()) == set()
+
+
+def test_what_sql_leaves_out_of_them(rows: DataFrame) -> None:
+    for text, expected in UNSAID.items():
+        found = _unsaid(rows, F.expr(text))
+        # A class may have further fields on another line.
+        both = found.keys() & expected.keys()
+        assert {field: found[field] for field in both} == {field: expected[field] for field in both}, text
+
+
+@pytest.mark.parametrize(("one", "other"), ALIKE, ids=str)
+def test_different_aggregates_have_different_fingerprints(
+    rows: DataFrame, one: str | Column, other: str | Column
+) -> None:
+    first, second = (F.expr(each) if isinstance(each, str) else each for each in (one, other))
+    texts = [sj.stream(rows).groupBy("i").agg(each)._stage.fingerprint["aggregates"] for each in (first, second)]
+    unsaid = [_unsaid(rows, each) for each in (first, second)]
+    both = unsaid[0].keys() & unsaid[1].keys()
+    assert texts[0] != texts[1] or any(unsaid[0][field] != unsaid[1][field] for field in both), unsaid
+
+
+def _unsaid(rows: DataFrame, column: Column) -> dict[str, Any]:
+    """By what it is of, without the number and the text of the aggregate."""
+    found = sj.stream(rows).groupBy("i").agg(column)._stage.unsaid
+    return {what.rpartition(", ")[2]: value for what, value in found.items()}
+
+
+def test_a_start_with_another_aggregate_that_is_written_alike_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    def start(*columns: Column) -> StreamDriver:
+        def query(stream: Any) -> Any:
+            return stream.groupBy("k").agg(F.count("*").alias("c"), *columns)
+
+        return StreamDriver(spark, query, "k string, n long", directory=tmp_path, outputMode="update")
+
+    start(F.first("n").alias("f"), F.first("n", True).alias("g")).stop()
+    with pytest.raises(
+        sj.RecoveryError, match=r"stage0 aggregate 2, first\(n\), ignorenulls were False, are True.* may change"
+    ):
+        start(F.first("n", True).alias("f"), F.first("n").alias("g"))
+    start(F.first("n").alias("x"), F.first("n", True).alias("y")).stop()
 
 
 def test_conditions_of_joins(rows: DataFrame) -> None:

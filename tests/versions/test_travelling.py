@@ -24,6 +24,7 @@ CHANGES = ("kept windows", "rolling", "all rows", "complete", "processor")
 
 
 @pytest.mark.crash
+@pytest.mark.interpreted
 @pytest.mark.timeout(3600)
 @pytest.mark.skipif(LINE == NEWEST, reason="the way begins and ends on an older line")
 def test_each_operator_goes_on_with_the_newest_line_and_back(spark: SparkSession, tmp_path: Path) -> None:

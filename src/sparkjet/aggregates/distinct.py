@@ -59,7 +59,7 @@ def approx_count_distinct(col: ColumnOrName, rsd: float | None = None, lgConfigK
             combine_group=lambda acc: {"sketch": F.hll_union_agg(acc["sketch"])},
         )
 
-    return Aggregate(name, resolve)
+    return Aggregate(name, resolve, unsaid={"lgConfigK": size})
 
 
 def _combine(left: Accumulator, right: Accumulator) -> Accumulator:

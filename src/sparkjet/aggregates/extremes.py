@@ -186,7 +186,7 @@ def _by_time(name: str, col: ColumnOrName, *, ignorenulls: bool, least: bool) ->
             read=lambda best: best["value"],
         )
 
-    return Aggregate(name, resolve)
+    return Aggregate(name, resolve, unsaid={"ignorenulls": ignorenulls})
 
 
 def _by_order(function: str, col: ColumnOrName, ord: ColumnOrName, k: int | None, *, least: bool) -> Aggregate:

@@ -17,6 +17,7 @@ from sparkjet.catalyst.columns import visible
 from sparkjet.catalyst.expressions import label
 from sparkjet.catalyst.markers import marker_of
 from sparkjet.catalyst.stars import starless
+from sparkjet.catalyst.unsaid import Unsaid
 from sparkjet.errors import AnalysisError, nearest
 
 Accumulator: TypeAlias = Mapping[str, Column]
@@ -143,6 +144,7 @@ class Aggregate(ClassicColumn):
         resolve: Returns the operation for given inputs.
         computes: What is computed, regardless of the result's name: a query that continues from saved state must
             compute the same.
+        unsaid: What that leaves out, by the name of the setting.
 
     Raises:
         AnalysisError: From ``resolve``, if a column is missing or has a type that the aggregate does not support.
@@ -157,6 +159,7 @@ class Aggregate(ClassicColumn):
     output_name: str
     resolve: Callable[[Inputs], AggregateOperation]
     computes: str = ""
+    unsaid: Unsaid = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "computes", self.computes or self.output_name)

@@ -51,7 +51,8 @@ def aggregate_of(call: AggregateCall) -> Aggregate:
     if translation is None:
         message = f"agg: {call.text} cannot be combined from the frames of a window. {nearest_to(call.name)}"
         raise AnalysisError(message)
-    return replace(translation(call), computes=call.text)
+    aggregate = translation(call)
+    return replace(aggregate, computes=call.text, unsaid={**aggregate.unsaid, **call.unsaid})
 
 
 def _taken(call: AggregateCall) -> list[Column]:
@@ -78,11 +79,12 @@ def _by_time(make: Callable[..., Aggregate]) -> _Translation:
     """A function that picks a row, and may pass over nulls."""
 
     def translated(call: AggregateCall) -> Aggregate:
-        value, ignorenulls = call.columns[0], bool(call.function.ignoreNulls())
+        value, ignorenulls = call.columns[0], call.ignores_nulls
         if call.condition is None or ignorenulls:
             return make(*_taken(call), ignorenulls)
         # In a struct: a null that is taken differs from a row that is not. By place: the names of the flag differ.
-        return _unwrapped(make(F.when(call.condition, F.struct(value.alias("value"))), True))
+        aggregate = make(F.when(call.condition, F.struct(value.alias("value"))), True)
+        return replace(_unwrapped(aggregate), unsaid={**aggregate.unsaid, "ignorenulls": False})
 
     return translated
 

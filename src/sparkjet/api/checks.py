@@ -16,6 +16,7 @@ from sparkjet.engine.parallelism import state_partitions
 from sparkjet.errors import AnalysisError
 from sparkjet.options import MOST_PARTITIONS, QUERY_OPTIONS, Options
 from sparkjet.plan.outputs import AnyOutput, Rows, StageOutput
+from sparkjet.plan.own_input import check_own_input
 from sparkjet.plan.plan import Plan
 from sparkjet.plan.planning import plan_of
 from sparkjet.plan.spark_sources import REPLAYABLE, acknowledging_source, check_replayable
@@ -72,6 +73,7 @@ def checked(
     _check_end(plan, close_at_end=close_at_end)
     overlap = _overlap(plan, options, ends=bool(trigger.get("availableNow")))
     check_streaming(plan.source)
+    check_own_input(plan)
     name = name if name is not None else results[0].name
     place = _home(plan, options, name, needs_one=any(output.is_durable for output in outputs))
     with about(name or place):

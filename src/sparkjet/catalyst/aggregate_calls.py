@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from sparkjet.catalyst.columns import quoted
 from sparkjet.catalyst.expressions import by_name, column_of, expression_of, inlined, parts_of, rebuilt, without_alias
 from sparkjet.catalyst.logical_plans import analyzed, attribute_id, children, kind_of, listed, same_name
 from sparkjet.catalyst.markers import marked_by, unmarked
+from sparkjet.catalyst.unsaid import Unsaid, unsaid
 from sparkjet.errors import AnalysisError
 from sparkjet.java import as_map
 
@@ -36,6 +37,8 @@ class AggregateCall:
         own: The aggregate of sparkjet's that it stands for, None if it is Spark's.
         order: The keys of ``WITHIN GROUP (ORDER BY …)``, where that may have several: the column, whether it is
             descending, whether nulls come last.
+        ignores_nulls: Whether it passes over nulls, of a function that picks a row.
+        unsaid: What ``text`` leaves out of its arguments and its condition.
     """
 
     name: str
@@ -47,6 +50,8 @@ class AggregateCall:
     condition: Column | None
     own: object | None
     order: tuple[tuple[Column, bool, bool], ...] = ()
+    ignores_nulls: bool = False
+    unsaid: Unsaid = field(default_factory=dict)
 
     @property
     def counts_rows(self) -> bool:
@@ -125,6 +130,7 @@ class AggregateColumns:
         self._keys = list(keys)
         self._place = place
         self._only: tuple[Column, str] | None = None
+        self._without_nulls: tuple[str, ...] = ()
         self._window: Any = None
         if window is not None and window.held is not None:
             self._keys.append((window.held, window.result))
@@ -167,6 +173,8 @@ class AggregateColumns:
         # as text, of which the session says how much it shows.
         tops = [each for node in (plan, *children(plan)) for each in listed(node.expressions())]
         looked_up = any(kind_of(part) == "PivotFirst" for each in tops for part in parts_of(each))
+        # Otherwise Spark makes nulls of what other values have, and has these two pass over all nulls.
+        self._without_nulls = () if looked_up else ("First", "Last")
         found: list[ResultColumn] = []
         column = F.col(pivot.column)
         data_type = self._rows.select(column).schema.fields[0].dataType
@@ -179,7 +187,7 @@ class AggregateColumns:
             for each in of_value:
                 value_or_none = F.when(here, each.column) if looked_up else each.column
                 found.append(ResultColumn(names[len(found)], value_or_none))
-        self._only = None
+        self._only, self._without_nulls = None, ()
         return found
 
     def _result(self, named: Any, plan: Any) -> ResultColumn:
@@ -214,6 +222,8 @@ class AggregateColumns:
             only = f" WHERE {said}"
             taken = of_value if taken is None else of_value & taken
         text = f"{expression.sql()}{only}"
+        kind = kind_of(function)
+        filters = [condition.get()] if condition.isDefined() else []
         return AggregateCall(
             name=str(function.prettyName()),
             text=text,
@@ -225,6 +235,8 @@ class AggregateColumns:
             condition=taken,
             own=own,
             order=tuple(self._sort_key(each) for each in children(function) if kind_of(each) == "SortOrder"),
+            ignores_nulls=kind in self._without_nulls or (kind in _PICKING and bool(function.ignoreNulls())),
+            unsaid=unsaid([*children(function), *filters], self._session),
         )
 
     def _sort_key(self, order: Any) -> tuple[Column, bool, bool]:
@@ -246,6 +258,10 @@ def names_of(rows: DataFrame) -> dict[int, str]:
     """Name of each column of some rows by its identity."""
     output = zip(listed(analyzed(rows).output()), rows.columns, strict=True)
     return {attribute_id(attribute): name for attribute, name in output}
+
+
+_PICKING = ("AnyValue", "First", "Last")
+"""Functions that pick a row, and may pass over nulls."""
 
 
 def _plain(value: Any) -> Any:

@@ -103,6 +103,7 @@ DOORS = (
             "catalyst/logical_plans",
             "catalyst/markers",
             "catalyst/stars",
+            "catalyst/unsaid",
             "catalyst/window_calls",
             "java",
         ),
@@ -126,6 +127,7 @@ DOORS = (
             f"{_CATALYST}.plans.logical.LogicalPlan.isStreaming(0)",
             "org.apache.spark.api.python.PythonUtils.toSeq(1)",
             "org.apache.spark.api.python.PythonUtils.toScalaMap(1)",
+            "scala.Product.productElementName(1)",
         ),
     ),
     Door(

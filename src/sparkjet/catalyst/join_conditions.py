@@ -21,6 +21,7 @@ from sparkjet.catalyst.expressions import (
 )
 from sparkjet.catalyst.logical_plans import analyzed, attribute_id, children, kind_of, listed
 from sparkjet.catalyst.time_bounds import TimeBounds, TimeComparisons
+from sparkjet.catalyst.unsaid import Unsaid, unsaid
 from sparkjet.errors import AnalysisError
 from sparkjet.java import java_class, static_method
 
@@ -86,6 +87,7 @@ class JoinCondition:
         times: The event time of each side that the bounds are for, by its number among those of the side.
         rest: What must be true as well, all of the condition that ``bounds`` do not say; None if they say everything.
         text: The whole condition in SQL.
+        unsaid: What that leaves out.
         columns: The columns of the joined rows.
     """
 
@@ -94,6 +96,7 @@ class JoinCondition:
     times: tuple[int, int]
     rest: Column | None
     text: str
+    unsaid: Unsaid
     columns: tuple[JoinedColumn, ...]
 
 
@@ -149,6 +152,7 @@ def join_condition(joined: DataFrame, times: tuple[Sequence[Sequence[int]], Sequ
         times=(numbers[0], numbers[1]),
         rest=reduce(lambda one, other: one & other, rest) if rest else None,
         text=taken_apart.text,
+        unsaid=taken_apart.unsaid,
         columns=tuple(taken_apart.columns([times[side][number] for side, number in enumerate(numbers)])),
     )
 
@@ -187,6 +191,7 @@ class _TakenApart:
         self._condition = inlined(condition.get(), self._session) if condition.isDefined() else None
         self.text = "" if self._condition is None else str(self._condition.sql())
         self._check()
+        self.unsaid = unsaid([] if self._condition is None else [self._condition], self._session)
 
     def conjuncts(self) -> Iterator[Any]:
         """The expressions that must all be true."""

@@ -100,7 +100,8 @@ class Moment:
         if type_name not in self._times:
             time = F.timestamp_micros(F.lit(self._now))
             if type_name.lower().startswith("time("):
-                time = time.cast("timestamp_ntz")
+                # Spark 4.1 and 4.2 cast no timestamp to a time of the day, and no text to one with fewer digits.
+                time = F.substring_index(time.cast("string"), " ", -1).cast("time(6)")
             shown = session.range(0).select(time.cast(type_name).alias("now"))
             self._times[type_name] = listed(analyzed(shown).expressions())[0].child()
         return self._times[type_name]

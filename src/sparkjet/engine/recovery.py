@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sparkjet.engine.context import EngineContext
+    from sparkjet.plan.plan import Plan
     from sparkjet.snapshots.record import Fingerprint
 
 
@@ -98,17 +99,21 @@ def _take_over(context: EngineContext, spark_directory: Path) -> tuple[int, Reco
             if again is not None and again[0] != slot:
                 continue
             raise
-        fingerprint = context.plan.fingerprint
         if before is None:
             record = known
         else:
-            _check_fingerprint(before.fingerprint, fingerprint)
+            _check_fingerprint(before, context.plan)
             check_changed_windows(context.plan, before)
             next_takeover = before.takeover + 1
             # Its `overlap` stays: until an epoch is recorded, a start may still find the old run's checkpoint.
             overlap = before.overlap or context.overlap
             record = msgspec.structs.replace(
-                before, kind=EpochKind.TAKEOVER, takeover=next_takeover, run=run, overlap=overlap
+                before,
+                kind=EpochKind.TAKEOVER,
+                takeover=next_takeover,
+                run=run,
+                overlap=overlap,
+                unsaid=context.plan.unsaid,
             )
         try:
             context.log.append(slot + 1, record)
@@ -133,6 +138,7 @@ def _first(run: str, context: EngineContext) -> Record:
         spark=None,
         transactions=[],
         overlap=context.overlap,
+        unsaid=context.plan.unsaid,
     )
 
 
@@ -157,8 +163,9 @@ def _check_checkpoint(spark_directory: Path, record: Record | None) -> None:
         check_agreement(current, record.query, batch, record.takeover, ahead=int(record.overlap))
 
 
-def _check_fingerprint(saved: Fingerprint, current: Fingerprint) -> None:
+def _check_fingerprint(record: Record, plan: Plan) -> None:
     """Refuse a query whose saved partial rows would no longer fit."""
+    saved, current = record.fingerprint, plan.fingerprint
     had, has = (any(name != "inputs" for name in fingerprint) for fingerprint in (saved, current))
     if had != has:
         change = "kept state and keeps none now" if had else "kept no state and keeps some now"
@@ -173,7 +180,9 @@ def _check_fingerprint(saved: Fingerprint, current: Fingerprint) -> None:
         )
         raise RecoveryError(message)
     before, now = _parts_of(saved), _parts_of(current)
-    changed = [part for part in {**before, **now} if _plain(before.get(part)) != _plain(now.get(part))]
+    parts = [*{**before, **now}, *(what for what in plan.unsaid if what in record.unsaid)]
+    before, now = before | record.unsaid, now | plan.unsaid
+    changed = [part for part in parts if _plain(before.get(part)) != _plain(now.get(part))]
     if changed:
         details = "; ".join(f"{part} were {before.get(part)}, are {now.get(part)}" for part in changed)
         message = (

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from sparkjet.aggregates.operation import AggregateOperation
     from sparkjet.catalyst.aggregate_calls import ResultColumn
+    from sparkjet.catalyst.unsaid import Unsaid
     from sparkjet.plan.grouping import Grouping, Key
 
 _NO_KEY = "key0"
@@ -40,10 +41,11 @@ def window_column() -> Column:
 
 @dataclass(frozen=True, eq=False)
 class ResolvedAggregate:
-    """An aggregate over the rows of one aggregation: its operation, and in words what it computes."""
+    """An aggregate over some rows: its operation, in words what it computes, and what these words leave out."""
 
     computes: str
     operation: AggregateOperation
+    unsaid: Unsaid
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,6 +94,15 @@ class Aggregation(Stage):
             "keys": {key.name: key.type.simpleString() for key in self.keys},
             "aggregates": [aggregate.computes for aggregate in self.aggregates],
             "accumulators": self.accumulators.shape,
+        }
+
+    @property
+    def unsaid(self) -> Unsaid:
+        """See :attr:`Stage.unsaid`; by the number of the aggregate, as two may be written alike."""
+        return {
+            f"aggregate {number}, {aggregate.computes}, {what}": value
+            for number, aggregate in enumerate(self.aggregates, 1)
+            for what, value in aggregate.unsaid.items()
         }
 
     @cached_property

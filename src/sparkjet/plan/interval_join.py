@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from sparkjet.catalyst.join_conditions import JoinedColumn
+    from sparkjet.catalyst.unsaid import Unsaid
     from sparkjet.plan.transformations import Transformations
 
 SIDES = ("left", "right")
@@ -131,6 +132,11 @@ class IntervalJoinStage(Stage):
                 for side, feed in zip(SIDES, self.feeds, strict=True)
             },
         }
+
+    @property
+    def unsaid(self) -> Unsaid:
+        """See :attr:`Stage.unsaid`."""
+        return {f"on, {what}": value for what, value in self.condition.unsaid.items()}
 
     def operator(self, partitions: int) -> IntervalJoin:
         """A new operator without state."""

@@ -17,6 +17,7 @@ from sparkjet.time import MIN, clamp
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from sparkjet.catalyst.unsaid import Unsaid
     from sparkjet.plan.inputs import Input
     from sparkjet.plan.sources import Sources
     from sparkjet.plan.stage import Feed, Stage
@@ -144,6 +145,11 @@ class Plan:
             # One name, not a list: records of earlier versions have it so.
             described[stage.name] = {"reads": reads[0] if len(reads) == 1 else reads, **stage.stage.fingerprint}
         return described
+
+    @property
+    def unsaid(self) -> Unsaid:
+        """What the texts of the fingerprint leave out, and must not change either."""
+        return {f"{stage.name} {what}": value for stage in self.stages for what, value in stage.stage.unsaid.items()}
 
     def watermark_of(self, output: Output, reached: int) -> int | None:
         """Where the watermark of an output's rows is: none of a later epoch is older, but for late ones.

@@ -79,7 +79,8 @@ class _Found:
 
     def add(self, aggregate: Aggregate) -> str:
         """Name of the result of an aggregate."""
-        self.aggregates.append(ResolvedAggregate(aggregate.computes, aggregate.within(self._inputs)))
+        operation = aggregate.within(self._inputs)
+        self.aggregates.append(ResolvedAggregate(aggregate.computes, operation, aggregate.unsaid))
         return result_name(len(self.aggregates) - 1)
 
     def place(self, call: AggregateCall) -> str:

@@ -145,15 +145,37 @@ def acknowledging_source(df: DataFrame) -> str | None:
     for leaf in _leaves(df):
         name = _name(df, leaf)
         if leaf.nodeName() == "StreamingRelation":
-            # Not as Java's map: to iterate over one ends with an error of Java's, which costs PySpark 50 lookups.
-            options = leaf.dataSource().options()
-            values = {str(key).lower(): str(options.apply(key)) for key in listed(options.keys().toSeq())}
-            cleaning = values.get("cleansource", "off")
+            cleaning = _options(leaf).get("cleansource", "off")
             if cleaning.lower() != "off":
                 return f"{name} with cleanSource={cleaning}"
         if name.lower() not in REPLAYABLE and not _reads_files(leaf):
             return name
     return None
+
+
+@dataclass(frozen=True)
+class FileSource:
+    """A source of Spark's that lists files: its path as it was given, and whether it reads all directories below."""
+
+    path: str
+    is_recursive: bool
+
+
+def file_sources(df: DataFrame) -> list[FileSource]:
+    """The sources of a streaming DataFrame that list files."""
+    found = [_options(leaf) for leaf in _leaves(df) if _reads_files(leaf)]
+    return [
+        FileSource(options["path"], options.get("recursivefilelookup", "false").lower() == "true")
+        for options in found
+        if "path" in options
+    ]
+
+
+def _options(leaf: Any) -> dict[str, str]:
+    """The options of a source of API version 1, by their names in lower case."""
+    # Not as Java's map: to iterate over one ends with an error of Java's, which costs PySpark 50 lookups.
+    options = leaf.dataSource().options()
+    return {str(key).lower(): str(options.apply(key)) for key in listed(options.keys().toSeq())}
 
 
 def _replayability(df: DataFrame, leaf: Any) -> tuple[Replayability, str]:

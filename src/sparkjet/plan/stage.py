@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from sparkjet.catalyst.columns import CompiledColumns
+    from sparkjet.catalyst.unsaid import Unsaid
     from sparkjet.plan.inputs import Input
     from sparkjet.plan.partial_rows import ProgressDetail
     from sparkjet.plan.transformations import Transformations
@@ -237,6 +238,11 @@ class Stage(ABC):
     @abstractmethod
     def fingerprint(self) -> dict[str, Any]:
         """What must not change between two runs, because the saved state would no longer fit."""
+
+    @property
+    def unsaid(self) -> Unsaid:
+        """What the texts of the fingerprint leave out, and must not change either."""
+        return {}
 
     @abstractmethod
     def operator(self, partitions: int) -> Operator | None:

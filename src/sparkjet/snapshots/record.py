@@ -145,7 +145,8 @@ class Record(msgspec.Struct, frozen=True):
     ``queues`` names the blobs with the ids of messages that were received and not acknowledged, by the number or name
     of their source. ``maps`` says which versions of a grid's maps an epoch reads; it is written before that epoch
     begins. ``early_at`` says when each output last had early rows. ``overlap`` says that Spark's checkpoint may be one
-    batch ahead of the record.
+    batch ahead of the record. ``unsaid`` is what the texts of the fingerprint leave out; a start compares what both
+    runs know of it, as earlier versions and other lines of Spark may know less.
     """
 
     kind: EpochKind
@@ -164,6 +165,7 @@ class Record(msgspec.Struct, frozen=True):
     published: list[PreparedTransaction] = []
     queues: dict[str, str] = {}
     maps: dict[str, MapRead] = {}
+    unsaid: dict[str, Any] = {}
     format: int = FORMAT
 
     def encode(self) -> bytes:

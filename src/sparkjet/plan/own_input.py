@@ -1,0 +1,66 @@
+"""Outputs that a query would read as its input: each epoch's rows would come back in the next one."""
+
+from __future__ import annotations
+
+import re
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from sparkjet.errors import AnalysisError
+from sparkjet.plan.spark_sources import file_sources
+from sparkjet.sinks.files import FilesSink
+from sparkjet.storage.schemes import directory_at, scheme_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from sparkjet.plan.plan import Plan
+    from sparkjet.plan.spark_sources import FileSource
+
+_PATTERN = re.compile(r"[*?\[]")
+
+
+def check_own_input(plan: Plan) -> None:
+    """Refuse an output into a directory that a file source of the same query lists.
+
+    Raises:
+        AnalysisError: Naming the directory and the source.
+    """
+    sinks = [output.sink for output in plan.outputs if isinstance(output.sink, FilesSink)]
+    for source in file_sources(plan.source) if sinks else ():
+        for sink in sinks:
+            if _takes(source, sink, plan.source.sparkSession):
+                message = (
+                    f'{sink.option}: "{sink.directory}" is among what the query reads, "{source.path}": it would take '
+                    "its own results for input, in each epoch again. Give another directory."
+                )
+                raise AnalysisError(message)
+
+
+def _takes(source: FileSource, sink: FilesSink, session: SparkSession) -> bool:
+    """Whether a source would list the files of a sink: in its directory, in those of partitions, or in all below."""
+    if scheme_of(source.path) != scheme_of(str(sink.directory)):
+        return False
+    levels = source.path.rstrip("/").split("/")
+    fixed = next((number for number, level in enumerate(levels) if _PATTERN.search(level)), len(levels))
+    patterns = levels[fixed:]
+    read = _levels(directory_at("/".join(levels[:fixed]) or "/", "path", lambda: session).resolved())
+    written = _levels(sink.directory.resolved())
+    if written[: len(read)] != read:
+        # The source may be one partition of what is written.
+        return not patterns and read[: len(written)] == written and _are_partitions(read[len(written) :])
+    below = written[len(read) :]
+    if not all(fnmatchcase(name, pattern) for name, pattern in zip(below, patterns, strict=False)):
+        return False
+    if len(below) >= len(patterns):
+        return source.is_recursive or _are_partitions(below[len(patterns) :])
+    # A pattern of files.
+    return len(below) == len(patterns) - 1 and fnmatchcase(f"part-000000001-00000-0.{sink.file_format}", patterns[-1])
+
+
+def _levels(location: str) -> list[str]:
+    return location.rstrip("/").split("/")
+
+
+def _are_partitions(levels: list[str]) -> bool:
+    return all("=" in level for level in levels)
