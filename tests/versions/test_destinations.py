@@ -17,6 +17,7 @@ from tests.environment.trial import Trial
 from tests.feed import Feed, rows
 from tests.servers.artemis import PASSWORD, USER
 from tests.sinks.delta.reading import rows_of
+from tests.sinks.iceberg.reading import IcebergReader
 from tests.sources.rabbitmq.messages import held
 
 if TYPE_CHECKING:
@@ -92,3 +93,9 @@ def test_delta(delta: SparkSession, tmp_path: Path) -> None:
     table = tmp_path / "table"
     expected = twice(delta, tmp_path, ["id", "ts"], lambda w: w.format("delta").option("path", table))
     assert sorted(row["id"] for row in rows_of(table)) == expected
+
+
+def test_iceberg(iceberg: SparkSession, tmp_path: Path) -> None:
+    table = tmp_path / "table"
+    expected = twice(iceberg, tmp_path, ["id", "ts"], lambda w: w.format("iceberg").option("path", table))
+    assert sorted(row["id"] for row in IcebergReader(iceberg, table).rows()) == expected
