@@ -275,7 +275,7 @@ DOORS = (
     ),
     Door(
         "what rows of several schemas have in common, tables of a catalog, and rows as text",
-        ("sinks/console", "sinks/table", "sinks/united_rows"),
+        ("sinks/console", "sinks/iceberg/library", "sinks/table", "sinks/united_rows"),
         (
             f"{_SQL}.types.UpCastRule.canUpCast(2)",
             f"{_CATALYST}.analysis.AnsiTypeCoercion.findWiderTypeForTwo(2)",

@@ -10,7 +10,8 @@ import pyarrow as pa
 from pyarrow import parquet
 from pyspark.sql import SparkSession
 
-from sparkjet.java import static_method
+from sparkjet.java import java_class, static_method
+from sparkjet.sinks.iceberg.columns import NAMES
 from sparkjet.sinks.iceberg.library import CatalogTable, IcebergTable, PathTable
 from sparkjet.storage.posix_directory import PosixDirectory
 
@@ -32,11 +33,27 @@ class IcebergReader:
     def rows(self) -> list[dict[str, Any]]:
         """All rows, as Iceberg reads them; what has no type in Python is text."""
         names = [field["name"] for field in self.version.schema["fields"]]
-        found = static_method(self._session, f"{_ICEBERG}.data.IcebergGenerics.read")(self.version.java).build()
-        try:
-            return [{name: _python(record.getField(name)) for name in names} for record in each(found)]
-        finally:
-            found.close()
+        return [
+            {name: _python(record.getField(name)) for name in names} for found in self._read() for record in each(found)
+        ]
+
+    def _read(self) -> Iterator[Any]:
+        text = self.version.properties.get(NAMES)
+        if text is None:
+            yield static_method(self._session, f"{_ICEBERG}.data.IcebergGenerics.read")(self.version.java).build()
+            return
+        # That one reads by ids only: here as Iceberg's reader for Spark does.
+        names = static_method(self._session, f"{_ICEBERG}.mapping.NameMappingParser.fromJson")(text)
+        reader = static_method(self._session, f"{_ICEBERG}.formats.FormatModelRegistry.readBuilder")
+        kind = java_class(self._session, "java.lang.Class").forName(
+            f"{_ICEBERG}.data.Record",
+            True,
+            java_class(self._session, "java.lang.Thread").currentThread().getContextClassLoader(),
+        )
+        parquet_format = java_class(self._session, f"{_ICEBERG}.FileFormat").PARQUET
+        for file in self.files():
+            place = self.version.java.io().newInputFile(file)
+            yield reader(parquet_format, kind, place).project(self.version.java.schema()).withNameMapping(names).build()
 
     def files(self, column: str = "", word: str = "", value: object = None) -> list[str]:
         """The files, or those that a condition leaves to be read."""

@@ -291,7 +291,7 @@ def test_all_types_come_back_and_their_bounds_skip_files(iceberg: SparkSession, 
     if more == NESTED:
         assert found[1]["st"] == "Record(1, Record(q))"
     else:
-        assert (found[1]["m"], found[1]["a"]) == ({"k": 1}, "[Record(1)]")
+        assert (found[1]["m"], found[1]["a"]) == ("{k=1}", "[Record(1)]")
     assert len(reader.files()) == 3
     assert len(reader.files("n", "greaterThan", 0)) == 1
     assert len(reader.files("day", "lessThan", "1950-01-01")) == 1

@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sparkjet.catalyst.logical_plans import listed
 from sparkjet.errors import AnalysisError, SinkError
 from sparkjet.java import java_class, static_method
 from sparkjet.sinks.iceberg.version import Version
@@ -261,7 +262,7 @@ class CatalogTable(IcebergTable):
         except JAVA_ERRORS as error:
             message = f'toTable: "{self._name}" is no name of a table: {said(error)}'
             raise AnalysisError(message) from error
-        parts = [str(parsed.apply(number)) for number in range(parsed.size())]
+        parts = [str(part) for part in listed(parsed)]
         if len(parts) < _SHORTEST:
             message = (
                 f'toTable: "{self._name}" is no table of a catalog of Iceberg\'s. Give the catalog, the namespace and '
