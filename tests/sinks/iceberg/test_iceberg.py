@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -34,15 +34,28 @@ if TYPE_CHECKING:
 APPLICATION = f"sparkjet/{QUERY}/results"
 
 
-@pytest.fixture(scope="module")
-def lake(iceberg: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A catalog of directories that Spark is configured with, and one namespace in it."""
-    settings = {"type": "hadoop", "warehouse": str(tmp_path_factory.mktemp("lake"))}
-    for name, value in settings.items():
-        iceberg.conf.set(f"spark.sql.catalog.lake.{name}", value)
-    yield "lake.db"
-    for name in settings:
-        iceberg.conf.unset(f"spark.sql.catalog.lake.{name}")
+CATALOGS = {
+    "hadoop": {"type": "hadoop"},
+    # By a database's own compare-and-swap.
+    "jdbc": {"type": "jdbc", "uri": "jdbc:derby:memory:lake;create=true"},
+}
+
+
+@pytest.fixture(scope="module", params=CATALOGS)
+def lake(
+    request: pytest.FixtureRequest, iceberg: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """A namespace of a catalog that Spark is configured with."""
+    name = f"lake_{request.param}"
+    settings = {**CATALOGS[request.param], "warehouse": str(tmp_path_factory.mktemp(name))}
+    for key, value in settings.items():
+        iceberg.conf.set(f"spark.sql.catalog.{name}.{key}", value)
+    table = CatalogTable(iceberg, f"{name}.db.t")
+    table.enter()
+    table._catalog.createNamespace(table._identifier.namespace())
+    yield f"{name}.db"
+    for key in settings:
+        iceberg.conf.unset(f"spark.sql.catalog.{name}.{key}")
 
 
 def under_test(spark: SparkSession, table: IcebergTable, place: Path | str) -> SinkUnderTest:
@@ -126,15 +139,20 @@ def test_a_commit_that_others_were_before_adds_nothing_and_is_made_again(iceberg
     assert IcebergReader(iceberg, tmp_path / "t").version.properties["owner"] == "them"
 
 
-@pytest.mark.parametrize("kind", ["path", "catalog"])
-def test_of_many_drivers_at_once_one_commits(iceberg: SparkSession, lake: str, tmp_path: Path, kind: str) -> None:
-    rows = iceberg.sql("SELECT 'a' AS k, id AS n FROM range(5)")
-    name = f"{lake}.raced"
+def test_of_many_drivers_at_once_one_commits_into_a_directory(iceberg: SparkSession, tmp_path: Path) -> None:
+    race(iceberg, lambda: PathTable(iceberg, PosixDirectory(tmp_path / "t")), tmp_path / "t")
+
+
+def test_of_many_drivers_at_once_one_commits_into_a_catalog(iceberg: SparkSession, lake: str) -> None:
+    race(iceberg, lambda: CatalogTable(iceberg, f"{lake}.raced"), f"{lake}.raced")
+
+
+def race(spark: SparkSession, table: Callable[[], IcebergTable], place: Path | str) -> None:
+    rows = spark.sql("SELECT 'a' AS k, id AS n FROM range(5)")
 
     def sink() -> IcebergSink:
         """One that has read nothing yet, as another process."""
-        path = PathTable(iceberg, PosixDirectory(tmp_path / "t"))
-        made = IcebergSink(path if kind == "path" else CatalogTable(iceberg, name), iceberg)
+        made = IcebergSink(table(), spark)
         made.check(rows.schema)
         made.create()
         return made
@@ -149,7 +167,7 @@ def test_of_many_drivers_at_once_one_commits(iceberg: SparkSession, lake: str, t
 
     with ThreadPoolExecutor(4) as threads:
         list(threads.map(commit, range(4)))
-    assert numbers(iceberg, tmp_path / "t" if kind == "path" else name) == sorted([*range(5)] * 3)
+    assert numbers(spark, place) == sorted([*range(5)] * 3)
 
 
 def test_a_commit_whose_answer_is_lost_excludes_the_next(iceberg: SparkSession, tmp_path: Path) -> None:
