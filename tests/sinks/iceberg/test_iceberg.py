@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from sparkjet.errors import AnalysisError, CopiedHomeError, LostTransactionError, SinkError
+from sparkjet.java import java_class
 from sparkjet.sinks.iceberg.library import CatalogTable, IcebergTable, PathTable
 from sparkjet.sinks.iceberg.sink import IcebergSink
 from sparkjet.storage.posix_directory import PosixDirectory
@@ -37,13 +38,13 @@ APPLICATION = f"sparkjet/{QUERY}/results"
 CATALOGS = {
     "hadoop": {"type": "hadoop"},
     # By a database's own compare-and-swap.
-    "jdbc": {"type": "jdbc", "uri": "jdbc:derby:memory:lake;create=true"},
+    "jdbc": {"type": "jdbc", "uri": "jdbc:h2:mem:lake;DB_CLOSE_DELAY=-1;DATABASE_TO_UPPER=FALSE"},
 }
 
 
 @pytest.fixture(scope="module", params=CATALOGS)
 def lake(
-    request: pytest.FixtureRequest, iceberg: SparkSession, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, iceberg: SparkSession, jdbc: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[str]:
     """A namespace of a catalog that Spark is configured with."""
     name = f"lake_{request.param}"
@@ -52,6 +53,8 @@ def lake(
         iceberg.conf.set(f"spark.sql.catalog.{name}.{key}", value)
     table = CatalogTable(iceberg, f"{name}.db.t")
     table.enter()
+    loader = java_class(jdbc, "java.lang.Thread").currentThread().getContextClassLoader()
+    java_class(jdbc, "java.lang.Class").forName("org.h2.Driver", True, loader)
     table._catalog.createNamespace(table._identifier.namespace())
     yield f"{name}.db"
     for key in settings:
