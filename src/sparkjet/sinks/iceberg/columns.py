@@ -54,10 +54,6 @@ class Mapped:
         found = {str(part.number): part.value(values[part.name]) for part in self.parts}
         return {number: value for number, value in found.items() if value is not None}
 
-    def ids(self) -> list[int]:
-        """The ids of the columns."""
-        return [int(field.metadata[ID]) for field in self.columns.values()]
-
     def _column(self, own: str, field: StructField) -> Column:
         column = F.col(quoted(own))
         if self.by_names:
@@ -114,7 +110,7 @@ def unfit(table: Version, written: Mapping[str, Any], where: str) -> str | None:
 
     Args:
         table: What it is now.
-        written: Of the handle: ``ids`` and ``types`` of the columns by name, and ``spec``.
+        written: The handle.
         where: The table.
     """
     columns = {field["id"]: field for field in table.schema["fields"]}
@@ -126,6 +122,8 @@ def unfit(table: Version, written: Mapping[str, Any], where: str) -> str | None:
             return f"column {name!r} is {json.dumps(column['type'])} there, and {json.dumps(kind)} in the files."
         if column["required"] and name not in written["required"]:
             return f"column {name!r} is required there."
+        if written["by_names"] and name not in _names_of(table, column):
+            return f"column {name!r} is called {column['name']!r} there, and the files have names only."
     given = {number for number, _ in written["columns"].values()}
     for number, column in columns.items():
         if number not in given and column["required"] and "initial-default" not in column:
@@ -169,6 +167,14 @@ def _check_names(table: Version, fields: Mapping[str, StructField], where: str) 
                 f"TABLE … UNSET TBLPROPERTIES ('{NAMES}')."
             )
             raise AnalysisError(message)
+
+
+def _names_of(table: Version, column: Mapping[str, Any]) -> list[str]:
+    """The names by which readers find a column in files without ids."""
+    mapping = json.loads(table.properties.get(NAMES, "null"))
+    if mapping is None:
+        return [column["name"]]
+    return [name for each in mapping if each.get("field-id") == column["id"] for name in each["names"]]
 
 
 def _mapped_ids(found: Any) -> Iterator[int]:
