@@ -31,6 +31,7 @@ SERVERS = (
     "rabbitmq_port",
     "artemis_port",
     "delta_kernel",
+    "iceberg_jars",
     "jdbc_drivers",
     "grid_address",
     "grid_token",

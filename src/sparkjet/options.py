@@ -72,6 +72,13 @@ DELTA_OPTIONS: Mapping[str, str] = {
 }
 """Options of ``format("delta")``."""
 
+ICEBERG_OPTIONS: Mapping[str, str] = {
+    "path": "The table, by its directory: a path or a URI; it is created if there is none. Or give toTable a name.",
+    "compression": "Codec of its Parquet files, as in Spark's writer; the table's own by default.",
+    "maxRecordsPerFile": "As in Spark's writer.",
+}
+"""Options of ``format("iceberg")``."""
+
 JDBC_OPTIONS: Mapping[str, str] = {
     "url": "The database, jdbc:…; what follows a ? or ; in it is never logged or recorded.",
     "driver": "Class of the driver; by default the one that is registered for the URL.",
@@ -204,6 +211,7 @@ SINK_OPTIONS: Mapping[str, Mapping[str, str]] = {
     "files": FILE_OPTIONS,
     "grid-journal": GRID_JOURNAL_OPTIONS,
     "grid-map": GRID_MAP_OPTIONS,
+    "iceberg": ICEBERG_OPTIONS,
     "jdbc": JDBC_OPTIONS,
     "kafka": KAFKA_OPTIONS,
     "postgres": POSTGRES_OPTIONS,
@@ -311,8 +319,8 @@ def file_writer_options(options: Options) -> dict[str, str]:
     return _given(options, FILE_OPTIONS, "path", "fileFormat", "retention")
 
 
-def delta_writer_options(options: Options) -> dict[str, str]:
-    """The options of ``format("delta")`` that are passed to Spark's writer of Parquet."""
+def parquet_writer_options(options: Options) -> dict[str, str]:
+    """The options of ``format("delta")`` and ``format("iceberg")`` that are passed to Spark's writer of Parquet."""
     return _given(options, DELTA_OPTIONS, "path")
 
 

@@ -29,7 +29,7 @@ def launch(table: Path, home: Path) -> Launch:
 def test_a_home_among_the_files_of_a_delta_table_is_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / "t").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "t")
-    with pytest.raises(AnalysisError, match=r"checkpointLocation: .* is in the Delta table .*, where VACUUM removes"):
+    with pytest.raises(AnalysisError, match=r"checkpointLocation: .* is in the table .*, where VACUUM removes"):
         launch(tmp_path / "t", tmp_path / name)._check_home()
 
 

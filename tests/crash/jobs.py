@@ -21,6 +21,7 @@ from tests.crash.outputs import (
     into_artemis,
     into_delta,
     into_files,
+    into_iceberg,
     into_jdbc,
     into_map,
     into_rabbitmq,
@@ -338,6 +339,8 @@ _ALONE = {
         Job("topic", _SUMMED, partial(_beside, others=[into_topic])),
         # The same results also in a Delta table.
         Job("delta", _SUMMED, partial(_beside, others=[into_delta])),
+        # The same results also in an Iceberg table.
+        Job("iceberg", _SUMMED, partial(_beside, others=[into_iceberg])),
         # The same results also in a table that is reached through Java.
         Job("jdbc", _SUMMED, partial(_beside, others=[into_jdbc])),
         # The same results also in a map of the grid.
@@ -383,6 +386,7 @@ _ALONE = {
         Job("rows-table", _ALL, partial(_plain, others=[into_table])),
         Job("rows-topic", _ALL, partial(_plain, others=[into_topic])),
         Job("rows-delta", _ALL, partial(_plain, others=[into_delta])),
+        Job("rows-iceberg", _ALL, partial(_plain, others=[into_iceberg])),
         Job("rows-jdbc", _ALL, partial(_plain, others=[into_jdbc])),
         # From queues of RabbitMQ, into files, PostgreSQL and another queue.
         Job("queues", _MESSAGES, _received),

@@ -50,12 +50,21 @@ def table_of(place: Place, output: str = RESULTS) -> str:
 
 def into_delta(results: AggregateRows | Stream, place: Place, rules: Rules) -> StreamWriter:
     """A Delta table below the query's directory, partitioned by the key; Kernel's jars are named there."""
+    return _into_directory("delta", results, place, rules)
+
+
+def into_iceberg(results: AggregateRows | Stream, place: Place, rules: Rules) -> StreamWriter:
+    """An Iceberg table, as :func:`into_delta`."""
+    return _into_directory("iceberg", results, place, rules)
+
+
+def _into_directory(name: str, results: AggregateRows | Stream, place: Place, rules: Rules) -> StreamWriter:
     from pyspark.sql import SparkSession
 
     for jar in json.loads((place.root / "jars.json").read_text()):
         SparkSession.active().sql(f"ADD JAR '{jar}'")
-    writer = results.select(*_flat(rules, RESULTS)).writeStream.format("delta").partitionBy("key")
-    return writer.option("path", place.root / "delta")
+    writer = results.select(*_flat(rules, RESULTS)).writeStream.format(name).partitionBy("key")
+    return writer.option("path", place.root / name)
 
 
 def into_jdbc(results: AggregateRows | Stream, place: Place, rules: Rules) -> StreamWriter:

@@ -212,6 +212,21 @@ def delta(spark: SparkSession, delta_kernel: list[str]) -> SparkSession:
 
 
 @pytest.fixture(scope="session")
+def iceberg_jars() -> list[str]:
+    """Iceberg's jar."""
+    from tests.servers.iceberg import library
+    from tests.servers.programs import NoProgramError
+
+    return list(map(str, available(library, NoProgramError)))
+
+
+@pytest.fixture(scope="session")
+def iceberg(spark: SparkSession, iceberg_jars: list[str]) -> SparkSession:
+    """The shared session, to which Iceberg was added while it ran."""
+    return _with_jars(spark, iceberg_jars)
+
+
+@pytest.fixture(scope="session")
 def jdbc_drivers() -> list[str]:
     """The jars of drivers of databases."""
     from tests.servers.jdbc import drivers

@@ -19,6 +19,7 @@ from tests.feed import Feed, rows
 from tests.servers.artemis import PASSWORD, USER
 from tests.servers.s3 import BUCKET
 from tests.sinks.delta.reading import rows_of
+from tests.sinks.iceberg.reading import IcebergReader
 from tests.sources.rabbitmq.messages import held
 
 if TYPE_CHECKING:
@@ -116,3 +117,9 @@ def test_hdfs(spark: SparkSession, hdfs: HdfsServer, tmp_path: Path) -> None:
 @pytest.mark.skipif(LINE < (4, 2), reason="Hadoop's client of S3 can put a file if it is absent since 3.5")
 def test_s3(s3_spark: SparkSession, s3: S3Server, tmp_path: Path) -> None:
     in_files(s3_spark, tmp_path, f"s3a://{BUCKET}/{uuid4().hex}")
+
+
+def test_iceberg(iceberg: SparkSession, tmp_path: Path) -> None:
+    table = tmp_path / "table"
+    expected = twice(iceberg, tmp_path, ["id", "ts"], lambda w: w.format("iceberg").option("path", table))
+    assert sorted(row["id"] for row in IcebergReader(iceberg, table).rows()) == expected

@@ -63,6 +63,7 @@ if TYPE_CHECKING:
 
 RECENT = 100
 """Epochs that ``recentProgress`` keeps."""
+_CLEANERS = {"delta": "VACUUM", "iceberg": "remove_orphan_files"}
 _NO_HOME = (
     "checkpointLocation is missing, and executors on other machines cannot use the driver's temporary directory. Give "
     'option("checkpointLocation", "…") a directory that all machines share'
@@ -104,12 +105,14 @@ class Launch:
     @property
     def _file_sinks(self) -> list[Any]:
         files = [output.sink for output in self.plan.outputs if isinstance(output.sink, FilesSink)]
-        return [*files, *self._delta_sinks]
+        return [*files, *(sink for sink, _ in self._table_sinks)]
 
     @property
-    def _delta_sinks(self) -> list[Any]:
-        # By their name: the class needs the packages of the extra "delta".
-        return [output.sink for output in self.plan.outputs if output.format == "delta"]
+    def _table_sinks(self) -> list[tuple[Any, str]]:
+        """Those of tables that are directories, each with what removes files from there that are not the table's."""
+        # By their name: the classes need the packages of extras.
+        outputs: list[Any] = [output for output in self.plan.outputs if output.format in _CLEANERS]
+        return [(each.sink, _CLEANERS[each.format]) for each in outputs if each.sink.directory is not None]
 
     @cached_property
     def _spark_directory(self) -> Path:
@@ -289,16 +292,16 @@ class Launch:
             raise AnalysisError(message)
 
     def _check_home(self) -> None:
-        """Refuse a home among the files of a Delta table: VACUUM removes what no version names.
+        """Refuse a home among the files of a table: its maintenance removes what no version names.
 
         Raises:
             AnalysisError: It is there.
         """
-        for table in (sink.directory for sink in self._delta_sinks):
+        for table, cleaner in ((sink.directory, cleaner) for sink, cleaner in self._table_sinks):
             top, home = table.resolved().rstrip("/"), self.home.resolved()
             if f"{home}/".startswith(f"{top}/") and not home.startswith((f"{top}/_", f"{top}/.")):
                 message = (
-                    f'checkpointLocation: "{self.home}" is in the Delta table {table}, where VACUUM removes what no '
+                    f'checkpointLocation: "{self.home}" is in the table {table}, where {cleaner} removes what no '
                     f"version names. Give it a place of its own, or one below {table}/_checkpoints."
                 )
                 raise AnalysisError(message)

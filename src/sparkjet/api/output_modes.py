@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 APPEND, UPDATE, COMPLETE = "append", "update", "complete"
 MODES = (APPEND, UPDATE, COMPLETE)
-_FILES = ("delta", "files", "table")
+_FILES = ("delta", "files", "iceberg", "table")
 
 
 def mode_of(outputMode: str) -> str:

@@ -79,7 +79,7 @@ class OutputSettings:
             raise AnalysisError(message)
         options = Options(self.options)
         options.check(self.sink.name)
-        if self.partition_by and self.sink.name not in {"delta", "files", "table"}:
+        if self.partition_by and self.sink.name not in {"delta", "files", "iceberg", "table"}:
             message = f'partitionBy: format("{self.sink.name}") has no directories; use it with format("files").'
             raise AnalysisError(message)
         stage = self.stage if at_once else stage_in_mode(self, options)

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sparkjet.errors import AnalysisError, nearest
-from sparkjet.options import SINK_OPTIONS, Options, delta_writer_options, file_writer_options
+from sparkjet.options import SINK_OPTIONS, Options, file_writer_options, parquet_writer_options
 from sparkjet.sinks.console import ConsoleSink
 from sparkjet.sinks.file_formats import FORMATS
 from sparkjet.sinks.files import FilesSink
@@ -64,6 +64,7 @@ class SinkFormat:
             "files",
             "grid-journal",
             "grid-map",
+            "iceberg",
             "jdbc",
             "kafka",
             "postgres",
@@ -98,6 +99,7 @@ class SinkFormat:
             "foreachBatch": lambda: ForeachBatchSink(self.function, complete=complete),
             "grid-journal": lambda: _grid_journal(options, session, clock),
             "grid-map": lambda: _grid_map(options, session, clock),
+            "iceberg": lambda: _iceberg(options, self.table, partition_by, session),
             "jdbc": lambda: JdbcSink(JdbcSettings.of(options), session),
             "kafka": lambda: _kafka(options),
             "memory": lambda: MemorySink(table, session, complete=complete),
@@ -170,7 +172,7 @@ def sink_format(source: str | Sink) -> SinkFormat:
     if name is None:
         message = (
             f'format: there is no sink "{source}"; {nearest(source, [*SINK_OPTIONS, *FORMATS])} Write to other data '
-            "sources of Spark's, such as delta and iceberg, in foreachBatch(…)."
+            "sources of Spark's in foreachBatch(…)."
         )
         raise AnalysisError(message)
     return SinkFormat(name)
@@ -184,7 +186,24 @@ def _delta(options: Options, partition_by: Sequence[str], session: SparkSession)
     with _extra("delta"):
         from sparkjet.sinks.delta.sink import DeltaSink  # noqa: PLC0415 - the extra is optional
     at = partial(directory_at, option="path", session=lambda: session)
-    return DeltaSink(at(path), session, tuple(partition_by), delta_writer_options(options), at=at)
+    return DeltaSink(at(path), session, tuple(partition_by), parquet_writer_options(options), at=at)
+
+
+def _iceberg(options: Options, table: str, partition_by: Sequence[str], session: SparkSession) -> Sink:
+    path = options.get("path")
+    if (path is None) == (not table):
+        message = (
+            'start: format("iceberg") needs one table: start("…") or option("path", "…") for its directory, or '
+            'toTable("lake.db.events") for its name in a catalog.'
+        )
+        raise AnalysisError(message)
+    with _extra("iceberg"):
+        from sparkjet.sinks.iceberg.library import CatalogTable, PathTable, table_at  # noqa: PLC0415 - the extra is optional
+        from sparkjet.sinks.iceberg.sink import IcebergSink  # noqa: PLC0415 - as above
+    by_name = CatalogTable(session, table)
+    found = by_name if path is None else PathTable(session, directory_at(path, "path", lambda: session))
+    option, at = "toTable" if path is None else "path", partial(table_at, session=session)
+    return IcebergSink(found, session, tuple(partition_by), parquet_writer_options(options), option, at)
 
 
 def _console(options: Options) -> Sink:

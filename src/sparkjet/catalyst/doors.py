@@ -248,6 +248,9 @@ DOORS = (
             "plan/window_join",
             "sinks/delta/kernel",
             "sinks/delta/partitions",
+            "sinks/iceberg/appending",
+            "sinks/iceberg/library",
+            "sinks/jars",
             "storage/hadoop_file_system",
             "storage/sharing",
         ),
@@ -274,7 +277,7 @@ DOORS = (
     ),
     Door(
         "what rows of several schemas have in common, tables of a catalog, and rows as text",
-        ("sinks/console", "sinks/table", "sinks/united_rows"),
+        ("sinks/console", "sinks/iceberg/library", "sinks/table", "sinks/united_rows"),
         (
             f"{_SQL}.types.UpCastRule.canUpCast(2)",
             f"{_CATALYST}.analysis.AnsiTypeCoercion.findWiderTypeForTwo(2)",

@@ -37,6 +37,7 @@ EXTRAS = {
     "artemis": "pyarrow",
     "delta": "pyarrow",
     "grid": "kazoo",
+    "iceberg": "pyarrow",
     "kafka": "confluent_kafka",
     "postgres": "psycopg",
     "rabbitmq": "pika",

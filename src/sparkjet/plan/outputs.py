@@ -66,7 +66,7 @@ class Output(ABC):
         """
         sample = self.sample()
         # By their names: the classes need the packages of the extra "grid".
-        if isinstance(self.sink, FilesSink | Outbox) or self.format in {"delta", "grid-journal", "grid-map"}:
+        if isinstance(self.sink, FilesSink | Outbox) or self.format in {"delta", "grid-journal", "grid-map", "iceberg"}:
             check_names(sample, self.format)
         self.sink.check(sample.schema)
 

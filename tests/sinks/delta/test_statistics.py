@@ -24,7 +24,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from sparkjet.sinks.delta.statistics import LONGEST, FileStatistics
+from sparkjet.sinks.delta.statistics import LONGEST, as_json
+from sparkjet.sinks.parquet_footer import ParquetFooter
 from sparkjet.storage.posix_directory import PosixDirectory
 
 LAST = "\U0010ffff"
@@ -62,7 +63,7 @@ CASES = [
 @pytest.mark.parametrize(("kind", "arrow", "values", "bounds"), CASES)
 def test_bounds_and_nulls(tmp_path: Path, kind: DataType, arrow: pa.DataType, values: list[Any], bounds: Any) -> None:
     parquet.write_table(pa.table({"c": pa.array(values, arrow)}), tmp_path / "f", row_group_size=1)
-    text = FileStatistics(PosixDirectory(tmp_path), "f").as_json(StructType().add("c", kind), [["c"]])
+    text = as_json(ParquetFooter(PosixDirectory(tmp_path), "f"), StructType().add("c", kind), [["c"]])
     found = json.loads(text, parse_float=Decimal if isinstance(kind, DecimalType) else float)
     assert found["numRecords"] == len(values)
     assert found["nullCount"] == {"c": values.count(None)}
@@ -73,7 +74,7 @@ def test_bounds_and_nulls(tmp_path: Path, kind: DataType, arrow: pa.DataType, va
 def test_texts_that_are_no_unicode_have_no_bounds(tmp_path: Path) -> None:
     values = pa.array([b"\xff\xfe", b"a", None]).view(pa.string())
     parquet.write_table(pa.table({"c": values}), tmp_path / "f")
-    text = FileStatistics(PosixDirectory(tmp_path), "f").as_json(StructType().add("c", StringType()), [["c"]])
+    text = as_json(ParquetFooter(PosixDirectory(tmp_path), "f"), StructType().add("c", StringType()), [["c"]])
     assert json.loads(text) == {"numRecords": 3, "minValues": {}, "maxValues": {}, "nullCount": {"c": 1}}
 
 
@@ -84,7 +85,7 @@ def test_fields_of_structs_and_names_with_dots(tmp_path: Path) -> None:
     schema = (
         StructType().add("s", StructType().add("x", number)).add("a.b", number).add("a", StructType().add("b", number))
     )
-    found = json.loads(FileStatistics(PosixDirectory(tmp_path), "f").as_json(schema, [["s", "x"], ["a.b"], ["a", "b"]]))
+    found = json.loads(as_json(ParquetFooter(PosixDirectory(tmp_path), "f"), schema, [["s", "x"], ["a.b"], ["a", "b"]]))
     assert found["nullCount"] == {"s": {"x": 1}}
     assert found["minValues"] == found["maxValues"] == {"s": {"x": 1}}
 
@@ -101,5 +102,5 @@ def test_nulls_are_counted_where_the_footer_does_not_say(tmp_path: Path) -> None
     )
     for footer in (True, False):
         parquet.write_table(table, tmp_path / "f", write_statistics=footer)
-        found = FileStatistics(PosixDirectory(tmp_path), "f")
+        found = ParquetFooter(PosixDirectory(tmp_path), "f")
         assert [name for name in table.column_names if found.has_nulls(name)] == ["null", "a.b"]

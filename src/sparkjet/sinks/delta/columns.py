@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from sparkjet.errors import AnalysisError
 from sparkjet.sinks.delta.partitions import can_partition_by
+from sparkjet.sinks.table_columns import matched
 
 if TYPE_CHECKING:
     from sparkjet.sinks.delta.kernel import Version
@@ -77,23 +78,19 @@ def mapped(table: Version, schema: StructType, partition_by: Sequence[str], wher
             "Leave partitionBy(…) out, and the table's own columns count."
         )
         raise AnalysisError(message)
-    # Names that differ only by case are one column to Delta.
-    known = {field.name.lower(): field for field in table.schema.fields}
-    names, required = {}, []
-    for field in schema.fields:
-        column = known.pop(field.name.lower(), None)
-        if column is None:
-            message = (
-                f"{where} has no column {field.name!r}. Columns: {', '.join(table.schema.fieldNames())}. Drop it from "
-                "the result, or add it to the table first (ALTER TABLE … ADD COLUMN)."
-            )
-            raise AnalysisError(message)
-        _check_column(field, column, where)
-        names[field.name] = column.name
-        # In a path an empty text is a null.
-        if not column.nullable and (field.nullable or column.name in table.partition_by):
-            required.append(column.name)
-    for column in known.values():
+    names = matched(table.schema, schema, where)
+    nullable = {names[field.name]: field.nullable for field in schema.fields}
+    # In a path an empty text is a null.
+    required = [
+        column.name
+        for column in table.schema.fields
+        if column.name in nullable
+        and not column.nullable
+        and (nullable[column.name] or column.name in table.partition_by)
+    ]
+    for column in table.schema.fields:
+        if column.name in nullable:
+            continue
         if not column.nullable or _DEFAULT in (column.metadata or {}) or column.name in table.partition_by:
             message = (
                 f"{where} needs a value of column {column.name!r} in every row, and the result has no such column. "
@@ -156,46 +153,6 @@ def _metadata_of(column: StructField) -> set[str]:
         elif isinstance(kind, MapType):
             pending += [kind.keyType, kind.valueType]
     return found
-
-
-def _check_column(field: StructField, column: StructField, where: str) -> None:
-    if _plain(field.dataType) != _plain(column.dataType):
-        message = (
-            f"column {field.name!r} is {field.dataType.simpleString()}, and in {where} it is "
-            f'{column.dataType.simpleString()}. Cast it: withColumn("{field.name}", '
-            f'F.col("{field.name}").cast("{column.dataType.simpleString()}")).'
-        )
-        raise AnalysisError(message)
-    if not _fits(field.dataType, column.dataType):
-        message = (
-            f"column {field.name!r} may have nulls in its fields or elements, where {where} has NOT NULL. Write to a "
-            "table whose nested fields are nullable."
-        )
-        raise AnalysisError(message)
-
-
-def _plain(kind: DataType) -> Any:
-    """A type without what does not count: nullability, and metadata of fields."""
-    if isinstance(kind, StructType):
-        # As they are written: Spark alone finds fields by names in another case.
-        return [(field.name, _plain(field.dataType)) for field in kind.fields]
-    if isinstance(kind, ArrayType):
-        return ["array", _plain(kind.elementType)]
-    if isinstance(kind, MapType):
-        return ["map", _plain(kind.keyType), _plain(kind.valueType)]
-    return kind
-
-
-def _fits(given: DataType, wanted: DataType) -> bool:
-    """Whether nested values that must not be null are not."""
-    if isinstance(given, StructType) and isinstance(wanted, StructType):
-        pairs = zip(given.fields, wanted.fields, strict=True)
-        return all((two.nullable or not one.nullable) and _fits(one.dataType, two.dataType) for one, two in pairs)
-    if isinstance(given, ArrayType) and isinstance(wanted, ArrayType):
-        return (wanted.containsNull or not given.containsNull) and _fits(given.elementType, wanted.elementType)
-    if isinstance(given, MapType) and isinstance(wanted, MapType):
-        return (wanted.valueContainsNull or not given.valueContainsNull) and _fits(given.valueType, wanted.valueType)
-    return True
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -15,7 +15,9 @@ from sparkjet.errors import AnalysisError, SinkError
 from sparkjet.java import end_callback, java_class, static_method
 from sparkjet.query_log import logger
 from sparkjet.sinks.delta.partitions import literal
-from sparkjet.sinks.delta.statistics import FileStatistics
+from sparkjet.sinks.delta.statistics import as_json
+from sparkjet.sinks.jars import enter, is_a, said
+from sparkjet.sinks.parquet_footer import ParquetFooter
 from sparkjet.storage.hadoop_file_system import JAVA_ERRORS
 
 if TYPE_CHECKING:
@@ -27,6 +29,11 @@ LOG = "_delta_log"
 _KERNEL, _DEFAULTS = "io.delta.kernel", "io.delta.kernel.defaults"
 _PACKAGES = ",".join(
     f"io.delta:{name}:4.4.0" for name in ("delta-kernel-api", "delta-kernel-defaults", "delta-storage")
+)
+_NEEDED = f"{_KERNEL}.TableManager", f"{_DEFAULTS}.engine.DefaultEngine", "io.delta.storage.LogStore"
+_LACKING = (
+    'format("delta") needs Delta Kernel, which Spark does not have. Set spark.jars.packages to '
+    f"{_PACKAGES} before the session is made."
 )
 _NOT_FOUND = "io.delta.kernel.exceptions.TableNotFoundException"
 _FOUND = "io.delta.kernel.exceptions.TableAlreadyExistsException"
@@ -99,7 +106,7 @@ class DeltaTable:
             found = static_method(self._session, f"{_KERNEL}.TableManager.loadSnapshot")(self._place)
             java = found.withCommitter(committer).build(self._engine())
         except JAVA_ERRORS as error:
-            if _is_a(error, _NOT_FOUND):
+            if is_a(error, _NOT_FOUND):
                 return None
             raise SinkError(self._explained(error)) from error
         protocol = java.getProtocol()
@@ -134,7 +141,7 @@ class DeltaTable:
         except JAVA_ERRORS as error:
             if committer.failure is not None:
                 raise committer.failure from error
-            if not committer.has_lost and not _is_a(error, _FOUND):
+            if not committer.has_lost and not is_a(error, _FOUND):
                 raise SinkError(self._explained(error)) from error
 
     def try_to_create(self, schema: StructType, by: str) -> None:
@@ -147,7 +154,7 @@ class DeltaTable:
         try:
             self._creation(schema, by).build(self._engine())
         except JAVA_ERRORS as error:
-            if _is_a(error, _FOUND):
+            if is_a(error, _FOUND):
                 # Another process has created it meanwhile; what it is, whoever creates next looks at.
                 return
             raise AnalysisError(self._explained(error)) from error
@@ -206,7 +213,7 @@ class DeltaTable:
         except JAVA_ERRORS as error:
             if committer.failure is not None:
                 raise committer.failure from error
-            if committer.has_lost or _is_a(error, *_CONFLICTS):
+            if committer.has_lost or is_a(error, *_CONFLICTS):
                 return False
             raise SinkError(self._explained(error)) from error
         self._after(done, engine)
@@ -238,7 +245,7 @@ class DeltaTable:
             values.put(name, literal(self._session, version.schema[name].dataType, file.values[name]))
         context = transactions.getWriteContext(engine, state, values)
         columns = [list(each.getNames()) for each in context.getStatisticsColumns()]
-        statistics = FileStatistics(self._directory, file.name).as_json(version.schema, columns)
+        statistics = as_json(ParquetFooter(self._directory, file.name), version.schema, columns)
         read = static_method(self._session, f"{_KERNEL}.statistics.DataFileStatistics.deserializeFromJson")
         status = java_class(self._session, f"{_KERNEL}.utils.DataFileStatus")(
             f"{self._place}/{file.name}", file.size, int(time.time() * 1000), read(statistics, version.java.getSchema())
@@ -255,7 +262,7 @@ class DeltaTable:
                 hook.threadSafeInvoke(engine)
             except JAVA_ERRORS as error:
                 # The commit counts without it, and whoever commits the tenth version from here tries again.
-                logger.warning("%s was committed, but not its %s: %s", self._directory, hook.getType(), _said(error))
+                logger.warning("%s was committed, but not its %s: %s", self._directory, hook.getType(), said(error))
 
     def _iterator(self, values: Any) -> Any:
         return static_method(self._session, f"{_KERNEL}.internal.util.Utils.toCloseableIterator")(values.iterator())
@@ -271,26 +278,10 @@ class DeltaTable:
         return static_method(self._session, f"{_DEFAULTS}.engine.DefaultEngine.create")(settings)
 
     def _enter(self) -> None:
-        """Have this thread of the JVM find Kernel's classes, also where they were added by SQL's ADD JAR.
-
-        Raises:
-            AnalysisError: There are none.
-        """
-        jvm: Any = self._session._jvm
-        loader = self._session._jsparkSession.sharedState().jarClassLoader()
-        jvm.java.lang.Thread.currentThread().setContextClassLoader(loader)
-        try:
-            for needed in (f"{_KERNEL}.TableManager", f"{_DEFAULTS}.engine.DefaultEngine", "io.delta.storage.LogStore"):
-                jvm.java.lang.Class.forName(needed, False, loader)
-        except JAVA_ERRORS as error:
-            message = (
-                'format("delta") needs Delta Kernel, which Spark does not have. Set spark.jars.packages to '
-                f"{_PACKAGES} before the session is made."
-            )
-            raise AnalysisError(message) from error
+        enter(self._session, _NEEDED, _LACKING)
 
     def _explained(self, error: Exception) -> str:
-        return f"Delta's table {self._directory}: {_said(error)}"
+        return f"Delta's table {self._directory}: {said(error)}"
 
 
 class _LogCommitter:
@@ -349,12 +340,3 @@ class _LogCommitter:
 
 class _LostError(Exception):
     """Another process has put this version into the log."""
-
-
-def _is_a(error: Exception, *names: str) -> bool:
-    return hasattr(error, "java_exception") and error.java_exception.getClass().getName() in names
-
-
-def _said(error: Exception) -> str:
-    java = getattr(error, "java_exception", None)
-    return str(error) if java is None else str(java.getMessage() or java.toString()).splitlines()[0]

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 if TYPE_CHECKING:
     from sparkjet.storage.directory import Directory
-    from sparkjet.time.writer_progress import WriterProgress
 
 TOLD = "sparkjet"
 """The member of ``userMetadata`` that is ours: what the transaction was."""
@@ -59,9 +57,9 @@ def find(log: Directory, version: int, application: str, number: int | None = No
     return None
 
 
-def told(progress: WriterProgress, run: str) -> str:
-    """What a version tells of the epoch that wrote it, in the form that all destinations of ours have; and by whom."""
-    return json.dumps({TOLD: {**msgspec.to_builtins(progress), "run": run}})
+def metadata(payload: Mapping[str, Any]) -> str:
+    """What a version tells of the epoch that wrote it."""
+    return json.dumps({TOLD: payload})
 
 
 def _of(content: bytes, version: int, application: str) -> Logged | None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from decimal import Context, Decimal
-from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
 
 from pyspark.sql.types import (
     BooleanType,
@@ -28,22 +26,6 @@ from sparkjet.java import java_class
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-_NULL = "__HIVE_DEFAULT_PARTITION__"
-
-
-def values_of(file: str) -> dict[str, str | None]:
-    """The partition columns that a path names, with their values; None for null.
-
-    >>> values_of("q/k=a%2Fb/d=__HIVE_DEFAULT_PARTITION__/part-0.parquet")
-    {'k': 'a/b', 'd': None}
-    """
-    found: dict[str, str | None] = {}
-    for part in PurePosixPath(file).parent.parts:
-        name, is_column, value = part.partition("=")
-        if is_column:
-            found[unquote(name)] = None if value == _NULL else unquote(value)
-    return found
 
 
 def can_partition_by(kind: DataType) -> bool:

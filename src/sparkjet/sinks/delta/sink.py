@@ -2,38 +2,29 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-import msgspec
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
 from sparkjet.catalyst.columns import quoted
-from sparkjet.errors import AnalysisError, CopiedHomeError, LostTransactionError, SinkError
-from sparkjet.known_types import known
-from sparkjet.sinks.copies import check_run, origin
+from sparkjet.errors import AnalysisError, CopiedHomeError, SinkError
+from sparkjet.sinks.copies import check_run
 from sparkjet.sinks.delta.columns import Mapped, check_new, mapped
 from sparkjet.sinks.delta.kernel import DataFile, DeltaTable, Version
-from sparkjet.sinks.delta.log import find, told
-from sparkjet.sinks.delta.partitions import values_of
-from sparkjet.sinks.delta.statistics import FileStatistics
+from sparkjet.sinks.delta.log import find, metadata
 from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
-from sparkjet.storage.file_writer import FileWriter
-from sparkjet.storage.written import write
-from sparkjet.time.writer_progress import WriterProgress
+from sparkjet.sinks.staged_files import StagedFiles, application, told, values_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from sparkjet.storage.directory import Directory
 
-OWN = "_sparkjet"
-"""Directory of what is prepared; readers and VACUUM leave alone what begins with an underscore."""
 _RACES = 100
 """Versions that others may put first before a commit is given up for a moment."""
 
@@ -98,36 +89,17 @@ class DeltaSink:
 
     def prepare(self, rows: DataFrame, transaction: TransactionId) -> Handle | None:
         """See :meth:`Sink.prepare`."""
-        folder = _folder(transaction)
-        prepared = _prepared(self.directory, transaction.query, transaction.sink)
-        prepared.create()
-        # Before the files: what nothing lists would be left for good.
-        prepared.write(folder, b"")
         named = rows.select(*(F.col(quoted(own)).alias(name) for own, name in self._mapped.names.items()))
-        # In UTC: what is written of a time in a path does not say where.
-        options = {**self.options, "timeZone": "UTC"}
-        writer = FileWriter(self.directory.below(folder), "parquet", options, self._columns, defaults=True)
-        found = write(named, writer, SinkError)
-        if not found.rows:
-            self._discard(folder, prepared)
+        staged = StagedFiles(self.directory)
+        handle = staged.write(named, transaction, self.options, self._columns)
+        if handle is None:
             return None
-        self.directory.sync(f"{folder}/{name}" for name in found.files)
-        sizes = self.directory.below(folder).files()
-        files = [[f"{folder}/{name}", sizes[name]] for name in found.files]
-        self._check_required(files)
+        staged.check_required(handle, self._mapped.required, self._columns, "delta")
         return {
-            "directory": str(self.directory),
-            "query": transaction.query,
-            "sink": transaction.sink,
-            "folder": folder,
-            "epoch": transaction.epoch,
-            "rows": found.rows,
-            "files": files,
+            **handle,
             "schema": self._as_written().jsonValue(),
             "partition_by": [*self._columns],
             "required": [*self._mapped.required],
-            "progress": msgspec.to_builtins(_progress(transaction, found.rows)),
-            **origin(transaction),
         }
 
     def commit(self, handle: Handle, between: Callable[[], None]) -> None:
@@ -150,22 +122,18 @@ class DeltaSink:
             raise SinkError(message)
         self._added = str(directory), handle["run"], handle["epoch"]
         between()
-        prepared = _prepared(directory, handle["query"], handle["sink"])
-        prepared.remove(handle["folder"])
-        # What a power failure brought back here, a start would take for an orphan: files that the table has.
-        with contextlib.suppress(FileNotFoundError):
-            prepared.sync((handle["folder"],), contents=False)
+        StagedFiles(directory).published(handle)
 
     def abort(self, transaction: TransactionId) -> None:
         """See :meth:`Aborting.abort`."""
-        self._discard(_folder(transaction), _prepared(self.directory, transaction.query, transaction.sink))
+        StagedFiles(self.directory).abort(transaction)
 
     def published_after(self, newest: TransactionId, handle: Handle | None) -> str | None:
         """See :meth:`Sink.published_after`; only the configured table is asked."""
         del handle
         table = self._table(self.directory)
         version = table.version()
-        last = None if version is None else table.last(version, _application(newest.query, newest.sink))
+        last = None if version is None else table.last(version, application(newest.query, newest.sink))
         if last is None or last <= newest.epoch:
             return None
         return (
@@ -177,17 +145,9 @@ class DeltaSink:
 
     def abort_orphans(self, query: str, takeover: int, keep: Sequence[Handle]) -> None:
         """See :meth:`Sink.abort_orphans`; also covers the tables of decided transactions."""
-        decided = {handle["folder"] for handle in keep}
         others = {handle["directory"]: self._base(handle) for handle in keep}
         for base in {str(self.directory): self.directory, **others}.values():
-            own = base.below(f"{OWN}/{query}")
-            for sink in own.names():
-                prepared = _prepared(base, query, sink)
-                for folder in prepared.names():
-                    number = folder.removeprefix(_prefix(query, sink)).partition("-")[0]
-                    if number.isdecimal() and int(number) < takeover and folder not in decided:
-                        base.remove(folder)
-                        prepared.remove(folder)
+            StagedFiles(base).abort_orphans(query, takeover, keep)
 
     def _table(self, directory: Directory) -> DeltaTable:
         return DeltaTable(self.session, directory)
@@ -218,39 +178,13 @@ class DeltaSink:
             )
             raise AnalysisError(message)
 
-    def _check_required(self, files: Sequence[Sequence[Any]]) -> None:
-        """Refuse nulls where the table has none; nobody else looks, and its readers rely on it."""
-        in_paths = [name for name in self._mapped.required if name in self._columns]
-        in_files = [name for name in self._mapped.required if name not in self._columns]
-        if not self._mapped.required:
-            return
-        for name, _ in files:
-            values, footer = values_of(name), FileStatistics(self.directory, name)
-            null = [column for column in in_paths if values.get(column) is None]
-            null += [column for column in in_files if footer.has_nulls(column)]
-            if null:
-                message = (
-                    f"delta: column {null[0]!r} has a null, and {self.directory} has it NOT NULL. Leave such rows out, "
-                    f'where("{null[0]} IS NOT NULL"), or give a value with coalesce.'
-                )
-                raise SinkError(message)
-
     def _append(self, table: DeltaTable, version: Version, handle: Handle) -> bool:
         directory = self._base(handle)
-        sizes = directory.below(handle["folder"]).files()
-        lost = [name for name, size in handle["files"] if sizes.get(name.removeprefix(f"{handle['folder']}/")) != size]
-        if lost:
-            message = (
-                f"Epoch {handle['epoch']} was decided, but {lost[0]} is not in {directory} as it was written, and no "
-                f"version of the table has it: {handle['rows']} rows are lost, and the table is as it was. Restore the "
-                "file, or rerun the query from its input. Was VACUUM run with a retention of a few hours or none?"
-            )
-            raise LostTransactionError(message)
+        StagedFiles(directory).check_there(handle, _VACUUM)
         _check_unchanged(version, handle, directory)
-        payload = told(msgspec.convert(handle["progress"], known(WriterProgress)), handle["run"])
         files = [_data_file(name, size) for name, size in handle["files"]]
-        application = _application(handle["query"], handle["sink"])
-        return table.append(version, files, application, handle["epoch"], _BY, payload)
+        name = application(handle["query"], handle["sink"])
+        return table.append(version, files, name, handle["epoch"], _BY, metadata(told(handle)))
 
     def _is_committed(self, table: DeltaTable, version: Version, handle: Handle) -> bool:
         """Whether the table has the epoch, with these very files.
@@ -259,18 +193,18 @@ class DeltaSink:
             CopiedHomeError: It has that of another copy of the home.
             SinkError: It has an epoch of this number, and its log does not say any more which files it added.
         """
-        application, epoch = _application(handle["query"], handle["sink"]), handle["epoch"]
-        last = table.last(version, application)
+        name, epoch = application(handle["query"], handle["sink"]), handle["epoch"]
+        last = table.last(version, name)
         if last is None:
             return False
         directory = self._base(handle)
         if last < epoch:
             if last > handle.get("since", 0) and self._added != (str(directory), handle["run"], last):
-                found = find(table.log, version.number, application)
+                found = find(table.log, version.number, name)
                 run = None if found is None else found.told.get("run")
                 check_run(handle, last, run, f"the log of {directory}")
             return False
-        found = find(table.log, version.number, application, epoch)
+        found = find(table.log, version.number, name, epoch)
         names = {name for name, _ in handle["files"]}
         if found is not None and names <= {unquote(file) for file in found.files}:
             return True
@@ -288,39 +222,11 @@ class DeltaSink:
         )
         raise CopiedHomeError(message)
 
-    def _discard(self, folder: str, prepared: Directory) -> None:
-        self.directory.remove(folder)
-        prepared.remove(folder)
-
 
 _BY = "sparkjet"
+_VACUUM = "Was VACUUM run with a retention of a few hours or none?"
 _OF_A_TABLE = "delta.", "CURRENT_DEFAULT", "EXISTS_DEFAULT", "__CHAR_VARCHAR_TYPE_STRING"
 """What the metadata of columns begins with that are read from a table: lengths, defaults, how they are filled."""
-
-
-def _application(query: str, sink: str) -> str:
-    return f"sparkjet/{query}/{sink}"
-
-
-def _prefix(query: str, sink: str) -> str:
-    return f"sparkjet-{query[:8]}-{sink}-"
-
-
-def _folder(transaction: TransactionId) -> str:
-    """The directory of an attempt's files: no two attempts share one, whatever home they are of."""
-    return f"{_prefix(transaction.query, transaction.sink)}{transaction}"
-
-
-def _prepared(directory: Directory, query: str, sink: str) -> Directory:
-    return directory.below(f"{OWN}/{query}/{sink}/prepared")
-
-
-def _progress(transaction: TransactionId, rows: int) -> WriterProgress:
-    """What the epoch tells its readers; without the engine's word, what the transaction says of itself."""
-    given = transaction.progress or WriterProgress(
-        query=transaction.query, output=transaction.sink, epoch=transaction.epoch, watermark=transaction.watermark
-    )
-    return msgspec.structs.replace(given, rows=rows)
 
 
 def _check_unchanged(version: Version, handle: Handle, directory: Directory) -> None:

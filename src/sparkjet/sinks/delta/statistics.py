@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
-from pyarrow import parquet
 from pyspark.sql.types import (
     DataType,
     DateType,
@@ -22,8 +20,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-if TYPE_CHECKING:
-    from sparkjet.storage.directory import Directory
+from sparkjet.sinks.parquet_footer import ParquetFooter
 
 LONGEST = 32
 """Characters of a text that the log has; every version is read by everyone."""
@@ -36,81 +33,25 @@ _MILLI = 1000
 _ENCODER = msgspec.json.Encoder(decimal_format="number")
 
 
-@dataclass(frozen=True)
-class _Column:
-    """What the row groups of a file say of a column; no bounds where one of them does not say."""
-
-    nulls: int
-    low: Any = None
-    high: Any = None
-
-
-class FileStatistics:
-    """The footer of a file.
+def as_json(footer: ParquetFooter, schema: StructType, columns: Sequence[Sequence[str]]) -> str:
+    """What the log has of a file's columns, each the names that lead to it.
 
     Delta Kernel reads footers too, but by methods that Parquet has since Spark 4.1 only, and cuts times to milliseconds
     at both ends.
-
-    Args:
-        directory: The table.
-        name: The file's, relative to it.
     """
-
-    def __init__(self, directory: Directory, name: str) -> None:
-        self._directory, self._name = directory, name
-        with directory.open(name) as content, parquet.ParquetFile(content) as file:
-            self._footer = file.metadata
-        self._positions: dict[str, list[int]] = {}
-        for position in range(self._footer.num_columns):
-            self._positions.setdefault(self._footer.schema.column(position).path, []).append(position)
-
-    def has_nulls(self, column: str) -> bool:
-        """Whether a column has nulls; it is read if the footer does not say, as of structs and of long texts."""
-        found = self._column([column], None)
+    low: dict[str, Any] = {}
+    high: dict[str, Any] = {}
+    nulls: dict[str, Any] = {}
+    for names in columns:
+        kind = _kind(schema, names)
+        found = None if kind is None else footer.column(names, _reader(kind))
         if found is not None:
-            return found.nulls > 0
-        with self._directory.open(self._name) as content, parquet.ParquetFile(content) as file:
-            return any(batch.column(column).null_count for batch in file.iter_batches(columns=[column]))
-
-    def as_json(self, schema: StructType, columns: Sequence[Sequence[str]]) -> str:
-        """As the log has it, for some columns, each the names that lead to it."""
-        low: dict[str, Any] = {}
-        high: dict[str, Any] = {}
-        nulls: dict[str, Any] = {}
-        for names in columns:
-            kind = _kind(schema, names)
-            found = None if kind is None else self._column(names, _reader(kind))
-            if found is not None:
-                _put(nulls, names, found.nulls)
-                if found.low is not None and found.high is not None:
-                    _put(low, names, found.low)
-                    _put(high, names, found.high)
-        whole = {"numRecords": self._footer.num_rows, "minValues": low, "maxValues": high, "nullCount": nulls}
-        return _ENCODER.encode(whole).decode()
-
-    def _column(self, names: Sequence[str], bounds: Callable[[Any, Any], Any] | None) -> _Column | None:
-        positions = self._positions.get(".".join(names), [])
-        if len(positions) != 1:
-            # A dot may be part of a name.
-            return None
-        nulls, lows, highs = 0, [], []
-        for group in range(self._footer.num_row_groups):
-            chunk = self._footer.row_group(group).column(positions[0])
-            found = chunk.statistics
-            if found is None or not found.has_null_count:
-                return None
-            nulls += found.null_count
-            if bounds is None or found.null_count == chunk.num_values:
-                continue
-            both = bounds(found, chunk) if found.has_min_max else None
-            if both is None:
-                bounds = None
-                continue
-            lows.append(both[0])
-            highs.append(both[1])
-        if bounds is None or not lows:
-            return _Column(nulls)
-        return _Column(nulls, min(lows), max(highs))
+            _put(nulls, names, found.nulls)
+            if found.low is not None and found.high is not None:
+                _put(low, names, found.low)
+                _put(high, names, found.high)
+    whole = {"numRecords": footer.rows, "minValues": low, "maxValues": high, "nullCount": nulls}
+    return _ENCODER.encode(whole).decode()
 
 
 def _kind(schema: StructType, names: Sequence[str]) -> DataType | None:

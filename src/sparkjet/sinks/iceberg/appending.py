@@ -1,0 +1,103 @@
+"""Appending: what one epoch's files make of a version's metadata."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sparkjet.java import static_method
+from sparkjet.query_log import logger
+from sparkjet.sinks.iceberg.columns import NAMES
+from sparkjet.sinks.iceberg.library import ICEBERG
+from sparkjet.sinks.iceberg.version import TOLD
+from sparkjet.sinks.jars import said
+from sparkjet.storage.hadoop_file_system import JAVA_ERRORS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from sparkjet.sinks.iceberg.version import Version
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A Parquet file to be added.
+
+    Attributes:
+        name: Relative to the directory of the table's files.
+        size: In bytes.
+        partition: Its values by the ids of the spec's fields, as Iceberg's JSON; of nulls, none.
+    """
+
+    name: str
+    size: int
+    partition: Mapping[str, Any]
+
+
+def appended(
+    session: SparkSession,
+    version: Version,
+    data: str,
+    files: Sequence[DataFile],
+    spec: int,
+    *,
+    by_names: bool,
+    application: str,
+    told: Mapping[str, Any],
+) -> Any:
+    """The metadata of a version with files added; only a commit makes it the table's.
+
+    Args:
+        session: The session.
+        version: The version, whose transaction is used up.
+        data: The location of the files.
+        files: The files, which must exist.
+        spec: The id of the spec that they are partitioned by.
+        by_names: Whether the files have no ids.
+        application: The property that tells of the epoch.
+        told: What is told of it.
+    """
+    java, transaction = version.java, version.transaction
+    partitions = version.base.spec(spec)
+    config = static_method(session, f"{ICEBERG}.MetricsConfig.forTable")(java)
+    text = json.dumps({key: told[key] for key in ("epoch", "transaction", "watermark", "run")})
+    properties = transaction.updateProperties().set(application, text)
+    names = None
+    if by_names:
+        names = _names(session, version)
+        properties.set(NAMES, static_method(session, f"{ICEBERG}.mapping.NameMappingParser.toJson")(names))
+    properties.commit()
+    append = transaction.newAppend().set(TOLD, json.dumps(told))
+    builder = static_method(session, f"{ICEBERG}.DataFiles.builder")
+    footer = static_method(session, f"{ICEBERG}.parquet.ParquetUtil.fileMetrics")
+    value = static_method(session, f"{ICEBERG}.SingleValueParser.fromJson")
+    for file in files:
+        place = java.io().newInputFile(f"{data}/{file.name}")
+        metrics = footer(place, config) if names is None else footer(place, config, names)
+        made = builder(partitions).withInputFile(place).withFileSizeInBytes(file.size).withFormat("parquet")
+        if partitions.isPartitioned():
+            made = made.withPartition(value(partitions.partitionType(), json.dumps(file.partition)))
+        append.appendFile(made.withMetrics(metrics).build())
+    append.commit()
+    return transaction.currentMetadata()
+
+
+def discard(version: Version, metadata: Any) -> None:
+    """Remove what Iceberg wrote for metadata that lost a race; what stays is no part of the table."""
+    try:
+        snapshot, files = metadata.currentSnapshot(), version.java.io()
+        own = [each.path() for each in snapshot.allManifests(files) if each.snapshotId() == snapshot.snapshotId()]
+        for path in [*own, snapshot.manifestListLocation()]:
+            files.deleteFile(path)
+    except JAVA_ERRORS as error:
+        logger.warning("Manifests of a commit that others were before are left: %s", said(error))
+
+
+def _names(session: SparkSession, version: Version) -> Any:
+    """The mapping of names, that of the table if it has one."""
+    text = version.properties.get(NAMES)
+    if text is not None:
+        return static_method(session, f"{ICEBERG}.mapping.NameMappingParser.fromJson")(text)
+    return static_method(session, f"{ICEBERG}.mapping.MappingUtil.create")(version.base.schema())

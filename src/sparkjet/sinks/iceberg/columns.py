@@ -1,0 +1,184 @@
+"""What rows and an Iceberg table must have in common: which column goes where, or why none can."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructField, StructType
+
+from sparkjet.catalyst.columns import quoted
+from sparkjet.errors import AnalysisError
+from sparkjet.sinks.iceberg.partitions import Part, parts_of
+from sparkjet.sinks.iceberg.schema import ID, ids_of, is_by_names, spark_schema, widened, without_ids
+from sparkjet.sinks.table_columns import matched
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from sparkjet.sinks.iceberg.version import Version
+
+NAMES = "schema.name-mapping.default"
+"""Property with the names by which readers find columns in files that have no ids."""
+_INSTEAD = "Write to another table, or merge the rows yourself in foreachBatch(…)"
+_FILLED = "write-default"
+
+
+@dataclass(frozen=True)
+class Mapped:
+    """Where the columns of rows go.
+
+    Attributes:
+        columns: The table's columns, by the rows' names, in the order of the rows.
+        required: Columns of the table that must not be null, where the rows' may be.
+        parts: By which the table is partitioned.
+        by_names: Whether the files have no ids.
+    """
+
+    columns: Mapping[str, StructField]
+    required: tuple[str, ...]
+    parts: tuple[Part, ...]
+    by_names: bool
+
+    def named(self, rows: DataFrame) -> DataFrame:
+        """The rows as they are written: by the table's names, with ids, and with the columns of partitions."""
+        written = rows.select(*(self._column(own, field) for own, field in self.columns.items()))
+        parts = [part.column() for part in self.parts]
+        return written.select("*", *parts) if parts else written
+
+    def partition(self, values: Mapping[str, str | None]) -> dict[str, Any]:
+        """The values of partition columns in a path, by the ids of the spec's fields; of those that are null, none."""
+        found = {str(part.number): part.value(values[part.name]) for part in self.parts}
+        return {number: value for number, value in found.items() if value is not None}
+
+    def _column(self, own: str, field: StructField) -> Column:
+        column = F.col(quoted(own))
+        if self.by_names:
+            return column.cast(without_ids(field.dataType)).alias(field.name)
+        return column.cast(field.dataType).alias(field.name, metadata={ID: field.metadata[ID]})
+
+
+def mapped(table: Version, schema: StructType, where: str) -> Mapped:
+    """Where the columns of rows go in a table that is there.
+
+    Raises:
+        AnalysisError: The table demands what is not done here, or the columns do not fit.
+    """
+    _check_table(table, where)
+    columns = spark_schema(table.schema)
+    known = {field["name"].lower(): field for field in table.schema["fields"]}
+    readable = {name.lower() for name in columns.fieldNames()}
+    for field in schema.fields:
+        lacking = known.get(field.name.lower())
+        if lacking is not None and field.name.lower() not in readable:
+            message = (
+                f"column {lacking['name']!r} of {where} is {json.dumps(lacking['type'])}, which Spark does not have. "
+                "Drop it from the result."
+            )
+            raise AnalysisError(message)
+    widest = widened(schema)
+    assert isinstance(widest, StructType)  # noqa: S101 - of a struct comes one
+    names = matched(columns, widest, where)
+    fields = {own: columns[name] for own, name in names.items()}
+    required = [name for own, name in names.items() if schema[own].nullable and not columns[name].nullable]
+    for lowered, column in known.items():
+        if lowered not in {name.lower() for name in names.values()} and (column["required"] or _FILLED in column):
+            message = (
+                f"{where} needs a value of column {column['name']!r} in every row, and the result has no such column. "
+                f'Add it: withColumn("{column["name"]}", …).'
+            )
+            raise AnalysisError(message)
+    parts = parts_of(table.spec, columns, where)
+    for part in parts:
+        if part.source[0].name not in names.values():
+            message = (
+                f"{where} is partitioned by column {part.source[0].name!r}, and the result has no such column. Add "
+                f'it: withColumn("{part.source[0].name}", …).'
+            )
+            raise AnalysisError(message)
+    by_names = any(is_by_names(field.dataType) for field in fields.values())
+    if by_names:
+        _check_names(table, fields, where)
+    return Mapped(fields, tuple(required), tuple(parts), by_names)
+
+
+def unfit(table: Version, written: Mapping[str, Any], where: str) -> str | None:
+    """Why the files of an epoch do not fit a table that was changed since; None if they do.
+
+    Args:
+        table: What it is now.
+        written: The handle.
+        where: The table.
+    """
+    columns = {field["id"]: field for field in table.schema["fields"]}
+    for name, (number, kind) in written["columns"].items():
+        column = columns.get(number)
+        if column is None:
+            return f"it has no column {name!r} any more."
+        if column["type"] != kind and not _is_promoted(kind, column["type"]):
+            return f"column {name!r} is {json.dumps(column['type'])} there, and {json.dumps(kind)} in the files."
+        if column["required"] and name not in written["required"]:
+            return f"column {name!r} is required there."
+        if written["by_names"] and name not in _names_of(table, column):
+            return f"column {name!r} is called {column['name']!r} there, and the files have names only."
+    given = {number for number, _ in written["columns"].values()}
+    for number, column in columns.items():
+        if number not in given and column["required"] and "initial-default" not in column:
+            return f"column {column['name']!r} is required there, and the files lack it."
+    return None if written["spec"] in table.specs else f"{where} does not know the partitions of the files any more."
+
+
+def types_of(table: Version, names: Mapping[str, StructField]) -> dict[str, list[Any]]:
+    """What a handle has of the columns: by name, the id and Iceberg's type."""
+    known = {field["id"]: field["type"] for field in table.schema["fields"]}
+    return {field.name: [field.metadata[ID], known[field.metadata[ID]]] for field in names.values()}
+
+
+def _is_promoted(before: Any, now: Any) -> bool:
+    """Whether readers take a type for another that Iceberg lets a column become."""
+    if (before, now) in {("int", "long"), ("float", "double")}:
+        return True
+    if not (isinstance(before, str) and isinstance(now, str) and before.startswith("decimal")):
+        return False
+    old, new = (text.removeprefix("decimal(").rstrip(")").split(",") for text in (before, now))
+    return now.startswith("decimal") and old[1].strip() == new[1].strip() and int(old[0]) <= int(new[0])
+
+
+def _check_table(table: Version, where: str) -> None:
+    if "encryption.key-id" in table.properties:
+        message = f"{where} is encrypted (encryption.key-id), which is not done here. {_INSTEAD}."
+        raise AnalysisError(message)
+
+
+def _check_names(table: Version, fields: Mapping[str, StructField], where: str) -> None:
+    """Refuse a mapping of names that leaves out a column: readers would find nulls."""
+    if NAMES not in table.properties:
+        return
+    known = set(_mapped_ids(json.loads(table.properties[NAMES])))
+    numbers = {field.metadata[ID]: field.name for field in fields.values()}
+    for field in table.schema["fields"]:
+        if field["id"] in numbers and not known.issuperset(ids_of(field)):
+            message = (
+                f"{where} maps names to columns ({NAMES}) and leaves out {field['name']!r}, which readers would find "
+                f"null in files by Spark's writer: it gives no ids to what is in arrays and maps. Unset it: ALTER "
+                f"TABLE … UNSET TBLPROPERTIES ('{NAMES}')."
+            )
+            raise AnalysisError(message)
+
+
+def _names_of(table: Version, column: Mapping[str, Any]) -> list[str]:
+    """The names by which readers find a column in files without ids."""
+    mapping = json.loads(table.properties.get(NAMES, "null"))
+    if mapping is None:
+        return [column["name"]]
+    return [name for each in mapping if each.get("field-id") == column["id"] for name in each["names"]]
+
+
+def _mapped_ids(found: Any) -> Iterator[int]:
+    for each in found:
+        if "field-id" in each:
+            yield each["field-id"]
+        yield from _mapped_ids(each.get("fields", ()))

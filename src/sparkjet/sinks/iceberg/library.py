@@ -1,0 +1,342 @@
+"""Iceberg's own library, called in the session's JVM: tables by their path, and by their name in a catalog."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sparkjet.catalyst.logical_plans import listed
+from sparkjet.errors import AnalysisError, SinkError
+from sparkjet.java import java_class, static_method
+from sparkjet.sinks.iceberg.version import Version
+from sparkjet.sinks.jars import enter, is_a, said
+from sparkjet.spark_line import RELEASE
+from sparkjet.storage.hadoop_file_system import JAVA_ERRORS
+from sparkjet.storage.posix_directory import PosixDirectory
+from sparkjet.storage.schemes import directory_at
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from sparkjet.storage.directory import Directory
+
+ICEBERG = "org.apache.iceberg"
+_ERRORS = f"{ICEBERG}.exceptions"
+_NEEDED = f"{ICEBERG}.hadoop.HadoopTables", f"{ICEBERG}.parquet.ParquetUtil"
+_PACKAGE = (
+    f"{ICEBERG}:iceberg-spark-runtime-4.0_2.13:1.11.0"
+    if RELEASE.startswith("4.0.")
+    else f"{ICEBERG}:iceberg-spark-runtime-4.1_2.13:1.12.0"
+)
+_LACKING = (
+    'format("iceberg") needs Iceberg\'s library, which Spark does not have. Set spark.jars.packages to '
+    f"{_PACKAGE} before the session is made."
+)
+_MISSING = f"{_ERRORS}.NoSuchTableException", f"{_ERRORS}.NoSuchNamespaceException"
+_THERE = (f"{_ERRORS}.AlreadyExistsException",)
+_CONFLICT = (f"{_ERRORS}.CommitFailedException",)
+METADATA = "metadata"
+
+
+class IcebergTable(ABC):
+    """A table, on the driver.
+
+    Args:
+        session: The session, whose JVM has Iceberg's jar.
+    """
+
+    def __init__(self, session: SparkSession) -> None:
+        self._session = session
+
+    @property
+    @abstractmethod
+    def place(self) -> str:
+        """What handles call it: a directory, or a name."""
+
+    @property
+    def directory(self) -> Directory | None:
+        """Where it is, None if its catalog says so."""
+        return None
+
+    def version(self) -> Version | None:
+        """What it is now, None if there is no table."""
+        self.enter()
+        try:
+            java = self._load()
+            if java is None:
+                return None
+            return self._version(java)
+        except JAVA_ERRORS as error:
+            if is_a(error, *_MISSING):
+                return None
+            raise SinkError(self.explained(error)) from error
+
+    def create(self, schema: Mapping[str, Any], spec: Mapping[str, Any]) -> None:
+        """Create it unless another process does so first.
+
+        Raises:
+            SinkError: It cannot be created.
+        """
+        self.enter()
+        try:
+            self._create(*self._definition(schema, spec))
+        except JAVA_ERRORS as error:
+            if not is_a(error, *_THERE):
+                raise SinkError(self.explained(error)) from error
+
+    def try_to_create(self, schema: Mapping[str, Any], spec: Mapping[str, Any]) -> None:
+        """Have Iceberg look at the schema and the partitions of a new table; nothing is written.
+
+        Raises:
+            AnalysisError: They are refused.
+        """
+        self.enter()
+        try:
+            self._definition(schema, spec)
+        except JAVA_ERRORS as error:
+            raise AnalysisError(self.explained(error)) from error
+
+    def commit(self, version: Version, metadata: Any) -> bool:
+        """Put new metadata in the place of a version's, once at most; False if that is not the newest any more.
+
+        Raises:
+            SinkError: It cannot be done, or whether it was done is not known.
+        """
+        self.enter()
+        try:
+            return self._commit(version, metadata)
+        except JAVA_ERRORS as error:
+            if is_a(error, *_CONFLICT):
+                return False
+            raise SinkError(self.explained(error)) from error
+
+    def enter(self) -> None:
+        """Have this thread of the JVM find Iceberg's classes.
+
+        Raises:
+            AnalysisError: There are none.
+        """
+        enter(self._session, _NEEDED, _LACKING)
+
+    def explained(self, error: Exception) -> str:
+        """What an exception says of this table."""
+        return f"Iceberg's table {self.place}: {said(error)}"
+
+    @abstractmethod
+    def _load(self) -> Any:
+        """Iceberg's table; None, or an exception, if there is none."""
+
+    @abstractmethod
+    def _create(self, schema: Any, spec: Any) -> None:
+        """Create it; an exception if it is there."""
+
+    @abstractmethod
+    def _commit(self, version: Version, metadata: Any) -> bool:
+        """Put metadata in the place of a version's."""
+
+    def _definition(self, schema: Mapping[str, Any], spec: Mapping[str, Any]) -> tuple[Any, Any]:
+        columns = static_method(self._session, f"{ICEBERG}.SchemaParser.fromJson")(json.dumps(schema))
+        return columns, static_method(self._session, f"{ICEBERG}.PartitionSpecParser.fromJson")(
+            columns, json.dumps(spec)
+        )
+
+    def _settings(self) -> Any:
+        return self._session._jsparkSession.sessionState().newHadoopConf()
+
+    def _version(self, java: Any) -> Version:
+        # What it begins with is what a commit replaces, and nothing newer.
+        transaction = java.newTransaction()
+        base = transaction.startMetadata()
+        of_schema = static_method(self._session, f"{ICEBERG}.SchemaParser.toJson")
+        of_spec = static_method(self._session, f"{ICEBERG}.PartitionSpecParser.toJson")
+        properties = dict(base.properties())
+        location = str(base.location()).rstrip("/")
+        return Version(
+            schema=json.loads(of_schema(base.schema())),
+            spec=json.loads(of_spec(base.spec())),
+            specs=tuple(each.specId() for each in base.specs()),
+            properties=properties,
+            data=properties.get("write.data.path", f"{location}/data").rstrip("/"),
+            java=java,
+            transaction=transaction,
+            base=base,
+        )
+
+
+class PathTable(IcebergTable):
+    """A table by its directory.
+
+    Its metadata is put by our own directory, of which each has one winner among any number of processes. Iceberg's own
+    commit has that on HDFS only: on a path it looks and then renames, and on S3 it has a lock in the JVM.
+
+    Args:
+        session: The session.
+        directory: Where it is.
+    """
+
+    def __init__(self, session: SparkSession, directory: Directory) -> None:
+        super().__init__(session)
+        self._directory = directory
+
+    @property
+    def place(self) -> str:
+        """See :attr:`IcebergTable.place`."""
+        return str(self._directory)
+
+    @property
+    def directory(self) -> Directory:
+        """See :attr:`IcebergTable.directory`."""
+        return self._directory
+
+    @property
+    def _location(self) -> str:
+        """As Iceberg takes it: Hadoop's paths are not encoded."""
+        path = self._directory.path
+        return self._directory.uri() if path is None else f"file://{path}"
+
+    def _load(self) -> Any:
+        return java_class(self._session, f"{ICEBERG}.hadoop.HadoopTables")(self._settings()).load(self._location)
+
+    def _create(self, schema: Any, spec: Any) -> None:
+        made = java_class(self._session, "java.util.HashMap")()
+        new = static_method(self._session, f"{ICEBERG}.TableMetadata.newTableMetadata")
+        metadata = new(schema, spec, self._location, made)
+        self._directory.below(METADATA).create()
+        self._put(1, metadata)
+
+    def _commit(self, version: Version, metadata: Any) -> bool:
+        if not self._put(version.number + 1, metadata):
+            return False
+        # As Iceberg does after its own commits.
+        removed = static_method(self._session, f"{ICEBERG}.CatalogUtil.deleteRemovedMetadataFiles")
+        removed(version.java.io(), version.base, metadata)
+        return True
+
+    def _put(self, number: int, metadata: Any) -> bool:
+        content = static_method(self._session, f"{ICEBERG}.TableMetadataParser.toJson")(metadata).encode()
+        codec = metadata.property("write.metadata.compression-codec", "none")
+        if codec.lower() == "gzip":
+            content = gzip.compress(content)
+        ending = static_method(self._session, f"{ICEBERG}.TableMetadataParser.getFileExtension")(codec)
+        place = self._directory.below(METADATA)
+        if not place.put(f"v{number}{ending}", content):
+            return False
+        # A hint only: readers go on from it to the newest there is.
+        place.write("version-hint.text", str(number).encode())
+        return True
+
+
+class CatalogTable(IcebergTable):
+    """A table of a catalog that Spark is configured with; the catalog itself is made by Iceberg.
+
+    Spark's own classes of catalogs are not asked, of which there are none for some lines.
+
+    Args:
+        session: The session.
+        name: The catalog, the namespace and the table, with dots between.
+    """
+
+    def __init__(self, session: SparkSession, name: str) -> None:
+        super().__init__(session)
+        self._name = name
+
+    @property
+    def place(self) -> str:
+        """See :attr:`IcebergTable.place`."""
+        return self._name
+
+    @cached_property
+    def _parts(self) -> list[str]:
+        """The catalog and what is in it.
+
+        Raises:
+            AnalysisError: It is no name of a table in a catalog of Iceberg's.
+        """
+        try:
+            parsed = self._session._jsparkSession.sessionState().sqlParser().parseMultipartIdentifier(self._name)
+        except JAVA_ERRORS as error:
+            message = f'toTable: "{self._name}" is no name of a table: {said(error)}'
+            raise AnalysisError(message) from error
+        parts = [str(part) for part in listed(parsed)]
+        if len(parts) < _SHORTEST:
+            message = (
+                f'toTable: "{self._name}" is no table of a catalog of Iceberg\'s. Give the catalog, the namespace and '
+                'the table: toTable("lake.db.events"), with spark.sql.catalog.lake and its options set.'
+            )
+            raise AnalysisError(message)
+        return parts
+
+    @cached_property
+    def _catalog(self) -> Any:
+        name, prefix = self._parts[0], f"spark.sql.catalog.{self._parts[0]}"
+        settings = {key: value for key, value in self._session.conf.getAll.items() if key.startswith(f"{prefix}.")}
+        if not settings:
+            message = (
+                f'toTable: there is no catalog "{name}" of Iceberg\'s: {prefix}.type (hadoop, hive, rest, jdbc, …) and '
+                "its options are not set. Set them before the session is made."
+            )
+            raise AnalysisError(message)
+        options = java_class(self._session, "java.util.HashMap")()
+        for key, value in settings.items():
+            options.put(key.removeprefix(f"{prefix}."), value)
+        make = static_method(self._session, f"{ICEBERG}.CatalogUtil.buildIcebergCatalog")
+        try:
+            return make(name, options, self._settings())
+        except JAVA_ERRORS as error:
+            message = f"toTable: Iceberg cannot open the catalog {name} ({prefix}.*): {said(error)}"
+            raise AnalysisError(message) from error
+
+    @cached_property
+    def _identifier(self) -> Any:
+        names = self._parts[1:]
+        gateway: Any = self._session.sparkContext._gateway
+        array = gateway.new_array(gateway.jvm.java.lang.String, len(names))
+        for number, name in enumerate(names):
+            array[number] = name
+        return static_method(self._session, f"{ICEBERG}.catalog.TableIdentifier.of")(array)
+
+    def _load(self) -> Any:
+        return self._catalog.loadTable(self._identifier)
+
+    def _create(self, schema: Any, spec: Any) -> None:
+        self._catalog.buildTable(self._identifier, schema).withPartitionSpec(spec).create()
+
+    def _commit(self, version: Version, metadata: Any) -> bool:
+        version.java.operations().commit(version.base, metadata)
+        return True
+
+
+_SHORTEST = 3
+
+
+def table_at(place: str, session: SparkSession) -> IcebergTable:
+    """A table by what handles call it, of which a directory is a whole path.
+
+    Raises:
+        AnalysisError: Hadoop cannot open the directory.
+    """
+    if "/" not in place:
+        return CatalogTable(session, place)
+    return PathTable(session, directory_at(place, "path", lambda: session))
+
+
+def data_directory(session: SparkSession, version: Version, option: str) -> Directory:
+    """The directory of a table's files.
+
+    Raises:
+        AnalysisError: Hadoop cannot open it.
+    """
+    location = version.data
+    if "://" not in location or location.startswith("file:"):
+        # What has no scheme is where Hadoop's default file system has it, and what it calls a path is not encoded.
+        path = java_class(session, "org.apache.hadoop.fs.Path")(location)
+        settings = session._jsparkSession.sessionState().newHadoopConf()
+        location = str(path.getFileSystem(settings).makeQualified(path).toString())
+        if location.startswith("file:"):
+            return PosixDirectory(Path("/" + location.removeprefix("file:").lstrip("/")))
+    return directory_at(location, option, lambda: session)

@@ -1,0 +1,295 @@
+"""The Iceberg sink: an epoch is one snapshot of the table, committed after the decision."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from pyspark.sql.types import StructType
+
+from sparkjet.errors import AnalysisError, CopiedHomeError, SinkError
+from sparkjet.sinks.copies import check_run
+from sparkjet.sinks.iceberg.appending import DataFile, appended, discard
+from sparkjet.sinks.iceberg.columns import Mapped, mapped, types_of, unfit
+from sparkjet.sinks.iceberg.library import METADATA, data_directory
+from sparkjet.sinks.iceberg.partitions import new_spec, parts_of, same_spec
+from sparkjet.sinks.iceberg.schema import new_schema, spark_schema
+from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
+from sparkjet.sinks.staged_files import StagedFiles, application, told, values_of
+from sparkjet.storage.hadoop_file_system import JAVA_ERRORS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from sparkjet.sinks.iceberg.library import IcebergTable
+    from sparkjet.sinks.iceberg.version import Version
+    from sparkjet.storage.directory import Directory
+
+_RACES = 100
+"""Snapshots that others may commit first before a commit is given up for a moment."""
+_HIDDEN = "_"
+"""``remove_orphan_files`` leaves alone what begins with it: files are safe there until the table names them."""
+_ORPHANS = "Were files removed that no snapshot names?"
+_CODEC, _DEFAULT_CODEC = "write.parquet.compression-codec", "zstd"
+
+
+@dataclass
+class IcebergSink:
+    """Appends to an Iceberg table.
+
+    *Prepare*: Spark's writer makes Parquet files among the table's, in a directory of this attempt. No snapshot names
+    them, so nobody reads them. *Commit*: one snapshot adds them, and the same commit sets a property of the table,
+    ``sparkjet/QUERY/OUTPUT``, to the epoch and its transaction. It replaces the very metadata in which this property
+    was looked up, or fails: of a driver and its successor only one can.
+
+    Args:
+        table: The table.
+        session: The user's.
+        partition_by: By which a new table is partitioned: columns, and transforms as in SQL.
+        options: For Spark's writer, e.g. ``compression``.
+        option: Name of the user's option, for messages.
+        at: Gives the table of a handle, for rows that were decided while the option was another.
+    """
+
+    table: IcebergTable
+    session: SparkSession
+    partition_by: tuple[str, ...] = ()
+    options: Mapping[str, str] = field(default_factory=dict)
+    option: str = "path"
+    at: Callable[[str], IcebergTable] | None = None
+    guarantee: Guarantee = field(default=Guarantee.EXACTLY_ONCE, init=False)
+    _schema: StructType = field(default_factory=StructType, init=False)
+    _version: Version | None = field(default=None, init=False)
+    _mapped: Mapped = field(default_factory=lambda: Mapped({}, (), (), by_names=False), init=False)
+    _data: Directory | None = field(default=None, init=False)
+
+    @property
+    def directory(self) -> Directory | None:
+        """Where the table is, None if its catalog says so."""
+        return self.table.directory
+
+    def check(self, schema: StructType) -> None:
+        """See :meth:`Sink.check`."""
+        self._schema = schema
+        wanted = new_schema(schema)
+        spec = new_spec(self.partition_by, wanted)
+        version = self.table.version()
+        if self.directory is not None:
+            self.directory.below(METADATA).check(self.option, create=False)
+        if version is None:
+            self._check_empty()
+            parts_of(spec, spark_schema(wanted), self.table.place)
+            self.table.try_to_create(wanted, spec)
+        else:
+            self._map(version)
+            data_directory(self.session, version, self.option).check(self.option, create=False)
+
+    def create(self) -> None:
+        """See :meth:`Creating.create`: creates a table that has no rows yet."""
+        version = self.table.version()
+        if version is None:
+            wanted = new_schema(self._schema)
+            self.table.create(wanted, new_spec(self.partition_by, wanted))
+            version = self.table.version()
+            if version is None:
+                message = f"{self.option}: {self.table.place} was created, and is no table. Does anybody remove it?"
+                raise SinkError(message)
+        self._map(version)
+        self._version, self._data = version, data_directory(self.session, version, self.option)
+
+    def prepare(self, rows: DataFrame, transaction: TransactionId) -> Handle | None:
+        """See :meth:`Sink.prepare`."""
+        version, staged, own = self._created, self._staged, self._mapped
+        codec = {"compression": version.properties.get(_CODEC, _DEFAULT_CODEC)}
+        handle = staged.write(
+            own.named(rows), transaction, {**codec, **self.options}, [each.name for each in own.parts]
+        )
+        if handle is None:
+            return None
+        staged.check_required(handle, own.required, (), "iceberg")
+        return {
+            **handle,
+            "table": self.table.place,
+            "data": version.data,
+            "partitions": [own.partition(values_of(name)) for name, _ in handle["files"]],
+            "spec": version.spec["spec-id"],
+            "columns": types_of(version, own.columns),
+            "required": [*own.required],
+            "by_names": own.by_names,
+        }
+
+    def commit(self, handle: Handle, between: Callable[[], None]) -> None:
+        """See :meth:`Sink.commit`."""
+        table = self._of(handle)
+        for _ in range(_RACES):
+            version = table.version()
+            if version is None:
+                message = f"There is no table {table.place} any more, and epoch {handle['epoch']} is to be added."
+                raise SinkError(message)
+            if self._is_committed(table, version, handle) or self._append(table, version, handle):
+                break
+        else:
+            message = (
+                f"Others have committed {_RACES} times to {table.place} in a row, each before epoch {handle['epoch']}."
+            )
+            raise SinkError(message)
+        between()
+        self._files_of(handle, version).published(handle)
+
+    def abort(self, transaction: TransactionId) -> None:
+        """See :meth:`Aborting.abort`."""
+        self._staged.abort(transaction)
+
+    def published_after(self, newest: TransactionId, handle: Handle | None) -> str | None:
+        """See :meth:`Sink.published_after`; only the configured table is asked."""
+        del handle
+        version = self.table.version()
+        last = None if version is None else version.last(application(newest.query, newest.sink))
+        if last is None or last["epoch"] <= newest.epoch:
+            return None
+        return (
+            f"the properties of {self.table.place} have epoch {last['epoch']}. Restore the newest copy of the home, "
+            f"with which nothing is lost or repeated. Or roll the table back to what it was after epoch {newest.epoch} "
+            "(CALL … rollback_to_snapshot), and start from scratch with another checkpointLocation (in a grid: "
+            f"queryId). Or start from scratch with another table, too."
+        )
+
+    def abort_orphans(self, query: str, takeover: int, keep: Sequence[Handle]) -> None:
+        """See :meth:`Sink.abort_orphans`; also covers the tables of decided transactions."""
+        bases = {str(self._staged.directory): self._staged}
+        for handle in keep:
+            if handle["directory"] not in bases:
+                version = self._of(handle).version()
+                if version is not None:
+                    bases[handle["directory"]] = self._files_of(handle, version)
+        for staged in bases.values():
+            staged.abort_orphans(query, takeover, keep)
+
+    @property
+    def _created(self) -> Version:
+        """The table as it was at the start.
+
+        Raises:
+            SinkError: :meth:`create` was not called.
+        """
+        if self._version is None:
+            message = "iceberg: create() comes before anything is prepared."
+            raise SinkError(message)
+        return self._version
+
+    @property
+    def _staged(self) -> StagedFiles:
+        data = self._data
+        return StagedFiles(data_directory(self.session, self._created, self.option) if data is None else data, _HIDDEN)
+
+    def _of(self, handle: Handle) -> IcebergTable:
+        """The table that a transaction was prepared for, even if the option has changed: its files are there."""
+        if handle["table"] == self.table.place or self.at is None:
+            return self.table
+        return self.at(handle["table"])
+
+    def _files_of(self, handle: Handle, version: Version) -> StagedFiles:
+        """The files of a handle, which stay where they are if the table moves."""
+        if self._data is not None and handle["directory"] == str(self._data):
+            return self._staged
+        moved = replace(version, data=handle["data"])
+        return StagedFiles(data_directory(self.session, moved, self.option), _HIDDEN)
+
+    def _map(self, version: Version) -> None:
+        where, columns = self.table.place, spark_schema(version.schema)
+        if self.partition_by:
+            wanted = new_schema(self._schema)
+            spec = new_spec(self.partition_by, wanted)
+            if not same_spec(version.spec, spec, columns, spark_schema(wanted)):
+                there = ", ".join(f"{each['transform']} of {each['name']}" for each in version.spec["fields"])
+                message = (
+                    f"partitionBy: {where} is partitioned by {there or 'nothing'}, not by "
+                    f"{', '.join(self.partition_by)}. Leave partitionBy(…) out, and the table's own partitions count."
+                )
+                raise AnalysisError(message)
+        self._mapped = mapped(version, self._schema, where)
+
+    def _check_empty(self) -> None:
+        """Refuse a directory with files of somebody else's, which would be no rows of the table."""
+        names = [] if self.directory is None else self.directory.names()
+        others = sorted(name for name in names if not name.startswith(("_", ".")))
+        if others or "_spark_metadata" in names:
+            found = others[0] if others else "_spark_metadata"
+            message = (
+                f'{self.option}: "{self.directory}" is no Iceberg table, and has {found} in it, which would be no rows '
+                "of the table. Give another directory, or make it a table first (CALL … migrate)."
+            )
+            raise AnalysisError(message)
+
+    def _is_committed(self, table: IcebergTable, version: Version, handle: Handle) -> bool:
+        """Whether the table has the epoch, as this very transaction.
+
+        Raises:
+            CopiedHomeError: It has that of another copy of the home.
+            SinkError: It has a later epoch, and its snapshots do not say any more what came before.
+        """
+        epoch, where = handle["epoch"], f"the properties of {table.place}"
+        name = application(handle["query"], handle["sink"])
+        last = version.last(name)
+        if last is not None and last["epoch"] < epoch:
+            if last["epoch"] > handle.get("since", 0):
+                check_run(handle, last["epoch"], last["run"], where)
+            return False
+        if last is not None and last["epoch"] == epoch:
+            self._check_same(handle, last, where)
+            return True
+        # The property was removed, or it tells of a later epoch.
+        for each in version.ancestors():
+            if (each.get("query"), each.get("output"), each.get("epoch")) == (handle["query"], handle["sink"], epoch):
+                self._check_same(handle, each, f"a snapshot of {table.place}")
+                return True
+        if last is None:
+            return False
+        check_run(handle, last["epoch"], last["run"], where)
+        message = (
+            f"{table.place} has epoch {last['epoch']} of this query, and its snapshots do not say any more whose files "
+            f"epoch {epoch} added: nothing is added now. Look whether {handle['files'][0][0]} is among the table's "
+            "files; if it is not, start from scratch with another checkpointLocation."
+        )
+        raise SinkError(message)
+
+    def _check_same(self, handle: Handle, found: Mapping[str, str], where: str) -> None:
+        if found["transaction"] == handle["folder"]:
+            return
+        check_run(handle, handle["epoch"], found["run"], where)
+        message = (
+            f"{where} has epoch {handle['epoch']} of this query as {found['transaction']}, and not as "
+            f"{handle['folder']}: another copy of this home has published it. Go on with the one whose rows are there, "
+            "and remove the other."
+        )
+        raise CopiedHomeError(message)
+
+    def _append(self, table: IcebergTable, version: Version, handle: Handle) -> bool:
+        self._files_of(handle, version).check_there(handle, _ORPHANS)
+        why = unfit(version, handle, table.place)
+        if why is not None:
+            message = (
+                f"{table.place} was changed after epoch {handle['epoch']} had been written for it, which is not added "
+                f"now: {why} Make the table what it was."
+            )
+            raise SinkError(message)
+        pairs = zip(handle["files"], handle["partitions"], strict=True)
+        files = [DataFile(name, size, partition) for (name, size), partition in pairs]
+        try:
+            metadata = appended(
+                self.session,
+                version,
+                handle["data"],
+                files,
+                handle["spec"],
+                by_names=handle["by_names"],
+                application=application(handle["query"], handle["sink"]),
+                told={**told(handle), "transaction": handle["folder"]},
+            )
+        except JAVA_ERRORS as error:
+            raise SinkError(table.explained(error)) from error
+        if table.commit(version, metadata):
+            return True
+        discard(version, metadata)
+        return False

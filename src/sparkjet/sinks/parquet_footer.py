@@ -1,0 +1,81 @@
+"""The footer of a Parquet file: how many rows, nulls, and between which bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyarrow import parquet
+
+if TYPE_CHECKING:
+    from sparkjet.storage.directory import Directory
+
+
+@dataclass(frozen=True)
+class FooterColumn:
+    """What the row groups of a file say of a column; no bounds where one of them does not say."""
+
+    nulls: int
+    low: Any = None
+    high: Any = None
+
+
+class ParquetFooter:
+    """The footer of a file.
+
+    Args:
+        directory: The table.
+        name: The file's, relative to it.
+    """
+
+    def __init__(self, directory: Directory, name: str) -> None:
+        self._directory, self._name = directory, name
+        with directory.open(name) as content, parquet.ParquetFile(content) as file:
+            self._footer = file.metadata
+        self._positions: dict[str, list[int]] = {}
+        for position in range(self._footer.num_columns):
+            self._positions.setdefault(self._footer.schema.column(position).path, []).append(position)
+
+    @property
+    def rows(self) -> int:
+        """How many it has."""
+        return int(self._footer.num_rows)
+
+    def has_nulls(self, column: str) -> bool:
+        """Whether a column has nulls; it is read if the footer does not say, as of structs and of long texts."""
+        found = self.column([column], None)
+        if found is not None:
+            return found.nulls > 0
+        with self._directory.open(self._name) as content, parquet.ParquetFile(content) as file:
+            return any(batch.column(column).null_count for batch in file.iter_batches(columns=[column]))
+
+    def column(self, names: Sequence[str], bounds: Callable[[Any, Any], Any] | None) -> FooterColumn | None:
+        """What all row groups say of a column, the names that lead to it; None where one of them does not say.
+
+        Args:
+            names: The names.
+            bounds: Takes the statistics of a row group and its chunk, and gives both bounds, or None.
+        """
+        positions = self._positions.get(".".join(names), [])
+        if len(positions) != 1:
+            # A dot may be part of a name.
+            return None
+        nulls, lows, highs = 0, [], []
+        for group in range(self._footer.num_row_groups):
+            chunk = self._footer.row_group(group).column(positions[0])
+            found = chunk.statistics
+            if found is None or not found.has_null_count:
+                return None
+            nulls += found.null_count
+            if bounds is None or found.null_count == chunk.num_values:
+                continue
+            both = bounds(found, chunk) if found.has_min_max else None
+            if both is None:
+                bounds = None
+                continue
+            lows.append(both[0])
+            highs.append(both[1])
+        if bounds is None or not lows:
+            return FooterColumn(nulls)
+        return FooterColumn(nulls, min(lows), max(highs))

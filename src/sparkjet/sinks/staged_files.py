@@ -1,0 +1,195 @@
+"""Files of tables: written by Spark before the decision, and named by no version of the table until after it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import msgspec
+
+from sparkjet.errors import LostTransactionError, SinkError
+from sparkjet.known_types import known
+from sparkjet.sinks.copies import origin
+from sparkjet.sinks.parquet_footer import ParquetFooter
+from sparkjet.sinks.protocol import Handle, TransactionId
+from sparkjet.storage.file_writer import FileWriter
+from sparkjet.storage.written import write
+from sparkjet.time.writer_progress import WriterProgress
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from sparkjet.storage.directory import Directory
+
+OWN = "_sparkjet"
+"""Directory of what is prepared; readers and maintenance leave alone what begins with an underscore."""
+_NULL = "__HIVE_DEFAULT_PARTITION__"
+
+
+@dataclass(frozen=True)
+class StagedFiles:
+    """The Parquet files of attempts, each attempt's in a directory of its own.
+
+    An empty file in ``_sparkjet/QUERY/OUTPUT/prepared`` names the directory until its files are part of the table:
+    orphans are found there, and not by looking through the table.
+
+    Args:
+        directory: Where the table has its files.
+        prefix: What the names of the directories begin with.
+    """
+
+    directory: Directory
+    prefix: str = ""
+
+    def write(
+        self,
+        rows: DataFrame,
+        transaction: TransactionId,
+        options: Mapping[str, str],
+        partition_by: Sequence[str],
+    ) -> Handle | None:
+        """Write the rows of an attempt; what is common to all handles, None if there were no rows."""
+        folder = self._folder(transaction)
+        prepared = self._prepared(transaction.query, transaction.sink)
+        prepared.create()
+        # Before the files: what nothing lists would be left for good.
+        prepared.write(folder, b"")
+        # In UTC: what is written of a time in a path does not say where.
+        options = {**options, "timeZone": "UTC"}
+        writer = FileWriter(self.directory.below(folder), "parquet", options, partition_by, defaults=True)
+        found = write(rows, writer, SinkError)
+        if not found.rows:
+            self._discard(folder, prepared)
+            return None
+        self.directory.sync(f"{folder}/{name}" for name in found.files)
+        sizes = self.directory.below(folder).files()
+        return {
+            "directory": str(self.directory),
+            "query": transaction.query,
+            "sink": transaction.sink,
+            "folder": folder,
+            "epoch": transaction.epoch,
+            "rows": found.rows,
+            "files": [[f"{folder}/{name}", sizes[name]] for name in found.files],
+            "progress": msgspec.to_builtins(_progress(transaction, found.rows)),
+            **origin(transaction),
+        }
+
+    def check_required(self, handle: Handle, required: Sequence[str], in_paths: Sequence[str], what: str) -> None:
+        """Refuse nulls where the table has none; nobody else looks, and its readers rely on it.
+
+        Args:
+            handle: Of the files.
+            required: Columns that must not be null.
+            in_paths: Columns that are in the paths only.
+            what: The format and the table, for the message.
+
+        Raises:
+            SinkError: A column has a null.
+        """
+        if not required:
+            return
+        for name, _ in handle["files"]:
+            values, footer = values_of(name), ParquetFooter(self.directory, name)
+            null = [column for column in required if column in in_paths and values.get(column) is None]
+            null += [column for column in required if column not in in_paths and footer.has_nulls(column)]
+            if null:
+                message = (
+                    f"{what}: column {null[0]!r} has a null, and {self.directory} has it NOT NULL. Leave such rows "
+                    f'out, where("{null[0]} IS NOT NULL"), or give a value with coalesce.'
+                )
+                raise SinkError(message)
+
+    def check_there(self, handle: Handle, lost_by: str) -> None:
+        """Check that every file is there with its size, right before the table is given them.
+
+        Args:
+            handle: Of the files.
+            lost_by: What may have removed them, for the message.
+
+        Raises:
+            LostTransactionError: One is not; a table that names it would fail all its readers.
+        """
+        sizes = self.directory.below(handle["folder"]).files()
+        beginning = f"{handle['folder']}/"
+        lost = [name for name, size in handle["files"] if sizes.get(name.removeprefix(beginning)) != size]
+        if lost:
+            message = (
+                f"Epoch {handle['epoch']} was decided, but {lost[0]} is not in {self.directory} as it was written, and "
+                f"no version of the table has it: {handle['rows']} rows are lost, and the table is as it was. Restore "
+                f"the file, or rerun the query from its input. {lost_by}"
+            )
+            raise LostTransactionError(message)
+
+    def published(self, handle: Handle) -> None:
+        """Call it when the table has the files: they are no orphans any more."""
+        prepared = self._prepared(handle["query"], handle["sink"])
+        prepared.remove(handle["folder"])
+        # What a power failure brought back here, a start would take for an orphan: files that the table has.
+        with contextlib.suppress(FileNotFoundError):
+            prepared.sync((handle["folder"],), contents=False)
+
+    def abort(self, transaction: TransactionId) -> None:
+        """Remove the files of an attempt that failed."""
+        self._discard(self._folder(transaction), self._prepared(transaction.query, transaction.sink))
+
+    def abort_orphans(self, query: str, takeover: int, keep: Sequence[Handle]) -> None:
+        """Remove the files of drivers before a takeover, except for those of decided transactions."""
+        decided = {handle["folder"] for handle in keep}
+        for sink in self.directory.below(f"{OWN}/{query}").names():
+            prepared = self._prepared(query, sink)
+            for folder in prepared.names():
+                number = folder.removeprefix(self._beginning(query, sink)).partition("-")[0]
+                if number.isdecimal() and int(number) < takeover and folder not in decided:
+                    self._discard(folder, prepared)
+
+    def _folder(self, transaction: TransactionId) -> str:
+        """The directory of an attempt's files: no two attempts share one, whatever home they are of."""
+        return f"{self._beginning(transaction.query, transaction.sink)}{transaction}"
+
+    def _beginning(self, query: str, sink: str) -> str:
+        return f"{self.prefix}sparkjet-{query[:8]}-{sink}-"
+
+    def _prepared(self, query: str, sink: str) -> Directory:
+        return self.directory.below(f"{OWN}/{query}/{sink}/prepared")
+
+    def _discard(self, folder: str, prepared: Directory) -> None:
+        self.directory.remove(folder)
+        prepared.remove(folder)
+
+
+def told(handle: Handle) -> dict[str, Any]:
+    """What a table tells of an epoch, in the form that all destinations of ours have; and which run wrote it."""
+    progress = msgspec.convert(handle["progress"], known(WriterProgress))
+    return {**msgspec.to_builtins(progress), "run": handle["run"]}
+
+
+def application(query: str, sink: str) -> str:
+    """The name under which a table keeps what is an output's."""
+    return f"sparkjet/{query}/{sink}"
+
+
+def values_of(file: str) -> dict[str, str | None]:
+    """The partition columns that a path names, with their values; None for null.
+
+    >>> values_of("q/k=a%2Fb/d=__HIVE_DEFAULT_PARTITION__/part-0.parquet")
+    {'k': 'a/b', 'd': None}
+    """
+    found: dict[str, str | None] = {}
+    for part in PurePosixPath(file).parent.parts:
+        name, is_column, value = part.partition("=")
+        if is_column:
+            found[unquote(name)] = None if value == _NULL else unquote(value)
+    return found
+
+
+def _progress(transaction: TransactionId, rows: int) -> WriterProgress:
+    """What the epoch tells its readers; without the engine's word, what the transaction says of itself."""
+    given = transaction.progress or WriterProgress(
+        query=transaction.query, output=transaction.sink, epoch=transaction.epoch, watermark=transaction.watermark
+    )
+    return msgspec.structs.replace(given, rows=rows)

@@ -1,0 +1,415 @@
+"""The Iceberg sink: the contract of all sinks, and its own behaviour."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from sparkjet.errors import AnalysisError, CopiedHomeError, LostTransactionError, SinkError
+from sparkjet.java import java_class
+from sparkjet.sinks.iceberg.library import CatalogTable, IcebergTable, PathTable
+from sparkjet.sinks.iceberg.sink import IcebergSink
+from sparkjet.storage.posix_directory import PosixDirectory
+from sparkjet.testing.sink_contract import (
+    OTHER_RUN,
+    QUERY,
+    RUN,
+    SCHEMA,
+    SinkContract,
+    SinkUnderTest,
+    transaction,
+)
+from tests.sinks.iceberg.reading import IcebergReader, each
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from sparkjet.sinks.protocol import Handle
+
+APPLICATION = f"sparkjet/{QUERY}/results"
+
+
+CATALOGS = {
+    "hadoop": {"type": "hadoop"},
+    # By a database's own compare-and-swap.
+    "jdbc": {"type": "jdbc", "uri": "jdbc:h2:mem:lake;DB_CLOSE_DELAY=-1;DATABASE_TO_UPPER=FALSE"},
+}
+
+
+@pytest.fixture(scope="module", params=["jdbc", pytest.param("hadoop", marks=pytest.mark.long)])
+def lake(
+    request: pytest.FixtureRequest, iceberg: SparkSession, jdbc: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """A namespace of a catalog that Spark is configured with."""
+    name = f"lake_{request.param}"
+    settings = {**CATALOGS[request.param], "warehouse": str(tmp_path_factory.mktemp(name))}
+    for key, value in settings.items():
+        iceberg.conf.set(f"spark.sql.catalog.{name}.{key}", value)
+    table = CatalogTable(iceberg, f"{name}.db.t")
+    table.enter()
+    loader = java_class(jdbc, "java.lang.Thread").currentThread().getContextClassLoader()
+    java_class(jdbc, "java.lang.Class").forName("org.h2.Driver", True, loader)
+    table._catalog.createNamespace(table._identifier.namespace())
+    yield f"{name}.db"
+    for key in settings:
+        iceberg.conf.unset(f"spark.sql.catalog.{name}.{key}")
+
+
+def under_test(spark: SparkSession, table: IcebergTable, place: Path | str) -> SinkUnderTest:
+    sink = IcebergSink(table, spark)
+    sink.check(spark.createDataFrame([], SCHEMA).schema)
+    sink.create()
+    assert sink._data is not None
+    prepared = sink._data.below(f"_sparkjet/{QUERY}")
+
+    def dangling() -> int:
+        return sum(len(prepared.below(f"{name}/prepared").names()) for name in prepared.names())
+
+    def read() -> list[tuple[str, int]]:
+        return [(row["k"], row["n"]) for row in IcebergReader(spark, place).rows()]
+
+    return SinkUnderTest(sink, read, dangling)
+
+
+class TestOnAPath(SinkContract):
+    @pytest.fixture
+    def target(self, iceberg: SparkSession, tmp_path: Path) -> SinkUnderTest:
+        path = tmp_path / "a table"
+        return under_test(iceberg, PathTable(iceberg, PosixDirectory(path)), path)
+
+
+def sink_of(spark: SparkSession, path: Path, rows: DataFrame, *partition_by: str) -> IcebergSink:
+    sink = IcebergSink(PathTable(spark, PosixDirectory(path)), spark, partition_by)
+    sink.check(rows.schema)
+    sink.create()
+    return sink
+
+
+def prepared(sink: IcebergSink, rows: DataFrame, epoch: int, run: str = RUN) -> Handle:
+    handle = sink.prepare(rows, transaction(epoch, run=run))
+    assert handle is not None
+    # As from the record of another process.
+    found: Handle = json.loads(json.dumps(handle))
+    return found
+
+
+def written(sink: IcebergSink, rows: DataFrame, epoch: int = 1) -> Handle:
+    handle = prepared(sink, rows, epoch)
+    sink.commit(handle, lambda: None)
+    return handle
+
+
+def numbers(spark: SparkSession, place: Path | str) -> list[int]:
+    return sorted(row["n"] for row in IcebergReader(spark, place).rows())
+
+
+def test_a_table_of_a_catalog_that_spark_is_configured_with(iceberg: SparkSession, lake: str) -> None:
+    rows = iceberg.sql("SELECT 'a' AS k, 1L AS n")
+    name = f"{lake}.`by name`"
+    target = under_test(iceberg, CatalogTable(iceberg, name), name)
+    handles = [target.sink.prepare(rows, transaction(epoch, run=RUN)) for epoch in (1, 2)]
+    for handle in [*handles, handles[0]]:
+        assert handle is not None
+        # Which the next driver only has the record of.
+        another = IcebergSink(CatalogTable(iceberg, name), iceberg, option="toTable")
+        another.check(rows.schema)
+        another.create()
+        another.commit(handle, lambda: None)
+    assert target.read() == [("a", 1), ("a", 1)]
+    assert target.dangling() == 0
+    assert "epoch 2" in str(target.sink.published_after(transaction(1), None))
+
+
+def test_a_commit_that_others_were_before_adds_nothing_and_is_made_again(iceberg: SparkSession, tmp_path: Path) -> None:
+    rows = iceberg.sql("SELECT 'a' AS k, 1L AS n")
+    sink = sink_of(iceberg, tmp_path / "t", rows)
+    handle = prepared(sink, rows, 1)
+    stale = sink.table.version()
+    assert stale is not None
+    sink.table._load().updateProperties().set("owner", "them").commit()
+    before = len(list((tmp_path / "t" / "metadata").glob("*.avro")))
+    assert not sink._append(sink.table, stale, handle)
+    # What it wrote for that is gone.
+    assert len(list((tmp_path / "t" / "metadata").glob("*.avro"))) == before
+    sink.commit(handle, lambda: None)
+    assert numbers(iceberg, tmp_path / "t") == [1]
+    assert IcebergReader(iceberg, tmp_path / "t").version.properties["owner"] == "them"
+
+
+def test_of_many_drivers_at_once_one_commits_into_a_directory(iceberg: SparkSession, tmp_path: Path) -> None:
+    race(iceberg, lambda: PathTable(iceberg, PosixDirectory(tmp_path / "t")), tmp_path / "t")
+
+
+def test_of_many_drivers_at_once_one_commits_into_a_catalog(iceberg: SparkSession, lake: str) -> None:
+    race(iceberg, lambda: CatalogTable(iceberg, f"{lake}.raced"), f"{lake}.raced")
+
+
+def race(spark: SparkSession, table: Callable[[], IcebergTable], place: Path | str) -> None:
+    rows = spark.sql("SELECT 'a' AS k, id AS n FROM range(5)")
+
+    def sink() -> IcebergSink:
+        """One that has read nothing yet, as another process."""
+        made = IcebergSink(table(), spark)
+        made.check(rows.schema)
+        made.create()
+        return made
+
+    first = sink()
+    handles = [prepared(first, rows, epoch) for epoch in (1, 2, 3)]
+
+    def commit(_: int) -> None:
+        own = sink()
+        for handle in handles:
+            own.commit(handle, lambda: None)
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(commit, range(4)))
+    assert numbers(spark, place) == sorted([*range(5)] * 3)
+
+
+def test_a_commit_whose_answer_is_lost_excludes_the_next(iceberg: SparkSession, tmp_path: Path) -> None:
+    rows = iceberg.sql("SELECT 'a' AS k, 1L AS n")
+    sink = sink_of(iceberg, tmp_path / "t", rows)
+    handle = prepared(sink, rows, 1)
+    late = sink.table.version()
+    assert late is not None
+    # It has been asked, and will be put after the next one, or has been put before it: of both one counts.
+    sink.commit(handle, lambda: None)
+    assert not sink._append(sink.table, late, handle)
+    again = prepared(sink, rows, 2)
+    early = sink.table.version()
+    assert early is not None
+    assert sink._append(sink.table, early, again)
+    sink.commit(again, lambda: None)
+    assert numbers(iceberg, tmp_path / "t") == [1, 1]
+
+
+def test_what_the_table_tells_of_an_epoch(iceberg: SparkSession, tmp_path: Path) -> None:
+    rows = iceberg.sql("SELECT 'a' AS k, 1L AS n")
+    sink = sink_of(iceberg, tmp_path, rows)
+    of = replace(transaction(3, run=RUN), watermark=1_700_000_000_000_000)
+    handle = sink.prepare(rows, of)
+    assert handle is not None
+    sink.commit(handle, lambda: None)
+    version = IcebergReader(iceberg, tmp_path).version
+    newest = {"epoch": 3, "transaction": handle["folder"], "watermark": 1_700_000_000_000_000, "run": RUN}
+    assert version.last(APPLICATION) == newest
+    shared = {"query": QUERY, "output": "results", "rows": 1, "offsets": {}, "version": 1}
+    assert list(version.ancestors()) == [{**newest, **shared}]
+
+
+def test_two_outputs_of_one_query_go_into_one_table(iceberg: SparkSession, tmp_path: Path) -> None:
+    rows = iceberg.sql("SELECT 'a' AS k, 1L AS n")
+    sink = sink_of(iceberg, tmp_path, rows)
+    # Its metadata may be compressed.
+    sink.table._load().updateProperties().set("write.metadata.compression-codec", "gzip").commit()
+    for output in ("results", "late"):
+        handle = sink.prepare(rows, replace(transaction(1, run=RUN), sink=output))
+        assert handle is not None
+        for _ in range(2):
+            sink.commit(handle, lambda: None)
+    made = {each.name for each in (tmp_path / "metadata").glob("v*")}
+    assert made >= {"v3.gz.metadata.json", "v4.gz.metadata.json"}
+    assert numbers(iceberg, tmp_path) == [1, 1]
+
+
+def test_files_that_are_gone_are_named_and_the_table_stays_as_it_was(iceberg: SparkSession, tmp_path: Path) -> None:
+    rows = iceberg.sql("SELECT 'a' AS k, 1L AS n")
+    sink = sink_of(iceberg, tmp_path, rows)
+    written(sink, rows)
+    handle = prepared(sink, rows, 2)
+    (tmp_path / "data" / handle["files"][0][0]).unlink()
+    with pytest.raises(LostTransactionError, match="1 rows are lost, and the table is as it was"):
+        sink.commit(handle, lambda: None)
+    assert numbers(iceberg, tmp_path) == [1]
+
+
+def test_what_is_committed_stays_so_whatever_maintenance_does(iceberg: SparkSession, tmp_path: Path) -> None:
+    rows = iceberg.sql("SELECT 'a' AS k, 1L AS n")
+    sink = sink_of(iceberg, tmp_path, rows)
+    handles = [prepared(sink, rows, epoch) for epoch in (1, 2, 3)]
+    for handle in handles[:2]:
+        sink.commit(handle, lambda: None)
+    expire(sink)
+    # Prepared before, committed after; and committed before, asked after.
+    sink.commit(handles[2], lambda: None)
+    again = sink_of(iceberg, tmp_path, rows)
+    again.commit(handles[2], lambda: None)
+    # The property tells of the third, and the snapshots still do of the second.
+    again.commit(handles[1], lambda: None)
+    with pytest.raises(SinkError, match="its snapshots do not say any more whose files epoch 1 added"):
+        again.commit(handles[0], lambda: None)
+    # Somebody unsets the property: the snapshots say it.
+    again.table._load().updateProperties().remove(APPLICATION).commit()
+    again.commit(handles[2], lambda: None)
+    assert numbers(iceberg, tmp_path) == [1, 1, 1]
+
+
+def test_another_copy_of_the_home_is_told_by_its_transaction(iceberg: SparkSession, tmp_path: Path) -> None:
+    rows = iceberg.sql("SELECT 'a' AS k, 1L AS n")
+    sink = sink_of(iceberg, tmp_path, rows)
+    own, other = prepared(sink, rows, 1), prepared(sink, rows, 1, OTHER_RUN)
+    sink.commit(own, lambda: None)
+    with pytest.raises(CopiedHomeError, match="another copy of this home"):
+        sink.commit(other, lambda: None)
+    assert numbers(iceberg, tmp_path) == [1]
+
+
+def test_files_of_before_a_change_are_added_if_they_fit(iceberg: SparkSession, tmp_path: Path) -> None:
+    rows = iceberg.sql("SELECT 'a' AS k, 1 AS n")
+    sink = sink_of(iceberg, tmp_path, rows)
+    handles = [prepared(sink, rows, epoch) for epoch in (1, 2)]
+    table = sink.table._load()
+    long = iceberg._jvm.org.apache.iceberg.types.Types.LongType.get()  # type: ignore[union-attr]
+    table.updateSchema().renameColumn("n", "m").updateColumn("n", long).addColumn("x", long).commit()
+    table.updateSpec().addField("k").commit()
+    sink.commit(handles[0], lambda: None)
+    assert IcebergReader(iceberg, tmp_path).rows() == [{"k": "a", "m": 1, "x": None}]
+    table.refresh()
+    table.updateSchema().deleteColumn("m").commit()
+    with pytest.raises(SinkError, match=r"was changed after epoch 2 had been written .* it has no column 'n' any more"):
+        sink.commit(handles[1], lambda: None)
+
+
+def expire(sink: IcebergSink) -> None:
+    """As ``expire_snapshots(retain_last => 1)`` at once."""
+    now = 1 << 45
+    sink.table._load().expireSnapshots().expireOlderThan(now).retainLast(1).commit()
+
+
+VALUES = """
+  'a' AS text, {n}L AS n, CAST({n} AS INT) AS i, CAST({n} AS SMALLINT) AS s, CAST({n} AS TINYINT) AS b,
+  1.5F AS f, 2.5D AS d, CAST('12.50' AS DECIMAL(6, 2)) AS dec, true AS yes, X'00FF' AS bin,
+  DATE'{day}' AS day, TIMESTAMP'{time}' AS ts, TIMESTAMP_NTZ'{time}' AS ntz
+"""
+NESTED = ", struct({n} AS x, struct('q' AS z) AS y) AS st"
+BY_NAMES = ", map('k', {n}) AS m, array(struct({n} AS e)) AS a"
+EDGES = [
+    {"n": 1, "day": "2026-03-29", "time": "2026-03-29 02:30:00.123456"},
+    {"n": -5, "day": "1969-12-31", "time": "1969-12-31 23:59:59.999999"},
+    {"n": 0, "day": "0001-01-01", "time": "0001-01-01 00:00:00"},
+]
+
+
+@pytest.mark.parametrize("more", [NESTED, BY_NAMES], ids=["by ids", "by names"])
+def test_all_types_come_back_and_their_bounds_skip_files(iceberg: SparkSession, tmp_path: Path, more: str) -> None:
+    batches = [iceberg.sql(f"SELECT {(VALUES + more).format(**edge)}") for edge in EDGES]
+    sink = sink_of(iceberg, tmp_path, batches[0])
+    for epoch, batch in enumerate(batches, 1):
+        written(sink, batch, epoch)
+    reader = IcebergReader(iceberg, tmp_path)
+    found = {row["n"]: row for row in reader.rows()}
+    for edge in EDGES:
+        row = found[edge["n"]]
+        assert (row["i"], row["s"], row["b"], row["f"], row["d"], row["yes"]) == (*[edge["n"]] * 3, 1.5, 2.5, True)
+        assert (str(row["dec"]), row["day"], row["bin"]) == ("12.50", edge["day"], b"\x00\xff")
+        local = str(edge["time"]).replace(" ", "T")
+        assert local.startswith(row["ntz"])
+    if more == NESTED:
+        assert found[1]["st"] == "Record(1, Record(q))"
+    else:
+        assert (found[1]["m"], found[1]["a"]) == ("{k=1}", "[Record(1)]")
+    assert len(reader.files()) == 3
+    assert len(reader.files("n", "greaterThan", 0)) == 1
+    assert len(reader.files("day", "lessThan", "1950-01-01")) == 1
+    assert len(reader.files("ntz", "greaterThanOrEqual", "1969-12-31T23:59:59.999999")) == 2
+
+
+PARTITIONS: dict[str, tuple[list[str], dict[str, list[str]]]] = {
+    "identity": (["'a/b=c %25 d'", "'ü\"'''", "NULL", "''"], {"c": ["a/b=c %25 d", 'ü"\'', "None", ""]}),
+    "dec": (["CAST('-1.50' AS DECIMAL(6,2))", "CAST('12' AS DECIMAL(6,2))", "NULL"], {"c": ["-1.50", "12.00", "None"]}),
+    "date": (["DATE'1969-12-31'", "DATE'0001-01-01'", "NULL"], {"c": ["-1", "-719162", "None"]}),
+    "times": (["TIMESTAMP'1969-12-31 23:59:59.999999Z'", "TIMESTAMP'2026-10-25 01:30:00Z'"], {
+        "c": ["-1", "1792891800000000"],
+        "hours(c)": ["-1", "498025"],
+        "days(c)": ["-1", "20751"],
+        "months(c)": ["-1", "681"],
+        "years(c)": ["-1", "56"],
+    }),
+    "local times": (["TIMESTAMP_NTZ'1969-12-31 23:59:59.5'", "NULL"], {
+        "c": ["-500000", "None"],
+        "hours(c)": ["-1", "None"],
+    }),
+    "cut": (["'äbcdef'", "''"], {"truncate(2, c)": ["äb", ""]}),
+    "cut numbers": (["-1L", "10L", "NULL"], {"truncate(10, c)": ["-10", "10", "None"]}),
+    "cut decimals": (["CAST('-0.05' AS DECIMAL(9,2))", "CAST('10.65' AS DECIMAL(9,2))"], {
+        "truncate(50, c)": ["-0.50", "10.50"],
+    }),
+    "bytes": (["X'00FF'", "X''"], {"c": ["00ff", ""]}),
+    "flags": (["true", "false", "NULL"], {"c": ["True", "False", "None"]}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "name",
+    [name if name in {"identity", "times"} else pytest.param(name, marks=pytest.mark.long) for name in PARTITIONS],
+)
+def test_partition_values_are_those_of_iceberg(iceberg: SparkSession, tmp_path: Path, name: str) -> None:
+    values, transforms = PARTITIONS[name]
+    text = " UNION ALL ".join(f"SELECT {value} AS c, {n}L AS n" for n, value in enumerate(values))
+    zone = iceberg.conf.get("spark.sql.session.timeZone")
+    iceberg.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        for number, (transform, expected) in enumerate(transforms.items()):
+            rows = iceberg.sql(text).coalesce(1)
+            path = tmp_path / str(number)
+            written(sink_of(iceberg, path, rows, transform), rows)
+            found = partitions_of(iceberg, path)
+            assert [found[n] for n in range(len(values))] == expected, transform
+            assert numbers(iceberg, path) == [*range(len(values))]
+    finally:
+        iceberg.conf.set("spark.sql.session.timeZone", zone)
+
+
+def partitions_of(spark: SparkSession, path: Path) -> dict[int, str]:
+    """The value of the only partition field of each file, by the number in it."""
+    found = {}
+    object_class = spark._jvm.java.lang.Class.forName("java.lang.Object")  # type: ignore[union-attr]
+    for task in each(IcebergReader(spark, path).version.java.newScan().includeColumnStats().planFiles()):
+        file = task.file()
+        value: Any = file.partition().get(0, object_class)
+        low = next(bytes(file.lowerBounds().get(key).array()) for key in (2,))
+        text = bytes(value.array()).hex() if hasattr(value, "array") else str(value)
+        found[int.from_bytes(low, "little")] = text
+    return found
+
+
+@pytest.mark.parametrize(
+    ("sql", "by", "message"),
+    [
+        ("SELECT 1 AS n", ("x",), "partitionBy: no column 'x'"),
+        ("SELECT 1D AS n, 1 AS m", ("n",), r"is partitioned by 'n' \(identity\), which is not written here"),
+        ("SELECT 'a' AS n, 1 AS m", ("days(n)",), "is partitioned by 'n_day'"),
+        ("SELECT INTERVAL '1' DAY AS i", (), "column 'i' is interval day, and Iceberg has no interval day"),
+    ],
+)
+def test_columns_that_no_table_can_have_are_refused(
+    iceberg: SparkSession, tmp_path: Path, sql: str, by: tuple[str, ...], message: str
+) -> None:
+    with pytest.raises(AnalysisError, match=message):
+        IcebergSink(PathTable(iceberg, PosixDirectory(tmp_path / "t")), iceberg, by).check(iceberg.sql(sql).schema)
+    assert not (tmp_path / "t").exists()
+
+
+def test_a_directory_that_is_no_table_is_refused(iceberg: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "part-0.parquet").write_bytes(b"")
+    with pytest.raises(AnalysisError, match=r"is no Iceberg table, and has part-0\.parquet in it"):
+        IcebergSink(PathTable(iceberg, PosixDirectory(tmp_path)), iceberg).check(iceberg.sql("SELECT 1 AS n").schema)
+
+
+def test_nulls_are_refused_where_the_table_has_none_before_the_decision(iceberg: SparkSession, tmp_path: Path) -> None:
+    sink = sink_of(iceberg, tmp_path, iceberg.sql("SELECT 'a' AS k, 1L AS n"))
+    sink.table._load().updateSchema().allowIncompatibleChanges().requireColumn("n").commit()
+    rows = iceberg.sql("SELECT k, n FROM VALUES ('a', 1L), ('b', CAST(NULL AS BIGINT)) AS t(k, n)")
+    sink = sink_of(iceberg, tmp_path, rows)
+    with pytest.raises(SinkError, match=r"column 'n' has a null, and .* has it NOT NULL"):
+        sink.prepare(rows, transaction(1))
+    sink.abort(transaction(1))
+    written(sink, rows.where("n IS NOT NULL"), 2)
+    assert numbers(iceberg, tmp_path) == [1]
