@@ -221,11 +221,13 @@ def _dead_files(results: Sequence[OutputSettings]) -> dict[str, Transformations]
         path, chains = Options(each.options).get("deadLettersPath"), each.diverting
         if path is None:
             continue
-        if len({chain.divert for chain in chains}) != 1:
+        if not chains:
+            message = "deadLettersPath: no rows are diverted. Call divert(errors=True) on the stream, or leave it out."
+            raise AnalysisError(message)
+        if len({chain.divert for chain in chains}) > 1:
             message = (
-                f"deadLettersPath: rows are diverted at {len(chains)} places of the streams that this output comes "
-                "from, and the option is of one. Call divert(errors=True) there; of several, write each with "
-                "deadLetters=[…]."
+                "deadLettersPath: rows of several streams are diverted on the way to this output. Write those of each "
+                "with deadLetters=[…]."
             )
             raise AnalysisError(message)
         if found.setdefault(path, chains[0]).divert is not chains[0].divert:

@@ -28,7 +28,7 @@ _SQL = "org.apache.spark.sql"
 _LONGEST_TRACE = 2000
 _NEVER_RAISE = frozenset(
     {
-        *("AttributeReference", "Literal", "Alias", "GetStructField", "CreateNamedStruct"),
+        *("AttributeReference", "Literal", "Alias", "GetStructField", "CreateNamedStruct", "XxHash64", "BitwiseNot"),
         *("And", "Or", "Not", "IsNull", "IsNotNull", "IsNaN", "In", "InSet", "CaseWhen", "If", "Coalesce"),
         *("EqualTo", "EqualNullSafe", "LessThan", "LessThanOrEqual", "GreaterThan", "GreaterThanOrEqual"),
     }
@@ -113,5 +113,7 @@ def _widens(part: Any, session: SparkSession) -> bool:
     """Whether an expression is a cast that every value survives."""
     if kind_of(part) != "Cast":
         return False
+    if kind_of(part.dataType()) == "DoubleType$" and kind_of(part.child().dataType()) == "DecimalType":
+        return True
     can = static_method(session, f"{_SQL}.types.UpCastRule.canUpCast")
     return bool(can(part.child().dataType(), part.dataType()))
