@@ -28,7 +28,7 @@ BAD = 7
 
 def at(second: int) -> str:
     """A second of a day, as text."""
-    return f"2026-01-01 12:{second // 60:02}:{second % 60:02}"
+    return f"2026-01-01 12:{second // 60 % 60:02}:{second % 60:02}"
 
 
 def rows(count: int) -> list[tuple[str, str, str]]:
@@ -272,6 +272,29 @@ def test_what_cannot_be_diverted_is_refused_by_name(spark: SparkSession, name: s
 STAGES: dict[str, tuple[Callable[[sj.Stream], Any], str]] = {
     "key": (lambda s: s.groupBy(F.expr("CAST(k AS INT)")).count(), "the key"),
     "argument": (lambda s: s.groupBy("k").agg(F.sum("px")), r"sum\(CAST"),
+    "window": (
+        lambda s: (
+            s.withColumn("at", F.expr("timestamp_seconds(1)"))
+            .withWatermark("at", "1 minute")
+            .groupBy(F.window("at", "1 hour"))
+            .agg(F.max_by("k", F.expr("CAST(px AS INT)")))
+        ),
+        "max_by",
+    ),
+    "join": (
+        lambda s: (
+            s.withColumn("at", F.expr("timestamp_seconds(1)"))
+            .withWatermark("at", "1 minute")
+            .alias("l")
+            .join(
+                sj.stream(s.sparkSession.sql("SELECT timestamp_seconds(1) AS t, '1' AS o")).withWatermark(
+                    "t", "1 minute"
+                ),
+                F.expr("o = px AND at BETWEEN t AND t + INTERVAL 1 HOUR"),
+            )
+        ),
+        "a join of two streams",
+    ),
     "own argument": (lambda s: s.groupBy("k").agg(J.max(F.expr("CAST(px AS INT)"))), "max"),
 }
 

@@ -67,7 +67,7 @@ class Diverted(FrameMethods):
             raise AnalysisError(message)
         check_open(self.sparkSession, TRIES)
         letters_shape(self._visible)
-        return self._then(links.divert(Divert(_bound(maxFailures))))
+        return self._then(links.divert(_divert(maxFailures)))
 
     @property
     def deadLetters(self) -> DeadLetters:
@@ -126,14 +126,11 @@ class DeadLetters(FrameMethods):
         return OutputSettings(None, Rows.DEAD, self._chain, diverted=self._diverted)
 
 
-def _bound(given: float | None) -> float | None:
-    if given is None:
-        return None
-    is_share = isinstance(given, float) and 0 <= given < 1
-    is_number = isinstance(given, int) and not isinstance(given, bool) and given >= 0
-    if not (is_share or is_number):
-        message = (
-            f"divert: maxFailures={given!r} is neither a number of rows (100) nor a share of those of an epoch (0.01)."
-        )
-        raise AnalysisError(message)
-    return given
+def _divert(most: object) -> Divert:
+    """The point of a stream, by how many of its rows may fail."""
+    if isinstance(most, float) and 0 <= most < 1:
+        return Divert(share=most)
+    if most is None or (isinstance(most, int) and not isinstance(most, bool) and most >= 0):
+        return Divert(most)
+    message = f"divert: maxFailures={most!r} is neither a number of rows (100) nor a share of those of an epoch (0.01)."
+    raise AnalysisError(message)

@@ -113,7 +113,8 @@ class OutputSettings:
         check_sink(sink, self.mode)
         output: AnyOutput
         if self.diverted is not None:
-            output = DeadLetterOutput(name, sink, self.sink.name, self.diverted, self.chain.shape, self.chain.apply)
+            rows_of_it = self.diverted, self.chain.shape, self.chain.apply
+            output = DeadLetterOutput(name, sink, self.sink.name, *rows_of_it, self.chain.tables)
         elif stage is None:
             output = StreamOutput(name, sink, self.sink.name, self.chain)
         else:

@@ -70,15 +70,15 @@ class DeadLetters:
 
     def _check(self, count: int) -> None:
         divert = self._output.chain.divert
-        most = None if divert is None else divert.most
-        if most is None:
+        if divert is None or (divert.most is None and divert.share is None):
             return
+        given = divert.most if divert.share is None else divert.share
         # Of the rows that have been read, also those that a filter drops.
-        allowed = most * self._batch.count() if isinstance(most, float) else most
-        if count > allowed:
+        allowed = divert.most if divert.share is None else int(divert.share * self._batch.count())
+        if allowed is not None and count > allowed:
             _, found = next(self._explained(1))
             message = (
-                f"{self._output.name}: {count} rows of the epoch have failed, more than maxFailures={most!r} allows. "
+                f"{self._output.name}: {count} rows of the epoch have failed, more than maxFailures={given!r} allows. "
                 f"Nothing of the epoch was written. One of them said: {found.message} Mend what has failed and start "
                 "again, or allow more."
             )

@@ -39,10 +39,12 @@ class Divert:
     """A point of a stream from which failed rows are diverted; told from others by its identity.
 
     Attributes:
-        most: How many rows of an epoch may fail: a number, or a share of all; None for any.
+        most: How many rows of an epoch may fail, None for any.
+        share: The same as a share of all rows.
     """
 
-    most: float | None = None
+    most: int | None = None
+    share: float | None = None
 
 
 class Tries:

@@ -147,11 +147,13 @@ class DeadLetterOutput(Output):
         chain: That of the stream that was asked for them.
         shape: A DataFrame with the schema of these rows after ``finishing``, for analysis only.
         finishing: The user's transformations of them.
+        tables: The static tables that the transformations ask for.
     """
 
     chain: Transformations
     shape: DataFrame
     finishing: Callable[[DataFrame], DataFrame]
+    tables: Sequence[StaticTable] = ()
 
     def sample(self) -> DataFrame:
         """See :meth:`Output.sample`."""

@@ -196,6 +196,7 @@ class Plan:
         found = [table for stage in self.stages for feed in stage.feeds for table in feed.feed.transformations.tables]
         found += [table for output in self.of_stream for table in output.chain.tables]
         found += [table for output in self.of_stages for table in output.tables]
+        found += [table for output in self.of_failures for table in output.tables]
         return list(dict.fromkeys(found))
 
     def consumers(self, name: str) -> int:

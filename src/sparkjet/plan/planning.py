@@ -89,6 +89,10 @@ def _with_stages(
     read_chains = [(feed.source, feed.feed.transformations) for feed in _roots(planned.values())]
     read_chains += [(numbers[output.chain.source], output.chain) for output in of_stream]
     chains = [chain for _, chain in read_chains]
+    for chain in chains:
+        if chain.divert is not None:
+            # What Spark refuses to try is refused now, and not in the first epoch.
+            chain.tried(chain.source)
     # In the order of the sources, by which Spark reports their offsets.
     inputs = [each for number, source in enumerate(sources.all) for each in source.named(roots[number].feed.inputs)]
     # Without a watermark nobody misses the rows that a filter drops.
