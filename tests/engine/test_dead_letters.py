@@ -118,6 +118,40 @@ def test_before_duplicates_are_dropped(spark: SparkSession, mode: str) -> None:
 
 
 @pytest.mark.long
+def test_gaps_of_sessions_are_tried(spark: SparkSession) -> None:
+    def query(stream: sj.Stream) -> list[Any]:
+        found = stream.withColumn("ts", F.col("ts").cast("timestamp")).withWatermark("ts", 0).divert(errors=True)
+        gap = F.concat("px", F.lit(" seconds"))
+        return [found.groupBy(sj.session_window("ts", gap)).count(), found.deadLetters]
+
+    driver = StreamDriver(spark, query, SCHEMA)
+    driver.process([(at(1), "a", "5"), (at(2), "a", "n/a"), (at(3), "a", "5"), (at(59), "a", "5")])
+    assert [row["count"] for row in driver.results()] == [2]
+    (letter,) = driver.results(1)
+    assert (letter.px, letter._substream) == ("n/a", "all")
+    assert "n/a" in letter._message
+
+
+@pytest.mark.long
+def test_each_of_two_streams_has_dead_letters_of_its_own(spark: SparkSession) -> None:
+    def side(stream: sj.Stream, name: str) -> tuple[sj.Stream, Any]:
+        found = parsed(stream).alias(name).withWatermark("ts", 0)
+        return found, found.groupBy(F.window("ts", "10 seconds"), "k").agg(F.sum("px").alias(name))
+
+    def query(left: sj.Stream, right: sj.Stream) -> list[Any]:
+        one, sums = side(left, "one")
+        two, others = side(right, "two")
+        return [sums.join(others, ["window", "k"]), one.deadLetters, two.deadLetters]
+
+    driver = StreamDriver(spark, query, [SCHEMA, SCHEMA])
+    ends = [(at(30), "a", "n/a")]
+    driver.process([(at(1), "a", "5"), (at(2), "a", "x"), *ends], [(at(3), "a", "y"), (at(4), "a", "8"), *ends])
+    assert [(row.one, row.two) for row in driver.results()] == [(5, 8)]
+    assert Counter(row.px for row in driver.results(1)) == Counter(["x", "n/a"])
+    assert Counter(row.px for row in driver.results(2)) == Counter(["y", "n/a"])
+
+
+@pytest.mark.long
 def test_before_rolling_aggregates(spark: SparkSession) -> None:
     def query(stream: sj.Stream) -> list[Any]:
         found = parsed(stream)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from sparkjet.catalyst.columns import FAILURE, ORIGINAL, SUBSTREAM
+from sparkjet.catalyst.columns import CARRIED, FAILURE, ORIGINAL, SUBSTREAM
 from sparkjet.catalyst.tries import Said, one_by_one, said
 from sparkjet.errors import FailuresError
 from sparkjet.plan.diverting import ADDED, PLACE, STEP, failed
@@ -86,10 +86,10 @@ class DeadLetters:
 
     def _explained(self, most: int = EXPLAINED) -> Iterator[tuple[tuple[int, int, int], Said]]:
         """What some of the rows have said, by their keys."""
-        some = self._failed.select(*_KEYS, ORIGINAL).dropDuplicates([*_KEYS]).limit(most)
+        some = self._failed.select(*_KEYS, ORIGINAL, *CARRIED).dropDuplicates([*_KEYS]).limit(most)
         for row, alone in one_by_one(some):
             which, step, chain = row.getLong(0), row.getInt(1), row.getInt(2)
-            yield (which, step, chain), self._said(alone.select(f"{ORIGINAL}.*"), step, chain)
+            yield (which, step, chain), self._said(alone.select(f"{ORIGINAL}.*", *CARRIED), step, chain)
 
     def _said(self, row: DataFrame, step: int, chain: int) -> Said:
         for link in self._output.diverted[chain].links:

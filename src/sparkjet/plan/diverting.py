@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_, or_
@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from sparkjet.catalyst.columns import FAILURE, KEPT, ORIGINAL, SUBSTREAM, TRIED, Once, quoted, visible
+from sparkjet.catalyst.columns import FAILURE, KEPT, ORIGINAL, SUBSTREAM, TIME, TRIED, Once, quoted, visible
+from sparkjet.catalyst.expressions import label
 from sparkjet.catalyst.logical_plans import selected
 from sparkjet.catalyst.tries import VALUE, always, never_raises, tried
 from sparkjet.errors import AnalysisError
@@ -51,11 +52,11 @@ class Tries:
     """Columns that a link computes, each only of rows that are kept and have not failed.
 
     Args:
-        columns: The columns, by what the place of a failure is called.
+        columns: The columns, each with what its text is preceded by where a failure is named.
     """
 
-    def __init__(self, columns: Mapping[str, Column]) -> None:
-        self._columns = dict(columns)
+    def __init__(self, columns: Iterable[tuple[str, Column]]) -> None:
+        self._columns = tuple(columns)
         self._once = Once()
 
     def on(self, frame: DataFrame) -> DataFrame:
@@ -66,7 +67,7 @@ class Tries:
     def value(self, number: int) -> Column:
         """A column of :meth:`on`, null in rows that are not kept."""
         if self._known[number] is None:
-            return [*self._columns.values()][number]
+            return self._columns[number][1]
         return F.col(f"{_TRY}{number}.{VALUE}")
 
     def marks(self, step: int, passed: Column | None = None) -> dict[str, Column]:
@@ -76,15 +77,16 @@ class Tries:
             step: The number of the link.
             passed: What a filter says of rows of which it did not raise.
         """
-        raised = {
-            place: F.col(f"{_TRY}{number}").isNull()
-            for number, (place, made) in enumerate(zip(self._columns, self._known, strict=True))
+        # Their texts only now: without divert(…) nobody asks for them.
+        raised = [
+            (F.col(f"{_TRY}{number}").isNull(), f"{begin} {label(column)}")
+            for number, ((begin, column), made) in enumerate(zip(self._columns, self._known, strict=True))
             if made is not None
-        }
-        kept = [F.col(KEPT), *(~each for each in raised.values()), *([] if passed is None else [passed])]
+        ]
+        kept = [F.col(KEPT), *(~each for each, _ in raised), *([] if passed is None else [passed])]
         marks = {KEPT: reduce(and_, kept)}
         if raised:
-            places = (F.when(each, _failure(step, place)) for place, each in raised.items())
+            places = (F.when(each, _failure(step, place)) for each, place in raised)
             marks[FAILURE] = F.coalesce(F.col(FAILURE), *places)
         return marks
 
@@ -108,7 +110,7 @@ class Tries:
             return tried(F.when(F.col(KEPT), column), session)
 
         # Built once: Spark would compile another one anew in each epoch.
-        return self._once("made", build=lambda: [attempt(each) for each in self._columns.values()])
+        return self._once("made", build=lambda: [attempt(each) for _, each in self._columns])
 
 
 def begun(frame: DataFrame) -> DataFrame:
@@ -134,14 +136,15 @@ def passed(frame: DataFrame) -> DataFrame:
 
 
 def failed(frame: DataFrame, first: int) -> DataFrame:
-    """The rows that have failed, as they were at ``divert``, with the substream.
+    """The rows that have failed, as they were at ``divert``, with event time and substream where there are any.
 
     Args:
         frame: Rows at the end of a chain.
         first: The number of the first link whose failures count.
     """
-    substream = F.col(SUBSTREAM) if SUBSTREAM in frame.columns else F.lit(None).cast("string")
-    return frame.where(F.col(f"{FAILURE}.{STEP}") >= first).select(ORIGINAL, FAILURE, substream.alias(SUBSTREAM))
+    absent = {TIME: F.lit(None).cast("bigint"), SUBSTREAM: F.lit(None).cast("string")}
+    hidden = [F.col(name) if name in frame.columns else column.alias(name) for name, column in absent.items()]
+    return frame.where(F.col(f"{FAILURE}.{STEP}") >= first).select(ORIGINAL, FAILURE, *hidden)
 
 
 def letters_shape(rows: DataFrame) -> DataFrame:

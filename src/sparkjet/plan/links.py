@@ -38,7 +38,7 @@ def where(condition: Column | str) -> Link:
     column = F.expr(condition) if isinstance(condition, str) else condition
     # Evaluated only on rows that pass the earlier filters: it may fail on the others.
     passed = F.when(F.col(KEPT), F.coalesce(column, F.lit(False))).otherwise(False)
-    tries = Tries({f"where {label(column)}": column})
+    tries = Tries([("where", column)])
 
     def tried(frame: DataFrame, step: int) -> DataFrame:
         frame = tries.on(frame)
@@ -89,7 +89,7 @@ def with_columns(shape: DataFrame, given: Mapping[str, Column | str]) -> Link:
     columns = {name: F.col(each) if isinstance(each, str) else each for name, each in given.items()}
     guarded = {name: F.when(F.col(KEPT), column) for name, column in columns.items()}
     windows = _windows(columns, shape)
-    tries = Tries({f"withColumn {name}: {label(column)}": column for name, column in columns.items()})
+    tries = Tries((f"withColumn {name}:", column) for name, column in columns.items())
 
     def tried(frame: DataFrame, step: int) -> DataFrame:
         frame = tries.on(frame)
@@ -170,9 +170,8 @@ def _tried(shape: DataFrame, items: Sequence[Column | str]) -> Callable[[DataFra
         selected = select_visible(shape, each)
         named = zip(visible(selected), each, _named(selected, len(each)), strict=True)
         found = [(name, item, is_named or isinstance(item, str)) for name, item, is_named in named]
-        # By their numbers too: several may have one name.
-        places = enumerate(item for _, item, is_named in found if not is_named and isinstance(item, Column))
-        return found, Tries({f"select {number + 1}: {label(item)}": item for number, item in places})
+        computed = (item for _, item, is_named in found if not is_named and isinstance(item, Column))
+        return found, Tries(("select", item) for item in computed)
 
     def tried(frame: DataFrame, step: int) -> DataFrame:
         found, tries = once("planned", build=planned)
