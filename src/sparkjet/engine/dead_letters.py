@@ -12,6 +12,7 @@ from sparkjet.catalyst.columns import CARRIED, FAILURE, ORIGINAL, SUBSTREAM
 from sparkjet.catalyst.tries import Said, one_by_one, said
 from sparkjet.errors import FailuresError
 from sparkjet.plan.diverting import ADDED, PLACE, STEP, failed
+from sparkjet.query_log import logger
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,6 +58,7 @@ class DeadLetters:
         if not count:
             return None
         self._check(count)
+        logger.warning("%s: %d rows of epoch %d have failed and are dead letters", self._output.name, count, epoch)
         session = self._failed.sparkSession
         known = session.createDataFrame([(*keys, *found) for keys, found in self._explained()], _SAID)
         values = {
