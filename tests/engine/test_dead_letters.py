@@ -121,7 +121,7 @@ def test_before_duplicates_are_dropped(spark: SparkSession, mode: str) -> None:
 def test_gaps_of_sessions_are_tried(spark: SparkSession) -> None:
     def query(stream: sj.Stream) -> list[Any]:
         found = stream.withColumn("ts", F.col("ts").cast("timestamp")).withWatermark("ts", 0).divert(errors=True)
-        gap = F.concat("px", F.lit(" seconds"))
+        gap = F.expr("make_interval(0, 0, 0, 0, 0, 0, CAST(px AS INT))")
         return [found.groupBy(sj.session_window("ts", gap)).count(), found.deadLetters]
 
     driver = StreamDriver(spark, query, SCHEMA)

@@ -127,14 +127,13 @@ def _dead_letters(
         for source, chain in chains:
             if chain.divert is None or chain.divert is not output.chain.divert:
                 continue
-            whole = chain.bare.links
-            links = whole[1 + next(number for number, link in enumerate(whole) if link.divert is not None) :]
+            links = chain.diverted_links
             shared = [common(links, each.links) for each in found]
             if found and any(count == len(links) for count in shared):
                 # All of its failures are another chain's too.
                 continue
             # Numbers count from the beginning of the chain.
-            first = len(whole) - len(links) + max(shared, default=0)
+            first = len(chain.all_links) - len(links) + max(shared, default=0)
             found.append(DivertedChain(source, chain, first, links))
         if not found:
             message = (

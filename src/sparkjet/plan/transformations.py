@@ -108,9 +108,22 @@ class Transformations:
     @property
     def diverted_shape(self) -> DataFrame:
         """The rows as they are at ``divert``, for analysis only."""
-        whole = self.bare
-        before = next(number for number, link in enumerate(whole.links) if link.divert is not None)
-        return replace(whole, links=whole.links[:before]).outlined(whole.source)
+        root = self
+        while root.below is not None:
+            root = root.below
+        before = len(self.all_links) - len(self.diverted_links) - 1
+        return replace(root, links=self.all_links[:before]).outlined(root.source)
+
+    @property
+    def all_links(self) -> tuple[Link, ...]:
+        """The links from the user's own DataFrame on, also below a watermark."""
+        return self.links if self.below is None else (*self.below.all_links, *self.links[self.covered :])
+
+    @property
+    def diverted_links(self) -> tuple[Link, ...]:
+        """The links behind ``divert``; none without."""
+        found = self.all_links
+        return next((found[number:] for number, link in enumerate(found, 1) if link.divert is not None), ())
 
     @cached_property
     def _tried_from(self) -> int | None:
@@ -123,11 +136,6 @@ class Transformations:
         """Whether a link of this chain takes rows away, and does not only mark them."""
         is_tried = self._tried_from is not None and number >= self._tried_from
         return self.links[number].filters and not is_tried
-
-    @property
-    def _depth(self) -> int:
-        """How many links there are, also below a watermark."""
-        return len(self.links) + (0 if self.below is None else self.below._depth - self.covered)  # noqa: SLF001 - of this class
 
     @property
     def whole(self) -> bool:
@@ -190,7 +198,7 @@ class Transformations:
         return replace(
             self,
             shape=shape,
-            links=(*self.links, replace(link, filters=link.filters or generates, number=self._depth)),
+            links=(*self.links, replace(link, filters=link.filters or generates, number=len(self.all_links))),
             keeps_rows=self.keeps_rows and not (link.filters or link.multiplies or generates),
             markable=self.markable and not unsafe and not generates,
             windows=(*self.windows, *(window_of(shape, *each, self.shape) for each in link.windows.items())),
