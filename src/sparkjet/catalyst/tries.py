@@ -26,6 +26,8 @@ VALUE = "v"
 """The field of :func:`tried` that holds the value."""
 _SQL = "org.apache.spark.sql"
 _LONGEST_TRACE = 2000
+_LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
+"""PySpark's, of failures."""
 _NEVER_RAISE = frozenset(
     {
         *("AttributeReference", "Literal", "Alias", "GetStructField", "CreateNamedStruct", "XxHash64", "BitwiseNot"),
@@ -81,8 +83,8 @@ def one_by_one(rows: DataFrame) -> Iterator[tuple[Any, DataFrame]]:
 
 def said(rows: DataFrame) -> Said:
     """What is raised when a row of :func:`one_by_one` is computed; nothing if it is not known."""
-    logger = PySparkLogger.getLogger("DataFrameQueryContextLogger")
-    logger.addFilter(_not_expected)
+    for name in _LOGGERS:
+        PySparkLogger.getLogger(name).addFilter(_not_expected)
     expected = _expected.set(True)
     try:
         # Spark's optimizer computes such rows itself. A job would be tried several times, and log each failure.
