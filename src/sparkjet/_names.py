@@ -10,6 +10,7 @@ from sparkjet.engine.phases import EpochPhase
 from sparkjet.errors import (
     AnalysisError,
     CopiedHomeError,
+    FailuresError,
     FencedError,
     LostTransactionError,
     RecoveryError,
@@ -48,6 +49,7 @@ __all__ = [
     "CopiedHomeError",
     "EpochInfo",
     "EpochPhase",
+    "FailuresError",
     "FencedError",
     "LostTransactionError",
     "ManualClock",

@@ -85,6 +85,12 @@ class SourceError(SparkjetError):
     condition = "SPARKJET_SOURCE"
 
 
+class FailuresError(SparkjetError):
+    """More rows of an epoch have failed than ``divert`` allows; nothing of the epoch was written."""
+
+    condition = "SPARKJET_FAILURES"
+
+
 class CopiedHomeError(SparkjetError):
     """Another copy of this query's home has published too: two queries count the same epochs, and one must end."""
 

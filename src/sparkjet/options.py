@@ -31,6 +31,7 @@ QUERY_OPTIONS: Mapping[str, str] = {
 
 OUTPUT_OPTIONS: Mapping[str, str] = {
     "lateRowsPath": "Directory for late rows and rows without event time, as Parquet files.",
+    "deadLettersPath": "Directory for rows that have failed behind divert(errors=True), as Parquet files.",
     "earlyResultsPeriod": 'With outputMode("update"): how often rows of open windows are emitted (with every batch).',
     "isEarly": 'With outputMode("update"): a column is_early, and every final row even if it was sent before (false).',
 }

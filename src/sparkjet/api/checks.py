@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import quote
@@ -15,7 +15,8 @@ from sparkjet.engine.backup import Backup
 from sparkjet.engine.parallelism import state_partitions
 from sparkjet.errors import AnalysisError
 from sparkjet.options import MOST_PARTITIONS, QUERY_OPTIONS, Options
-from sparkjet.plan.outputs import AnyOutput, Rows, StageOutput
+from sparkjet.plan.diverting import letters_shape
+from sparkjet.plan.outputs import AnyOutput, DeadLetterOutput, Rows, StageOutput
 from sparkjet.plan.own_input import check_own_input
 from sparkjet.plan.plan import Plan
 from sparkjet.plan.planning import plan_of
@@ -29,7 +30,9 @@ from sparkjet.storage.schemes import directory_at, scheme_of
 if TYPE_CHECKING:
     from sparkjet.api.output_settings import OutputSettings
     from sparkjet.engine.phases import EpochPhase
+    from sparkjet.plan.diverting import Divert
     from sparkjet.plan.stage import Stage
+    from sparkjet.plan.transformations import Transformations
     from sparkjet.storage.directory import Directory
 
 _T = TypeVar("_T")
@@ -38,6 +41,7 @@ _T = TypeVar("_T")
 def checked(
     results: Sequence[OutputSettings],
     late: Sequence[OutputSettings] = (),
+    dead: Sequence[OutputSettings] = (),
     *,
     name: str | None = None,
     home: str | None = None,
@@ -47,14 +51,15 @@ def checked(
     Args:
         results: Outputs of results.
         late: Outputs of late rows.
+        dead: Outputs of dead letters.
         name: Name of the query; that of the first output by default.
         home: As the option ``checkpointLocation``.
 
     Raises:
         AnalysisError: If anything is set wrongly; nothing has been changed.
     """
-    _check_kinds(results, late)
-    outputs = (*results, *late)
+    _check_kinds(results, late, dead)
+    outputs = (*results, *late, *dead)
     options = _common_options(outputs, home)
     trigger = _only("trigger", [output.trigger for output in outputs]) or {}
     close_at_end = options.flag("closeWindowsAtEnd")
@@ -62,7 +67,7 @@ def checked(
         message = "closeWindowsAtEnd needs trigger(availableNow=True): other queries have no end."
         raise AnalysisError(message)
     guarantee = Guarantee(options.choice("processingGuarantee", tuple(g.value for g in Guarantee), "exactly-once"))
-    plan = plan_of(_outputs(results, late))
+    plan = plan_of(_outputs(results, late, dead))
     if not plan.source.isStreaming:
         message = (
             "start: this is a batch DataFrame, and nothing will follow. Call toDF() instead of writeStream, or read it "
@@ -101,7 +106,9 @@ def checked(
     )
 
 
-def _check_kinds(results: Sequence[OutputSettings], late: Sequence[OutputSettings]) -> None:
+def _check_kinds(
+    results: Sequence[OutputSettings], late: Sequence[OutputSettings], dead: Sequence[OutputSettings]
+) -> None:
     if not results:
         message = "start: give at least one writer, e.g. result.writeStream.format(…)."
         raise AnalysisError(message)
@@ -110,6 +117,12 @@ def _check_kinds(results: Sequence[OutputSettings], late: Sequence[OutputSetting
         raise AnalysisError(message)
     if any(output.rows is not Rows.LATE for output in late):
         message = "start: lateRows=… takes writers of late rows: result.lateRows.writeStream…"
+        raise AnalysisError(message)
+    if any(output.rows is Rows.DEAD for output in results):
+        message = "start: a writer of dead letters goes into deadLetters=…"
+        raise AnalysisError(message)
+    if any(output.rows is not Rows.DEAD for output in dead):
+        message = "start: deadLetters=… takes writers of dead letters: stream.deadLetters.writeStream…"
         raise AnalysisError(message)
 
 
@@ -176,12 +189,20 @@ def _overlap(plan: Plan, options: Options, *, ends: bool) -> bool:
     return source is None
 
 
-def _outputs(results: Sequence[OutputSettings], late: Sequence[OutputSettings]) -> list[AnyOutput]:
+def _outputs(
+    results: Sequence[OutputSettings], late: Sequence[OutputSettings], dead: Sequence[OutputSettings]
+) -> list[AnyOutput]:
     outputs = [each.output(name) for each, name in zip(results, _names("results", len(results)), strict=True)]
     paths = [(each.stage, Options(each.options).get("lateRowsPath")) for each in results if each.stage is not None]
     dropped: list[Callable[[str], AnyOutput]] = [each.output for each in late]
     dropped += [partial(_late_files, stage, path) for stage, path in paths if path is not None]
     outputs += [make(name) for make, name in zip(dropped, _names("late", len(dropped)), strict=True)]
+    letters = _dead_files(results)
+    chains = [each.diverted for each in dead if each.diverted is not None]
+    _check_delivered(results, {chain.divert for chain in (*chains, *letters.values())})
+    failed: list[Callable[[str], AnyOutput]] = [each.output for each in dead]
+    failed += [partial(_letter_files, chain, path) for path, chain in letters.items()]
+    outputs += [make(name) for make, name in zip(failed, _names("dead", len(failed)), strict=True)]
     places = [str(output.sink.directory) for output in outputs if isinstance(output.sink, FilesSink)]
     places += [f"the table {output.sink.view}" for output in outputs if isinstance(output.sink, MemorySink)]
     for place in places:
@@ -193,6 +214,45 @@ def _outputs(results: Sequence[OutputSettings], late: Sequence[OutputSettings]) 
         message = "start: two outputs have the same sink object. Make one for each."
         raise AnalysisError(message)
     return outputs
+
+
+def _dead_files(results: Sequence[OutputSettings]) -> dict[str, Transformations]:
+    """Whose failed rows go to the directories of the option ``deadLettersPath``."""
+    found: dict[str, Transformations] = {}
+    for each in results:
+        path, chains = Options(each.options).get("deadLettersPath"), each.diverting
+        if path is None:
+            continue
+        if not chains:
+            message = "deadLettersPath: no rows are diverted. Call divert(errors=True) on the stream, or leave it out."
+            raise AnalysisError(message)
+        if len({chain.divert for chain in chains}) > 1:
+            message = (
+                "deadLettersPath: rows of several streams are diverted on the way to this output. Write those of each "
+                "with deadLetters=[…]."
+            )
+            raise AnalysisError(message)
+        if found.setdefault(path, chains[0]).divert is not chains[0].divert:
+            message = f"deadLettersPath: two streams divert rows to {path}. Give each a place of its own."
+            raise AnalysisError(message)
+    return found
+
+
+def _check_delivered(results: Sequence[OutputSettings], delivered: Collection[Divert | None]) -> None:
+    """Refuse rows that would be diverted to nowhere."""
+    if any(chain.divert not in delivered for each in results for chain in each.diverting):
+        message = (
+            'start: divert(errors=True) needs a place for the rows that fail: option("deadLettersPath", "…"), or '
+            "sj.start(…, deadLetters=stream.deadLetters.writeStream…)."
+        )
+        raise AnalysisError(message)
+
+
+def _letter_files(chain: Transformations, path: str, name: str) -> DeadLetterOutput:
+    shape, option = letters_shape(chain.diverted_shape), "deadLettersPath"
+    at = partial(directory_at, option=option, session=lambda: shape.sparkSession)
+    sink = FilesSink(at(path), option=option, at=at)
+    return DeadLetterOutput(name, sink, "files", chain, shape, lambda rows: rows)
 
 
 def _late_files(stage: Stage, path: str, name: str) -> StageOutput:

@@ -47,9 +47,9 @@ def stage_in_mode(settings: OutputSettings, options: Options) -> Stage | None:
         AnalysisError: The mode does not go with the rows, the sink or an option.
     """
     stage, complete = settings.stage, settings.mode == COMPLETE
-    if settings.rows is Rows.LATE:
+    if settings.rows in {Rows.LATE, Rows.DEAD}:
         if settings.mode != APPEND:
-            message = 'outputMode: late rows are never early; use "append".'
+            message = f'outputMode: {settings.rows.value} rows are never early; use "append".'
             raise AnalysisError(message)
         return stage
     if complete and not isinstance(stage, Aggregation):

@@ -14,7 +14,7 @@ from sparkjet.clock import SystemClock
 from sparkjet.engine.batch_run import rows_of
 from sparkjet.errors import AnalysisError
 from sparkjet.options import Options
-from sparkjet.plan.outputs import AnyOutput, Rows, StageOutput, StreamOutput
+from sparkjet.plan.outputs import AnyOutput, DeadLetterOutput, Rows, StageOutput, StreamOutput
 from sparkjet.plan.planning import plan_of
 from sparkjet.plan.window_join import WindowJoin
 from sparkjet.plan.windowed_aggregation import WindowedAggregation
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from sparkjet.clock import Clock
     from sparkjet.engine.phases import PhaseListener
+    from sparkjet.plan.plan import Plan
     from sparkjet.plan.stage import Stage
     from sparkjet.plan.transformations import Transformations
 
@@ -45,6 +46,7 @@ class OutputSettings:
         trigger: As Spark's ``trigger`` takes it; None where the default is meant.
         clock: Of policies and timeouts; None where the default is meant.
         listener: Called at the end of each phase.
+        diverted: Whose failed rows they are; None for other rows.
     """
 
     stage: Stage | None
@@ -58,6 +60,22 @@ class OutputSettings:
     trigger: Mapping[str, str | bool] | None = None
     clock: Clock | None = None
     listener: PhaseListener | None = None
+    diverted: Transformations | None = None
+
+    @property
+    def diverting(self) -> list[Transformations]:
+        """The chains from a source to this output whose failed rows are diverted."""
+        chains = [self.chain]
+        if self.stage is not None:
+            feeds = [feed for stage in self.stage.lineage for feed in stage.feeds if feed.parent is None]
+            chains = [feed.transformations for feed in feeds]
+        return [chain for chain in chains if chain.divert is not None]
+
+    @property
+    def nowhere(self) -> Plan:
+        """The plan of the output alone, whose rows are written by whoever computes them."""
+        nowhere = replace(self, sink=sink_format("noop"))
+        return plan_of([nowhere.output(self.rows.value, at_once=True)])
 
     @property
     def is_durable(self) -> bool:
@@ -94,7 +112,10 @@ class OutputSettings:
         )
         check_sink(sink, self.mode)
         output: AnyOutput
-        if stage is None:
+        if self.diverted is not None:
+            rows_of_it = self.diverted, self.chain.shape, self.chain.apply
+            output = DeadLetterOutput(name, sink, self.sink.name, *rows_of_it, self.chain.tables)
+        elif stage is None:
             output = StreamOutput(name, sink, self.sink.name, self.chain)
         else:
             shape = self.chain.outlined(self.chain.source.drop(*HIDDEN))
@@ -139,5 +160,4 @@ class OutputSettings:
 
 def computed(settings: OutputSettings) -> DataFrame:
     """The rows of an output whose rows come from a batch DataFrame."""
-    nowhere = replace(settings, sink=sink_format("noop"))
-    return rows_of(plan_of([nowhere.output(settings.rows.value, at_once=True)]))
+    return rows_of(settings.nowhere)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 def start(
     *writers: StreamWriter,
     lateRows: StreamWriter | Sequence[StreamWriter] = (),
+    deadLetters: StreamWriter | Sequence[StreamWriter] = (),
     queryName: str | None = None,
     checkpointLocation: str | None = None,
 ) -> StreamingQuery:
@@ -27,6 +28,7 @@ def start(
         writers: Writers of results, ``result.writeStream.format(…)…``, and of a stream's own rows,
             ``stream.writeStream.format(…)…``, all from the same stream.
         lateRows: Writers of late rows, ``result.lateRows.writeStream.format(…)…``.
+        deadLetters: Writers of rows that have failed, ``stream.deadLetters.writeStream.format(…)…``.
         queryName: Name of the query.
         checkpointLocation: The query's home, as the option of the same name.
 
@@ -35,9 +37,11 @@ def start(
         RecoveryError: If the stored state cannot be continued safely.
     """
     late = lateRows if isinstance(lateRows, Sequence) else (lateRows,)
+    dead = deadLetters if isinstance(deadLetters, Sequence) else (deadLetters,)
     return checked(
         [settings_of(writer) for writer in writers],
         [settings_of(writer) for writer in late],
+        [settings_of(writer) for writer in dead],
         name=queryName,
         home=checkpointLocation,
     ).start()

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from typing_extensions import Self
 
 from sparkjet.api.deduplicated import Deduplicated
+from sparkjet.api.diverted import Diverted
 from sparkjet.api.frame_methods import one_by_one
 from sparkjet.api.grouped import ComputedWindows, GroupedStream, LateStream
 from sparkjet.api.keyed_stream import KeyedStream
@@ -19,12 +20,13 @@ from sparkjet.api.unions import Unions
 from sparkjet.api.watermark_settings import watermark_settings
 from sparkjet.api.writer import StreamWriter
 from sparkjet.catalyst import alternatives
-from sparkjet.catalyst.columns import SUBSTREAM, TIME, quoted, substream_id
+from sparkjet.catalyst.columns import HIDDEN, SUBSTREAM, TIME, TRIED, quoted, substream_id
 from sparkjet.catalyst.doors import check_doors
 from sparkjet.catalyst.plan_analysis import check_source
 from sparkjet.catalyst.python_sources import options_of
 from sparkjet.errors import AnalysisError
 from sparkjet.plan import links
+from sparkjet.plan.diverting import with_known_times
 from sparkjet.plan.event_time import EventTime
 from sparkjet.plan.inputs import Input
 from sparkjet.plan.outputs import Rows
@@ -45,7 +47,7 @@ if TYPE_CHECKING:
     from sparkjet.windows import SessionWindow, Window
 
 
-class Stream(Deduplicated, StreamJoins, Unions):
+class Stream(Deduplicated, Diverted, StreamJoins, Unions):
     """Events, after :meth:`withWatermark` with a watermark per substream.
 
     Not a DataFrame: it has only the operations that mean the same batch by batch. All methods run on the driver,
@@ -160,9 +162,13 @@ class Stream(Deduplicated, StreamJoins, Unions):
         self._chain.check_fixed("withWatermark")
         name = settings.event_time
         hidden = {TIME: F.unix_micros(quoted(name)), SUBSTREAM: substream_id(settings.by)}
-        source = self._chain.shape.withColumns(hidden)
+        if self._chain.divert is None:
+            source = shape = self._chain.shape.withColumns(hidden)
+        else:
+            source = with_known_times(self._chain.tried(self._chain.source), hidden, settings.by)
+            shape = source.drop(*TRIED)
         each = Input("", settings, streaming_sources(source))
-        chain = Transformations(source, source, below=self._chain, windows=self._chain.windows)
+        chain = Transformations(source, shape, below=self._chain, windows=self._chain.windows)
         return Stream(Feed(chain, (each,), None, self._feed.name), EventTime.of_watermark(name, source))
 
     @overload
@@ -226,7 +232,10 @@ class Stream(Deduplicated, StreamJoins, Unions):
         return self._feed.is_streaming
 
     def _computed(self) -> DataFrame:
-        return self._visible if self._feed.parent is None else computed(self._written)
+        if self._feed.parent is not None:
+            return computed(self._written)
+        chain = self._chain
+        return self._visible if chain.divert is None else chain.apply(chain.source).drop(*HIDDEN)
 
     @property
     def writeStream(self) -> StreamWriter:

@@ -51,6 +51,9 @@ class Unions(FrameMethods):
         if self._feed.parent is not None or other._feed.parent is not None:
             message = "union: one of the streams is the result of a stateful step. Unite them before that step."
             raise AnalysisError(message)
+        if self._chain.divert is not None or other._chain.divert is not None:
+            message = "union: rows of one of the streams are diverted. Call divert(…) on the union."
+            raise AnalysisError(message)
         if len(self.columns) != len(other.columns):
             message = f"union: the columns {self.columns} and {other.columns} do not match one by one."
             raise AnalysisError(message)

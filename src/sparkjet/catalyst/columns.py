@@ -19,9 +19,15 @@ SUBSTREAM = "_sparkjet_substream"
 """Name of the event's substream."""
 KEPT = "_sparkjet_kept"
 """Whether the row passed the user's filters; rows that did not are kept, marked, for the watermark."""
+FAILURE = "_sparkjet_failure"
+"""Where an expression first raised for the row, after ``divert``; null where none has."""
+ORIGINAL = "_sparkjet_original"
+"""The row as it was at ``divert``."""
 CARRIED = (TIME, SUBSTREAM)
 """Hidden columns of every row of a stream."""
-HIDDEN = (*CARRIED, KEPT)
+TRIED = (KEPT, FAILURE, ORIGINAL)
+"""Hidden columns of a row on its way from ``divert`` to where failed rows are split off."""
+HIDDEN = (*CARRIED, *TRIED)
 IS_EARLY = "is_early"
 """Whether a row of a result is early; a visible column, with ``option("isEarly", True)`` only."""
 ONLY_SUBSTREAM = "all"

@@ -92,6 +92,18 @@ JDBC = Door(
     ),
     'format("jdbc") is refused',
 )
+TRIES = Door(
+    "expressions that may raise for a row",
+    ("catalyst/tries",),
+    (
+        f"{_CATALYST}.expressions.TryEval(1)",
+        f"{_CATALYST}.plans.logical.LocalRelation(4)",
+        f"{_EXECUTION}.QueryExecution.optimizedPlan(0)",
+        f"{_SQL}.types.UpCastRule.canUpCast(2)",
+        "org.apache.spark.util.Utils.exceptionString(1)",
+    ),
+    "divert(…) is refused",
+)
 DOORS = (
     Door(
         "plans of Columns and DataFrames, taken apart and made again",
@@ -183,6 +195,7 @@ DOORS = (
     JDBC,
     KEPT_PLANS,
     MICRO_BATCH,
+    TRIES,
     Door(
         "Spark's query: its sources, its end, its progress, its listeners, its logs",
         (
@@ -302,6 +315,18 @@ def lacking(session: SparkSession, doors: Sequence[Door] = DOORS) -> dict[Door, 
 def is_open(session: SparkSession, door: Door, release: str = RELEASE) -> bool:
     """Whether a door that can be done without is open; nothing is looked up for releases that were tried."""
     return release in TRIED or not _missing(session.sparkContext, door)
+
+
+def check_open(session: SparkSession, door: Door) -> None:
+    """Refuse what goes through a door that can be done without, where it is closed.
+
+    Raises:
+        AnalysisError: Naming what that Spark does not have.
+    """
+    if not is_open(session, door):
+        members = ", ".join(_missing(session.sparkContext, door))
+        message = f"{door.purpose}: {door.without} on Spark {RELEASE}, which lacks {members}. Use one that was tried."
+        raise AnalysisError(message)
 
 
 def check_doors(session: SparkSession, doors: Sequence[Door] = DOORS, release: str = RELEASE) -> None:

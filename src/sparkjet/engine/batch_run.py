@@ -16,6 +16,17 @@ if TYPE_CHECKING:
     from sparkjet.plan.plan import Plan
 
 
+def dead_letters_of(plan: Plan) -> DataFrame:
+    """The dead letters of the one output of a plan if everything arrives at once; on the driver."""
+    (output,) = plan.of_failures
+    arrived = InputBatch(plan.source, plan)
+    try:
+        rows = arrived.dead_letters(output, 0)
+        return output.sample().limit(0) if rows is None else rows.localCheckpoint()
+    finally:
+        arrived.release()
+
+
 def rows_of(plan: Plan) -> DataFrame:
     """The rows that the one output of a plan gets if everything arrives at once; on the driver.
 

@@ -16,7 +16,7 @@ from sparkjet.engine.progress import EpochProgress
 from sparkjet.engine.results import Results
 from sparkjet.errors import SinkError, StorageError
 from sparkjet.plan.outputs import Rows
-from sparkjet.plan.plan import PlannedOutput, PlannedStreamOutput
+from sparkjet.plan.plan import PlannedDeadLetters, PlannedOutput, PlannedStreamOutput
 from sparkjet.query_log import logger
 from sparkjet.sinks.protocol import Guarantee, TransactionId
 from sparkjet.snapshots.record import EpochKind
@@ -227,7 +227,7 @@ class Epoch:
                 self._arrivals[name, side] = arrival
             self._highest = arrived.highest(self._arrivals.values())
         finally:
-            if not plan.of_stream:
+            if not plan.of_stream and not plan.of_failures:
                 arrived.release()
 
     def _save(self) -> None:
@@ -283,7 +283,7 @@ class Epoch:
             )
             return []
 
-    def _reached_by(self, output: PlannedOutput | PlannedStreamOutput) -> WriterProgress:
+    def _reached_by(self, output: PlannedOutput | PlannedStreamOutput | PlannedDeadLetters) -> WriterProgress:
         """What readers of an output may be told."""
         reached = self._transaction.watermark
         watermark = self._context.plan.watermark_of(output, MIN if reached is None else reached)
@@ -295,10 +295,14 @@ class Epoch:
             offsets=self._ends,
         )
 
-    def _rows(self, output: PlannedOutput | PlannedStreamOutput, *, early: bool) -> DataFrame | None:
+    def _rows(
+        self, output: PlannedOutput | PlannedStreamOutput | PlannedDeadLetters, *, early: bool
+    ) -> DataFrame | None:
         """The rows for an output, None if there are none for certain."""
         if isinstance(output, PlannedStreamOutput):
             return None if self._arrived is None else self._arrived.output(output)
+        if isinstance(output, PlannedDeadLetters):
+            return None if self._arrived is None else self._arrived.dead_letters(output, self.progress.epoch)
         if output.rows is Rows.LATE:
             return self._results.late_rows(output)
         changes = self._state.changes.get(output.name)

@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from sparkjet.catalyst.columns import ONLY_SUBSTREAM, SUBSTREAM, TIME, CompiledColumns, Once
+from sparkjet.catalyst.expressions import parts_of
+from sparkjet.catalyst.logical_plans import analyzed, children, kind_of, listed, selected
+from sparkjet.catalyst.tries import never_raises
 from sparkjet.plan.partial_rows import PartialRows
 from sparkjet.plan.stage import Feed, Stage
 from sparkjet.windows import Accumulators, SessionWindow
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
     from sparkjet.plan.grouping import Grouping, Key
 
 _NO_KEY = "key0"
+_CALL = "AggregateExpression"
 
 
 def key_name(number: int) -> str:
@@ -86,6 +90,22 @@ class Aggregation(Stage):
         """The fields of the partial rows with their types."""
         named = [(result_name(i), aggregate.operation) for i, aggregate in enumerate(self.aggregates)]
         return Accumulators(named, self.feed.shape.groupBy().agg(*Accumulators.aggregations(named)).schema)
+
+    @property
+    def untried(self) -> str | None:
+        """See :attr:`Stage.untried`."""
+        rows, session = self.feed.transformations.shape, self.feed.shape.sparkSession
+        for key in self.keys:
+            if not never_raises(selected(rows, key.column), session):
+                return f"the key {key.name!r}"
+        for aggregate in self.aggregates:
+            columns = Accumulators.aggregations([("result", aggregate.operation)])
+            aggregated = analyzed(self.feed.shape.groupBy().agg(*columns)).expressions()
+            calls = [part for each in listed(aggregated) for part in parts_of(each) if kind_of(part) == _CALL]
+            arguments = [each for call in calls for each in children(call.aggregateFunction())]
+            if not all(never_raises(each, session) for each in arguments):
+                return f"what {aggregate.computes} is computed from"
+        return None
 
     @property
     def fingerprint(self) -> dict[str, Any]:

@@ -59,6 +59,11 @@ class DroppedDuplicates(Stage):
         return (RawRows(self._keys, by_substream=self.feed.by_substream, timed=self.keep is not None),)
 
     @property
+    def untried(self) -> None:
+        """See :attr:`Stage.untried`; columns are only compared."""
+        return
+
+    @property
     def waits(self) -> bool:
         """See :attr:`Stage.waits`; a first row goes on when it comes."""
         return False

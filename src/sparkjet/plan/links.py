@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
+from itertools import count
 from operator import add
 from typing import TYPE_CHECKING, Any
 
@@ -12,18 +13,26 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import DoubleType, FloatType
 
-from sparkjet.catalyst.columns import HIDDEN, KEPT, is_star, quoted, select_visible, visible
+from sparkjet.catalyst.columns import HIDDEN, KEPT, Once, is_star, quoted, select_visible, visible
 from sparkjet.catalyst.expressions import label
 from sparkjet.catalyst.logical_plans import analyzed, listed
 from sparkjet.catalyst.stars import leaves_out, stood_for
 from sparkjet.catalyst.window_calls import is_window, window_call
 from sparkjet.errors import AnalysisError
+from sparkjet.plan import diverting
+from sparkjet.plan.diverting import Tries
 from sparkjet.plan.transformations import Link
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from sparkjet.plan.diverting import Divert
     from sparkjet.plan.transformations import Transformation
+
+
+def divert(point: Divert) -> Link:
+    """The point from which failed rows are diverted."""
+    return Link(lambda frame: frame, lambda frame: frame, tried=lambda frame, _: diverting.begun(frame), divert=point)
 
 
 def where(condition: Column | str) -> Link:
@@ -31,7 +40,18 @@ def where(condition: Column | str) -> Link:
     column = F.expr(condition) if isinstance(condition, str) else condition
     # Evaluated only on rows that pass the earlier filters: it may fail on the others.
     passed = F.when(F.col(KEPT), F.coalesce(column, F.lit(False))).otherwise(False)
-    return Link(lambda frame: frame.where(condition), lambda frame: frame.withColumn(KEPT, passed), filters=True)
+    tries = Tries([("where", column)])
+
+    def tried(frame: DataFrame, step: int) -> DataFrame:
+        frame = tries.on(frame)
+        return tries.without(frame.withColumns(tries.marks(step, F.coalesce(tries.value(0), F.lit(False)))))
+
+    return Link(
+        lambda frame: frame.where(condition),
+        lambda frame: frame.withColumn(KEPT, passed),
+        filters=True,
+        tried=tried,
+    )
 
 
 def dropna(shape: DataFrame, how: str, thresh: int | None, subset: str | Sequence[str] | None) -> Link:
@@ -41,8 +61,15 @@ def dropna(shape: DataFrame, how: str, thresh: int | None, subset: str | Sequenc
     types = [field.dataType for field in shape.select(*names).schema.fields] if names else []
     present = [_present(name, each) for name, each in zip(names, types, strict=True)]
     passed = F.col(KEPT) & (reduce(add, present, F.lit(0)) >= least)
+
+    def marked(frame: DataFrame) -> DataFrame:
+        return frame.withColumn(KEPT, passed)
+
     return Link(
-        lambda frame: frame.dropna(how, thresh, names), lambda frame: frame.withColumn(KEPT, passed), filters=True
+        lambda frame: frame.dropna(how, thresh, names),
+        marked,
+        filters=True,
+        tried=lambda frame, _: marked(frame),
     )
 
 
@@ -64,12 +91,24 @@ def with_columns(shape: DataFrame, given: Mapping[str, Column | str]) -> Link:
     columns = {name: F.col(each) if isinstance(each, str) else each for name, each in given.items()}
     guarded = {name: F.when(F.col(KEPT), column) for name, column in columns.items()}
     windows = _windows(columns, shape)
-    return Link(lambda frame: frame.withColumns({**columns}), lambda frame: frame.withColumns(guarded), windows=windows)
+    tries = Tries((f"withColumn {name}:", column) for name, column in columns.items())
+
+    def tried(frame: DataFrame, step: int) -> DataFrame:
+        frame = tries.on(frame)
+        values = {name: tries.value(number) for number, name in enumerate(columns)}
+        return tries.without(frame.withColumns({**values, **tries.marks(step)}))
+
+    return Link(
+        lambda frame: frame.withColumns({**columns}),
+        lambda frame: frame.withColumns(guarded),
+        windows=windows,
+        tried=tried,
+    )
 
 
 def everywhere(step: Transformation) -> Link:
     """A transformation that evaluates none of the user's expressions, so that marked rows may go through it."""
-    return Link(step, step)
+    return Link(step, step, tried=lambda frame, _: step(frame))
 
 
 def alias(name: str) -> Link:
@@ -99,7 +138,7 @@ def repartition(number: int | Column | str, columns: Sequence[Column | str]) -> 
         return frame.repartition(number, *columns)
 
     # An expression may fail on rows that a filter has dropped.
-    return Link(plain, plain if all(isinstance(each, str | int) for each in (number, *columns)) else None)
+    return everywhere(plain) if all(isinstance(each, str | int) for each in (number, *columns)) else Link(plain, None)
 
 
 def select(shape: DataFrame, columns: Sequence[Column | str]) -> Link:
@@ -111,16 +150,46 @@ def select(shape: DataFrame, columns: Sequence[Column | str]) -> Link:
 
     selected = _selected(shape, items)
     names = visible(selected)
+    tried = _tried(shape, items)
     if len(items) != len(names):
         # A column that expands to several (``struct.*``) has no single name.
-        return Link(plain, None)
+        return Link(plain, None, tried=tried)
     windows = _windows({name: item for name, item in zip(names, items, strict=True) if isinstance(item, Column)}, shape)
     # A column that is only named cannot fail; guarded it would lose the alias by which later steps may name it.
     guarded = [
         item if named or isinstance(item, str) else F.when(F.col(KEPT), item).alias(name)
         for item, name, named in zip(items, names, _named(selected, len(items)), strict=True)
     ]
-    return Link(plain, lambda frame: select_visible(frame, guarded), windows=windows)
+    return Link(plain, lambda frame: select_visible(frame, guarded), windows=windows, tried=tried)
+
+
+def _tried(shape: DataFrame, items: Sequence[Column | str]) -> Callable[[DataFrame, int], DataFrame]:
+    """The selection of some items, none of which may stop it."""
+    once = Once()
+
+    def planned() -> tuple[list[tuple[str, Column | str, bool]], Tries]:
+        each = [one for item in items for one in _one_by_one(shape, item)]
+        selected = select_visible(shape, each)
+        named = zip(visible(selected), each, _named(selected, len(each)), strict=True)
+        found = [(name, item, is_named or isinstance(item, str)) for name, item, is_named in named]
+        computed = (item for _, item, is_named in found if not is_named and isinstance(item, Column))
+        return found, Tries(("select", item) for item in computed)
+
+    def tried(frame: DataFrame, step: int) -> DataFrame:
+        found, tries = once("planned", build=planned)
+        frame = tries.on(frame)
+        marks, numbers = tries.marks(step), count()
+        values = [item if is_named else tries.value(next(numbers)).alias(name) for name, item, is_named in found]
+        hidden = [marks[name].alias(name) if name in marks else name for name in HIDDEN if name in frame.columns]
+        return frame.select(*values, *hidden)
+
+    return tried
+
+
+def _one_by_one(shape: DataFrame, item: Column | str) -> Sequence[Column | str]:
+    """An item as items of one column each: ``struct.*`` stands for the fields."""
+    column = F.col(item) if isinstance(item, str) else item
+    return stood_for(column, shape) if label(item).endswith(".*") else [item]
 
 
 def _selected(shape: DataFrame, items: Sequence[Column | str]) -> DataFrame:

@@ -33,6 +33,8 @@ class Rows(Enum):
     """The results of a stage."""
     LATE = "late"
     """Those that a stage has dropped."""
+    DEAD = "dead"
+    """Those of which an expression behind ``divert`` has raised."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,9 @@ class StreamOutput(Output):
 
     def sample(self) -> DataFrame:
         """See :meth:`Output.sample`."""
-        return self.chain.shape.drop(*HIDDEN)
+        # Behind divert(…) what may fail may be null.
+        rows = self.chain.shape if self.chain.divert is None else self.chain.apply(self.chain.source)
+        return rows.drop(*HIDDEN)
 
     @property
     def behind(self) -> int | None:
@@ -135,5 +139,31 @@ class StageOutput(Output):
         return rows.withColumn(IS_EARLY, F.lit(early)) if self.marks_early else rows
 
 
-AnyOutput: TypeAlias = StreamOutput | StageOutput
+@dataclass(frozen=True)
+class DeadLetterOutput(Output):
+    """Rows of which an expression behind ``divert`` has raised.
+
+    Attributes:
+        chain: That of the stream that was asked for them.
+        shape: A DataFrame with the schema of these rows after ``finishing``, for analysis only.
+        finishing: The user's transformations of them.
+        tables: The static tables that the transformations ask for.
+    """
+
+    chain: Transformations
+    shape: DataFrame
+    finishing: Callable[[DataFrame], DataFrame]
+    tables: Sequence[StaticTable] = ()
+
+    def sample(self) -> DataFrame:
+        """See :meth:`Output.sample`."""
+        return self.shape
+
+    @property
+    def behind(self) -> None:
+        """See :attr:`Output.behind`; a failed row may be as old as it likes."""
+        return
+
+
+AnyOutput: TypeAlias = StreamOutput | StageOutput | DeadLetterOutput
 """What a plan is made of."""

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 
 from sparkjet.catalyst.columns import ONLY_SUBSTREAM
 from sparkjet.plan.inputs import several_substreams, tracker_of
-from sparkjet.plan.outputs import Output, Rows, StageOutput, StreamOutput
+from sparkjet.plan.outputs import DeadLetterOutput, Output, Rows, StageOutput, StreamOutput
 from sparkjet.plan.partial_rows import ProgressDetail
 from sparkjet.plan.spark_sources import given_names
 from sparkjet.sinks.protocol import Clocked, Telling
 from sparkjet.time import MIN, clamp
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyspark.sql import DataFrame
 
     from sparkjet.catalyst.unsaid import Unsaid
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from sparkjet.plan.sources import Sources
     from sparkjet.plan.stage import Feed, Stage
     from sparkjet.plan.static_tables import StaticTable
-    from sparkjet.plan.transformations import Transformations
+    from sparkjet.plan.transformations import Link, Transformations
     from sparkjet.snapshots.record import Fingerprint
     from sparkjet.time import InputTracker
 
@@ -79,6 +81,30 @@ class PlannedStreamOutput(StreamOutput):
 
 
 @dataclass(frozen=True)
+class DivertedChain:
+    """A chain of a query whose failed rows an output gets.
+
+    Attributes:
+        source: The number of the source that it reads.
+        chain: The chain.
+        first: The number of the first link whose failures count; those before are another chain's too, which has them.
+        links: All links behind ``divert``, as the user wrote them.
+    """
+
+    source: int
+    chain: Transformations
+    first: int
+    links: Sequence[Link]
+
+
+@dataclass(frozen=True)
+class PlannedDeadLetters(DeadLetterOutput):
+    """An output of dead letters of a query, by the chains that have them."""
+
+    diverted: tuple[DivertedChain, ...] = field(kw_only=True)
+
+
+@dataclass(frozen=True)
 class Plan:
     """What a query computes; pure description, made by :func:`sparkjet.plan.planning.plan_of`.
 
@@ -98,7 +124,7 @@ class Plan:
     shared: int
     inputs: tuple[Input, ...]
     stages: tuple[PlannedStage, ...]
-    outputs: tuple[PlannedOutput | PlannedStreamOutput, ...]
+    outputs: tuple[PlannedOutput | PlannedStreamOutput | PlannedDeadLetters, ...]
 
     @property
     def of_stages(self) -> list[PlannedOutput]:
@@ -109,6 +135,11 @@ class Plan:
     def of_stream(self) -> list[PlannedStreamOutput]:
         """The outputs that read a source itself."""
         return [output for output in self.outputs if isinstance(output, PlannedStreamOutput)]
+
+    @property
+    def of_failures(self) -> list[PlannedDeadLetters]:
+        """The outputs of dead letters."""
+        return [output for output in self.outputs if isinstance(output, PlannedDeadLetters)]
 
     @property
     def progress_detail(self) -> ProgressDetail:
@@ -171,6 +202,7 @@ class Plan:
         found = [table for stage in self.stages for feed in stage.feeds for table in feed.feed.transformations.tables]
         found += [table for output in self.of_stream for table in output.chain.tables]
         found += [table for output in self.of_stages for table in output.tables]
+        found += [table for output in self.of_failures for table in output.tables]
         return list(dict.fromkeys(found))
 
     def consumers(self, name: str) -> int:
@@ -186,6 +218,10 @@ class Plan:
     def rows(self, batch: DataFrame, source: int, chain: Transformations) -> DataFrame:
         """The rows at the end of a chain that reads a source, from a batch that has gone through :meth:`begun`."""
         return chain.apply(self.sources.rows(batch, source), after=self.shared)
+
+    def tried(self, batch: DataFrame, diverted: DivertedChain) -> DataFrame:
+        """The rows at the end of a chain that diverts, failed ones among them, as :meth:`rows`."""
+        return diverted.chain.tried(self.sources.rows(batch, diverted.source), after=self.shared)
 
     def begun(self, batch: DataFrame) -> DataFrame:
         """A batch after the shared transformations."""

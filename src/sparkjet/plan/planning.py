@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sparkjet.errors import AnalysisError
-from sparkjet.plan.outputs import AnyOutput, StageOutput, StreamOutput
-from sparkjet.plan.plan import Plan, PlannedFeed, PlannedOutput, PlannedStage, PlannedStreamOutput
+from sparkjet.plan.diverting import common
+from sparkjet.plan.outputs import AnyOutput, DeadLetterOutput, StageOutput, StreamOutput
+from sparkjet.plan.plan import (
+    DivertedChain,
+    Plan,
+    PlannedDeadLetters,
+    PlannedFeed,
+    PlannedOutput,
+    PlannedStage,
+    PlannedStreamOutput,
+)
 from sparkjet.plan.read_context import check_read_context
 from sparkjet.plan.sources import Sources
 
@@ -19,6 +28,8 @@ if TYPE_CHECKING:
     from sparkjet.plan.stage import Feed, Stage
     from sparkjet.plan.transformations import Transformations
 
+Planned: TypeAlias = PlannedOutput | PlannedStreamOutput | PlannedDeadLetters
+
 
 def plan_of(outputs: Sequence[AnyOutput]) -> Plan:
     """The plan behind some outputs.
@@ -28,8 +39,16 @@ def plan_of(outputs: Sequence[AnyOutput]) -> Plan:
     """
     of_stages = [output for output in outputs if isinstance(output, StageOutput)]
     of_stream = [output for output in outputs if isinstance(output, StreamOutput)]
-    plan = _with_stages(outputs, of_stages, of_stream) if of_stages else _without_stages(of_stream)
-    results = [each.shape if isinstance(each, StageOutput) else each.chain.shape for each in outputs]
+    of_failures = [output for output in outputs if isinstance(output, DeadLetterOutput)]
+    if of_failures and not of_stages and not of_stream:
+        # What fails is found out by whoever computes the rows.
+        of_stream = [StreamOutput(each.name, each.sink, each.format, each.chain) for each in of_failures[:1]]
+    rows = [output for output in outputs if not isinstance(output, DeadLetterOutput)]
+    plan = (
+        _with_stages(rows, of_stages, of_stream, of_failures) if of_stages else _without_stages(of_stream, of_failures)
+    )
+    plan = replace(plan, outputs=_in_order(outputs, plan.outputs))
+    results = [each.chain.shape if isinstance(each, StreamOutput) else each.shape for each in outputs]
     # Of each stage too: the plan of some results ends at the stage.
     results += [feed.feed.transformations.shape for stage in plan.stages for feed in stage.feeds]
     results += [stage.stage.shape() for stage in plan.stages]
@@ -38,8 +57,16 @@ def plan_of(outputs: Sequence[AnyOutput]) -> Plan:
     return plan
 
 
+def _in_order(outputs: Sequence[AnyOutput], planned: Sequence[Planned]) -> tuple[Planned, ...]:
+    named = {each.name: each for each in planned}
+    return tuple(named[each.name] for each in outputs)
+
+
 def _with_stages(
-    outputs: Sequence[AnyOutput], of_stages: Sequence[StageOutput], of_stream: Sequence[StreamOutput]
+    outputs: Sequence[StageOutput | StreamOutput],
+    of_stages: Sequence[StageOutput],
+    of_stream: Sequence[StreamOutput],
+    of_failures: Sequence[DeadLetterOutput],
 ) -> Plan:
     """The plan of a query that keeps state."""
     stages = list(dict.fromkeys(stage for output in of_stages for stage in output.stage.lineage))
@@ -57,12 +84,19 @@ def _with_stages(
         # Every record holds these names: others would need an upgrade (:mod:`sparkjet.snapshots.upgrades`).
         planned[stage] = PlannedStage(f"stage{len(planned)}", stage, feeds)
     roots = {feed.source: feed for stage in planned.values() for feed in stage.feeds if feed.parent is None}
-    chains = [feed.feed.transformations for stage in planned.values() for feed in stage.feeds if feed.parent is None]
-    chains += [output.chain for output in of_stream]
+    for stage in stages:
+        _check_diverted(stage)
+    read_chains = [(feed.source, feed.feed.transformations) for feed in _roots(planned.values())]
+    read_chains += [(numbers[output.chain.source], output.chain) for output in of_stream]
+    chains = [chain for _, chain in read_chains]
+    for chain in chains:
+        if chain.divert is not None:
+            # What Spark refuses to try is refused now, and not in the first epoch.
+            chain.tried(chain.source)
     # In the order of the sources, by which Spark reports their offsets.
     inputs = [each for number, source in enumerate(sources.all) for each in source.named(roots[number].feed.inputs)]
     # Without a watermark nobody misses the rows that a filter drops.
-    persisted = len(chains) > 1 or not (chains[0].markable or not inputs)
+    persisted = len(chains) > 1 or bool(of_failures) or not (chains[0].markable or not inputs)
     return Plan(
         sources=sources,
         source=sources.united,
@@ -71,13 +105,60 @@ def _with_stages(
         shared=_shared(chains, filters=False) if persisted and len(sources.all) == 1 else 0,
         inputs=tuple(inputs),
         stages=tuple(planned.values()),
-        outputs=tuple(
-            PlannedStreamOutput(**_fields(output), reads=numbers[output.chain.source])
-            if isinstance(output, StreamOutput)
-            else PlannedOutput(**_fields(output), reads=planned[output.stage].name)
-            for output in outputs
+        outputs=(
+            *(PlannedOutput(**_fields(each), reads=planned[each.stage].name) for each in of_stages),
+            *(PlannedStreamOutput(**_fields(each), reads=numbers[each.chain.source]) for each in of_stream),
+            *_dead_letters(of_failures, read_chains),
         ),
     )
+
+
+def _roots(stages: Iterable[PlannedStage]) -> list[PlannedFeed]:
+    return [feed for stage in stages for feed in stage.feeds if feed.parent is None]
+
+
+def _dead_letters(
+    outputs: Sequence[DeadLetterOutput], chains: Sequence[tuple[int, Transformations]]
+) -> list[PlannedDeadLetters]:
+    """The outputs of dead letters, each with the chains behind its ``divert``; a failure that two share counts once."""
+    planned = []
+    for output in outputs:
+        found: list[DivertedChain] = []
+        for source, chain in chains:
+            if chain.divert is None or chain.divert is not output.chain.divert:
+                continue
+            links = chain.diverted_links
+            shared = [common(links, each.links) for each in found]
+            if found and any(count == len(links) for count in shared):
+                # All of its failures are another chain's too.
+                continue
+            # Numbers count from the beginning of the chain.
+            first = len(chain.all_links) - len(links) + max(shared, default=0)
+            found.append(DivertedChain(source, chain, first, links))
+        if not found:
+            message = (
+                "start: dead letters are asked for of a stream that none of the results comes from. Take deadLetters "
+                "of the stream that divert(…) returned, or of one that was made of it."
+            )
+            raise AnalysisError(message)
+        planned.append(PlannedDeadLetters(**_fields(output), diverted=tuple(found)))
+    return planned
+
+
+def _check_diverted(stage: Stage) -> None:
+    """Refuse a stage that would still end the query where what it computes raises for a row behind ``divert``.
+
+    Raises:
+        AnalysisError: Naming what it computes.
+    """
+    diverts = any(feed.parent is None and feed.transformations.divert is not None for feed in stage.feeds)
+    found = stage.untried if diverts else None
+    if found is not None:
+        message = (
+            f"divert: {found} is not tried row by row, and would end the query where it raises. Compute what may raise "
+            "in a column before, with withColumn(…)."
+        )
+        raise AnalysisError(message)
 
 
 def _planned(
@@ -89,7 +170,7 @@ def _planned(
     return PlannedFeed(feed, None, number, tuple(each.prefix for each in sources.all[number].named(feed.inputs)))
 
 
-def _read_by(output: AnyOutput) -> list[tuple[Transformations, str | None]]:
+def _read_by(output: StageOutput | StreamOutput) -> list[tuple[Transformations, str | None]]:
     """The chains from sources that an output reads, through all stages, with the name of each stream."""
     if isinstance(output, StreamOutput):
         return [(output.chain, None)]
@@ -97,7 +178,7 @@ def _read_by(output: AnyOutput) -> list[tuple[Transformations, str | None]]:
     return [(feed.transformations, feed.name) for feed in feeds]
 
 
-def _without_stages(outputs: Sequence[StreamOutput]) -> Plan:
+def _without_stages(outputs: Sequence[StreamOutput], of_failures: Sequence[DeadLetterOutput]) -> Plan:
     """The plan of a query that computes no event time: what all outputs share is part of the query that Spark runs."""
     chains = [output.chain.bare for output in outputs]
     _check_connected([[chain] for chain in chains])
@@ -106,13 +187,19 @@ def _without_stages(outputs: Sequence[StreamOutput]) -> Plan:
     return Plan(
         sources=Sources.of({source: None}),
         source=source,
-        persisted=len(chains) > 1,
+        persisted=len(chains) > 1 or bool(of_failures),
         shared=0,
         inputs=(),
         stages=(),
-        outputs=tuple(
-            PlannedStreamOutput(**_fields(replace(output, chain=chain.after(shared))), reads=0)
-            for output, chain in zip(outputs, chains, strict=True)
+        outputs=(
+            *(
+                PlannedStreamOutput(**_fields(replace(output, chain=chain.after(shared))), reads=0)
+                for output, chain in zip(outputs, chains, strict=True)
+            ),
+            *(
+                replace(each, diverted=tuple(replace(one, chain=one.chain.after(shared)) for one in each.diverted))
+                for each in _dead_letters(of_failures, [(0, chain) for chain in chains])
+            ),
         ),
     )
 
@@ -153,7 +240,7 @@ def _shared(chains: Sequence[Transformations], *, filters: bool) -> int:
     """Number of links that all chains begin with; ``filters`` says whether filters count."""
     count = 0
     for links in zip(*(chain.links for chain in chains), strict=False):
-        if any(link is not links[0] for link in links) or (links[0].filters and not filters):
+        if any(link is not links[0] for link in links) or (chains[0].drops(count) and not filters):
             break
         if filters and links[0].table is not None and links[0].table.by_epoch:
             # In Spark's own query it would be asked for once.

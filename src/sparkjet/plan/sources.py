@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from sparkjet.catalyst.columns import CARRIED, HIDDEN, SUBSTREAM, TIME, Once, quoted, visible
+from sparkjet.catalyst.columns import CARRIED, SUBSTREAM, TIME, Once, quoted
 from sparkjet.catalyst.identities import IdentifiedColumns
 from sparkjet.errors import AnalysisError
 
@@ -94,8 +94,9 @@ class Sources:
     def _tagged(self, number: int) -> DataFrame:
         structs = []
         for other, each in enumerate(self.all):
-            row = F.struct(*(F.col(quoted(name)) for name in visible(each.rows)))
-            absent = F.lit(None).cast(each.rows.drop(*HIDDEN).schema)
+            # With what divert(…) has marked.
+            row = F.struct(*(F.col(quoted(name)) for name in each.rows.columns if name not in CARRIED))
+            absent = F.lit(None).cast(each.rows.drop(*CARRIED).schema)
             structs.append((row if other == number else absent).alias(f"row{other}"))
         source = self.all[number]
         if TIME in source.rows.columns:

@@ -235,6 +235,11 @@ class Stage(ABC):
         """What each feed's rows become on their way into the state."""
 
     @property
+    def untried(self) -> str | None:
+        """What it computes of rows that may raise and is not tried row by row, in words; None if there is nothing."""
+        return "a join of two streams or a function with state"
+
+    @property
     @abstractmethod
     def fingerprint(self) -> dict[str, Any]:
         """What must not change between two runs, because the saved state would no longer fit."""

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from sparkjet.catalyst.columns import HIDDEN, KEPT
+from sparkjet.catalyst.columns import FAILURE, HIDDEN, KEPT, ORIGINAL
 from sparkjet.catalyst.logical_plans import attribute_ids
 from sparkjet.catalyst.plan_analysis import calls_python, reads_any
 from sparkjet.catalyst.row_by_row import Together, check_step
 from sparkjet.catalyst.window_calls import WindowColumn, window_of
 from sparkjet.errors import AnalysisError
+from sparkjet.plan.diverting import passed
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
+    from sparkjet.plan.diverting import Divert
     from sparkjet.plan.static_tables import StaticTable
 
 Transformation = Callable[["DataFrame"], "DataFrame"]
@@ -38,6 +41,11 @@ class Link:
         analyzed: The same for analysis only, if that must not read anything.
         whole: Whether it needs all results at once, as sorting them does.
         windows: What columns that are windows are computed by, by their names.
+        tried: The same behind ``divert``, on rows with the columns ``TRIED`` and with the number of the link: none of
+            the user's expressions may be evaluated on rows that are not kept, or fail the query. None if this is
+            impossible.
+        divert: The point from which failed rows are diverted, if this is one.
+        number: How many links are before it, also below a watermark.
     """
 
     plain: Transformation
@@ -49,6 +57,9 @@ class Link:
     analyzed: Transformation | None = None
     whole: bool = False
     windows: Mapping[str, Column] = field(default_factory=dict, compare=False)
+    tried: Callable[[DataFrame, int], DataFrame] | None = None
+    divert: Divert | None = None
+    number: int = 0
 
 
 @dataclass(frozen=True)
@@ -87,6 +98,44 @@ class Transformations:
         below = self.below.bare
         shape = self.outlined(below.shape, after=self.covered)
         return replace(below, shape=shape, links=(*below.links, *self.links[self.covered :]))
+
+    @property
+    def divert(self) -> Divert | None:
+        """The point from which failed rows are diverted, None if there is none."""
+        found = next((link.divert for link in self.links if link.divert is not None), None)
+        return self.below.divert if found is None and self.below is not None else found
+
+    @property
+    def diverted_shape(self) -> DataFrame:
+        """The rows as they are at ``divert``, for analysis only."""
+        root = self
+        while root.below is not None:
+            root = root.below
+        before = len(self.all_links) - len(self.diverted_links) - 1
+        return replace(root, links=self.all_links[:before]).outlined(root.source)
+
+    @property
+    def all_links(self) -> tuple[Link, ...]:
+        """The links from the user's own DataFrame on, also below a watermark."""
+        return self.links if self.below is None else (*self.below.all_links, *self.links[self.covered :])
+
+    @property
+    def diverted_links(self) -> tuple[Link, ...]:
+        """The links behind ``divert``; none without."""
+        found = self.all_links
+        return next((found[number:] for number, link in enumerate(found, 1) if link.divert is not None), ())
+
+    @cached_property
+    def _tried_from(self) -> int | None:
+        """The number in this chain of the first link whose rows have the columns ``TRIED``, None if none has."""
+        if FAILURE in self.source.columns:
+            return 0
+        return next((number for number, link in enumerate(self.links) if link.divert is not None), None)
+
+    def drops(self, number: int) -> bool:
+        """Whether a link of this chain takes rows away, and does not only mark them."""
+        is_tried = self._tried_from is not None and number >= self._tried_from
+        return self.links[number].filters and not is_tried
 
     @property
     def whole(self) -> bool:
@@ -140,21 +189,42 @@ class Transformations:
         table = None if link.table is None else link.table.shape
         generates = not link.whole and check_step(self.shape, shape, self.together, table, filters=link.filters)
         filtered = any(each.filters for each in self.links)
+        if self.divert is not None:
+            check_tried(link, shape, generates=generates)
         # Marked rows would reach Python functions, which Spark calls before it evaluates conditions.
         unsafe = ((filtered or link.filters) and link.marked is None) or (filtered and calls_python(shape))
+        # Behind divert, what cannot be tried is refused above.
+        unsafe = unsafe and self.divert is None
         return replace(
             self,
             shape=shape,
-            links=(*self.links, replace(link, filters=link.filters or generates)),
+            links=(*self.links, replace(link, filters=link.filters or generates, number=len(self.all_links))),
             keeps_rows=self.keeps_rows and not (link.filters or link.multiplies or generates),
             markable=self.markable and not unsafe and not generates,
             windows=(*self.windows, *(window_of(shape, *each, self.shape) for each in link.windows.items())),
         )
 
     def apply(self, frame: DataFrame, after: int = 0, upto: int | None = None) -> DataFrame:
-        """Run the chain, or its links from ``after`` (inclusive) to ``upto`` (exclusive), on a batch."""
+        """Run the chain, or its links from ``after`` (inclusive) to ``upto`` (exclusive), on a batch.
+
+        Without ``upto``, rows that have failed behind ``divert`` are not in the outcome; with it, they are on their
+        way, marked.
+        """
+        if self._tried_from is not None:
+            frame = self.tried(frame, after, upto)
+            return passed(frame) if upto is None else frame
         for link in self.links[after:upto]:
             frame = link.plain(frame)
+        return frame
+
+    def tried(self, frame: DataFrame, after: int = 0, upto: int | None = None) -> DataFrame:
+        """Run a chain that diverts, or some of its links, on a batch; from ``divert`` on rows are only marked."""
+        for number, link in enumerate(self.links[after:upto], after):
+            if self._tried_from is None or number < self._tried_from:
+                frame = link.plain(frame)
+            else:
+                assert link.tried is not None  # noqa: S101 - others are refused behind divert
+                frame = link.tried(frame, link.number)
         return frame
 
     def outlined(self, frame: DataFrame, after: int = 0) -> DataFrame:
@@ -165,12 +235,47 @@ class Transformations:
 
     def marked(self, frame: DataFrame) -> DataFrame:
         """Run the chain on a batch without dropping rows; ``KEPT`` marks those that pass the filters."""
-        frame = frame.withColumn(KEPT, F.lit(True))
+        first = self._tried_from
+        if first != 0:
+            frame = frame.withColumn(KEPT, F.lit(True))
         filtered = False
-        for link in self.links:
+        for link in self.links[:first]:
             filtered = filtered or link.filters
             frame = link.marked(frame) if filtered and link.marked is not None else link.plain(frame)
-        return frame
+        return frame if first is None else self.tried(frame, first).drop(FAILURE, ORIGINAL)
+
+
+def check_tried(link: Link, shape: DataFrame, *, generates: bool) -> None:
+    """Refuse a transformation behind ``divert`` that would still end the query where it raises for a row.
+
+    Args:
+        link: The transformation.
+        shape: Its outcome, for analysis only.
+        generates: Whether it makes several rows, or none, of one.
+
+    Raises:
+        AnalysisError: Naming what it is.
+    """
+    if link.divert is not None:
+        message = "divert: the rows of this stream are diverted already. Call it once, before what may raise."
+        raise AnalysisError(message)
+    if link.table is not None:
+        found = "a join with a static table"
+    elif link.remakes:
+        found = "mapInPandas, mapInArrow or unpivot"
+    elif generates:
+        found = "explode and its like, or a window as a column"
+    elif link.tried is None:
+        found = "repartition by an expression"
+    elif calls_python(shape):
+        found = "a Python function"
+    else:
+        return
+    message = (
+        f"divert: {found} is not tried row by row behind it, and would end the query where it raises. Call divert(…) "
+        "after it; or have the function return an error as a value."
+    )
+    raise AnalysisError(message)
 
 
 def _outline(link: Link) -> Transformation:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from sparkjet.api.aggregate_rows import AggregateRows
+from sparkjet.api.diverted import DeadLetters
 from sparkjet.api.grouped import LateStream
 from sparkjet.api.stream import Stream, stream
 from sparkjet.errors import AnalysisError
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from sparkjet.testing.driven_source import DrivenSource
     from sparkjet.testing.driver_options import DriverOptions
 
-Result: TypeAlias = AggregateRows | LateStream | Stream
+Result: TypeAlias = AggregateRows | DeadLetters | LateStream | Stream
 Query: TypeAlias = Callable[..., Result | Sequence[Result]]
 """The query under test: a function of its input streams."""
 
@@ -61,10 +62,10 @@ class DrivenQuery:
         found: object = self._query(*streams)
         results: list[Result] = []
         for result in found if isinstance(found, Sequence) else [found]:
-            if not isinstance(result, (AggregateRows, LateStream, Stream)):
+            if not isinstance(result, (AggregateRows, DeadLetters, LateStream, Stream)):
                 message = (
                     f"StreamDriver: the query returned a {type(result).__name__}. Return what groupBy(…).agg(…) gives, "
-                    "its lateRows, a stream, or a list of these."
+                    "its lateRows, a stream, its deadLetters, or a list of these."
                 )
                 raise AnalysisError(message)
             results.append(result)

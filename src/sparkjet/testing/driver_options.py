@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sparkjet.api.aggregate_rows import AggregateRows
+from sparkjet.api.diverted import DeadLetters
 from sparkjet.api.grouped import LateStream
 from sparkjet.api.stream import Stream
 from sparkjet.api.writer import settings_of
@@ -55,7 +56,7 @@ class DriverOptions:
             marks_early=options.get("isEarly"),
         )
 
-    def output(self, name: str, result: AggregateRows | LateStream | Stream, sink: Sink) -> AnyOutput:
+    def output(self, name: str, result: AggregateRows | DeadLetters | LateStream | Stream, sink: Sink) -> AnyOutput:
         """A result on its way to a sink, with these options; only rows of windows can be early.
 
         Raises:

@@ -1,0 +1,136 @@
+"""The methods of a stream about rows that fail: where they are diverted from, and the dead letters that they become."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING
+
+from typing_extensions import Self
+
+from sparkjet.api.frame_methods import FrameMethods
+from sparkjet.api.output_settings import OutputSettings
+from sparkjet.api.writer import StreamWriter
+from sparkjet.catalyst import alternatives
+from sparkjet.catalyst.doors import TRIES, check_open
+from sparkjet.engine.batch_run import dead_letters_of
+from sparkjet.errors import AnalysisError
+from sparkjet.plan import links
+from sparkjet.plan.diverting import Divert, letters_shape
+from sparkjet.plan.outputs import Rows
+from sparkjet.plan.stage import Feed
+from sparkjet.plan.transformations import Transformations
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+class Diverted(FrameMethods):
+    """The methods of a stream about rows that fail."""
+
+    _feed: Feed
+
+    def divert(self, *, errors: bool, maxFailures: float | None = None) -> Self:
+        """Divert rows that fail from here on, so that a bad row does not end the query.
+
+        A row of which an expression of SQL raises (a cast, a division, a parser) goes to the dead letters, as it is
+        here, and to no result. Expressions are judged in the order in which they are written: a row that a ``where``
+        has dropped cannot fail behind it, and one that has failed is not looked at again. It still advances the
+        watermark if its event time can be read. Expressions before this call still end the query.
+
+        Say where dead letters go: with ``option("deadLettersPath", …)``, or with
+        ``sj.start(…, deadLetters=stream.deadLetters.writeStream…)``.
+
+        Args:
+            errors: True.
+            maxFailures: How many rows of an epoch may fail, as a number (``100``) or as a share of its rows (``0.01``);
+                with more the query ends, and nothing of the epoch is written. None: any.
+
+        Raises:
+            AnalysisError: Behind a stateful step, twice, a bound that is none, or a column of the name of one that
+                dead letters have.
+
+        >>> import sparkjet as sj
+        >>> texts = sj.stream(spark.createDataFrame([("1",), ("x",)], "text string")).divert(errors=True)
+        >>> numbers = texts.selectExpr("CAST(text AS INT) AS number")
+        >>> numbers.toDF().collect()
+        [Row(number=1)]
+        >>> numbers.deadLetters.select("text", "_error").toDF().collect()
+        [Row(text='x', _error='CAST_INVALID_INPUT')]
+        """
+        if errors is not True:
+            message = (
+                f"divert: errors={errors!r}; True is the only kind of rows that can be diverted. Leave divert out."
+            )
+            raise AnalysisError(message)
+        if self._feed.parent is not None:
+            message = "divert: these rows come from a stateful step. Call it before that step."
+            raise AnalysisError(message)
+        check_open(self.sparkSession, TRIES)
+        letters_shape(self._visible)
+        return self._then(links.divert(_divert(maxFailures)))
+
+    @property
+    def deadLetters(self) -> DeadLetters:
+        """The rows that have failed behind ``divert``, in all results of the query that come from it.
+
+        Raises:
+            AnalysisError: There is no ``divert`` before.
+        """
+        chain = self._feed.transformations
+        if self._feed.parent is not None or chain.divert is None:
+            message = (
+                "deadLetters: rows of this stream are not diverted. Call divert(errors=True) before what may raise, "
+                "and ask a stream behind it, before a stateful step."
+            )
+            raise AnalysisError(message)
+        shape = letters_shape(chain.diverted_shape)
+        return DeadLetters(chain, Transformations(shape, shape))
+
+    @abstractmethod
+    def _computed(self) -> DataFrame:
+        """All rows, where they come from a batch DataFrame."""
+
+
+class DeadLetters(FrameMethods):
+    """Rows that have failed, as they were at ``divert``.
+
+    With the columns ``_stage`` (what failed), ``_error`` (Spark's error condition), ``_message``, ``_trace``,
+    ``_substream`` and ``_epoch``. Write them with
+    ``sj.start(result.writeStream…, deadLetters=stream.deadLetters.writeStream…)``.
+    """
+
+    _alternatives = alternatives.RESULTS
+
+    def __init__(self, diverted: Transformations, transformations: Transformations) -> None:
+        super().__init__(transformations)
+        self._diverted = diverted
+
+    def _with(self, chain: Transformations) -> Self:
+        return type(self)(self._diverted, chain)
+
+    @property
+    def isStreaming(self) -> bool:
+        """Whether the rows come from a stream; otherwise :meth:`toDF` computes them."""
+        return self._diverted.source.isStreaming
+
+    def _computed(self) -> DataFrame:
+        return dead_letters_of(self._written.nowhere)
+
+    @property
+    def writeStream(self) -> StreamWriter:
+        """The way to a sink, as ``DataFrame.writeStream``."""
+        return StreamWriter(self._written)
+
+    @property
+    def _written(self) -> OutputSettings:
+        return OutputSettings(None, Rows.DEAD, self._chain, diverted=self._diverted)
+
+
+def _divert(most: object) -> Divert:
+    """The point of a stream, by how many of its rows may fail."""
+    if isinstance(most, float) and 0 <= most < 1:
+        return Divert(share=most)
+    if most is None or (isinstance(most, int) and not isinstance(most, bool) and most >= 0):
+        return Divert(most)
+    message = f"divert: maxFailures={most!r} is neither a number of rows (100) nor a share of those of an epoch (0.01)."
+    raise AnalysisError(message)

@@ -1,0 +1,121 @@
+"""Tries: columns that are null where an expression raises, which ones cannot raise, and what one says that does."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.logger import PySparkLogger
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from sparkjet.catalyst.expressions import column_of, expression_of, parts_of
+from sparkjet.catalyst.logical_plans import kind_of
+from sparkjet.catalyst.physical_plans import as_frame
+from sparkjet.java import as_seq, java_class, nothing, static_method
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from logging import LogRecord
+
+    from pyspark.sql import DataFrame, SparkSession
+
+VALUE = "v"
+"""The field of :func:`tried` that holds the value."""
+_SQL = "org.apache.spark.sql"
+_LONGEST_TRACE = 2000
+_LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
+"""PySpark's, of failures."""
+_NEVER_RAISE = frozenset(
+    {
+        *("AttributeReference", "Literal", "Alias", "GetStructField", "CreateNamedStruct", "XxHash64", "BitwiseNot"),
+        *("And", "Or", "Not", "IsNull", "IsNotNull", "IsNaN", "In", "InSet", "CaseWhen", "If", "Coalesce"),
+        *("EqualTo", "EqualNullSafe", "LessThan", "LessThanOrEqual", "GreaterThan", "GreaterThanOrEqual"),
+    }
+)
+"""Expressions that have a value for any arguments. An allow list: of a later Spark's nothing is known."""
+
+
+def tried(column: Column, session: SparkSession) -> Column:
+    """A struct with the value of a column; null where computing it raises.
+
+    A value that is null is in a struct that is none, so that the two are told apart.
+    """
+    struct = expression_of(F.struct(column.alias(VALUE)), session)
+    return column_of(java_class(session, f"{_SQL}.catalyst.expressions.TryEval")(struct), session)
+
+
+def never_raises(expression: Any, session: SparkSession) -> bool:
+    """Whether an analyzed expression is known to have a value for any row."""
+    return all(kind_of(part) in _NEVER_RAISE or _widens(part, session) for part in parts_of(expression))
+
+
+def always() -> Column:
+    """True, in a way that Spark's optimizer does not see through.
+
+    With a literal it would take away the conditions that an expression stands under. What several expressions have in
+    common would then be computed before any of them, where nothing catches what it raises. And as the column is not
+    deterministic, no filter is moved below it.
+    """
+    return F.spark_partition_id() >= 0
+
+
+class Said(NamedTuple):
+    """What an expression says that raises: Spark's error condition, the message and the beginning of the trace."""
+
+    error: str | None = None
+    message: str | None = None
+    trace: str | None = None
+
+
+def one_by_one(rows: DataFrame) -> Iterator[tuple[Any, DataFrame]]:
+    """Rows that are computed here and now: as Spark has them, and each as a DataFrame that needs no job."""
+    session = rows.sparkSession
+    jsession: Any = session._jsparkSession
+    attributes = static_method(session, f"{_SQL}.catalyst.types.DataTypeUtils.toAttributes")
+    columns = attributes(jsession.parseDataType(rows.schema.json()))
+    relation = java_class(session, f"{_SQL}.catalyst.plans.logical.LocalRelation")
+    for row in rows._jdf.queryExecution().executedPlan().executeCollect():
+        yield row, as_frame(session, relation(columns, as_seq(session, [row]), False, nothing(session)))
+
+
+def said(rows: DataFrame) -> Said:
+    """What is raised when a row of :func:`one_by_one` is computed; nothing if it is not known."""
+    for name in _LOGGERS:
+        PySparkLogger.getLogger(name).addFilter(_not_expected)
+    expected = _expected.set(True)
+    try:
+        # Spark's optimizer computes such rows itself. A job would be tried several times, and log each failure.
+        rows._jdf.queryExecution().optimizedPlan()
+    except (PySparkException, Py4JJavaError) as error:
+        raised = getattr(error, "_origin", None) or getattr(error, "java_exception", None)
+        condition = error.getCondition() if isinstance(error, PySparkException) else None
+        if raised is None:
+            return Said(condition or type(error).__name__, str(error))
+        trace = str(static_method(rows.sparkSession, "org.apache.spark.util.Utils.exceptionString")(raised))
+        name = str(raised.getClass().getSimpleName())
+        return Said(condition or name, str(raised.getMessage()), trace[:_LONGEST_TRACE])
+    finally:
+        _expected.reset(expected)
+    return Said()
+
+
+_expected: ContextVar[bool] = ContextVar("failures are expected", default=False)
+
+
+def _not_expected(record: LogRecord) -> bool:
+    """Whether PySpark may log a failure: it logs each with its whole trace, also one that is asked for."""
+    del record
+    return not _expected.get()
+
+
+def _widens(part: Any, session: SparkSession) -> bool:
+    """Whether an expression is a cast that every value survives."""
+    if kind_of(part) != "Cast":
+        return False
+    if kind_of(part.dataType()) == "DoubleType$" and kind_of(part.child().dataType()) == "DecimalType":
+        return True
+    can = static_method(session, f"{_SQL}.types.UpCastRule.canUpCast")
+    return bool(can(part.child().dataType(), part.dataType()))
