@@ -125,3 +125,13 @@ def test_rows_of_any_year_are_shown() -> None:
         {"n": 2, "ts": None, "window": {"start": None}},
     ]
     assert listed(batch.slice(1)) == [{"n": 2, "ts": None, "window": {"start": None}}]
+    lists = pa.array([[0, 253_402_300_800_000_000]], pa.list_(late.type))
+    assert listed(pa.record_batch({"s": ["é"], "all": lists})) == [
+        {"s": "é", "all": ["1970-01-01 00:00:00.000000Z", text]}
+    ]
+
+
+def test_text_that_is_no_utf8_is_shown_as_bytes() -> None:
+    texts = pa.array([b"a", b"\xff"]).cast(pa.string(), safe=False)
+    late = pa.array([253_402_300_800_000_000] * 2, pa.timestamp("us", "UTC"))
+    assert [row["s"] for row in listed(pa.record_batch({"s": texts, "ts": late}))] == [b"a", b"\xff"]

@@ -63,22 +63,32 @@ def listed(batch: pa.RecordBatch) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]]
     try:
         rows = batch.to_pylist()
-    except OverflowError:
-        # Some year is none of Python's, and who looks at rows may be looking for just that.
-        rows = _without_times(batch).to_pylist()
+    except (OverflowError, UnicodeDecodeError):
+        # Some year is none of Python's, or some text no UTF-8, and who looks at rows may be looking for just that.
+        try:
+            rows = _as_stored(batch, is_text=True).to_pylist()
+        except UnicodeDecodeError:
+            rows = _as_stored(batch, is_text=False).to_pylist()
     return rows
 
 
-def _without_times(batch: pa.RecordBatch) -> pa.Table:
-    """The rows with times as Arrow's text."""
+def _as_stored(batch: pa.RecordBatch, *, is_text: bool) -> pa.Table:
+    """The rows with times as Arrow's text, and texts as bytes unless they are text."""
     import pyarrow as pa  # noqa: PLC0415 - the extra is optional
 
-    def told(field: pa.Field) -> pa.Field:
-        if pa.types.is_timestamp(field.type) or pa.types.is_date(field.type):
-            return field.with_type(pa.string())
-        return field.with_type(pa.struct(map(told, field.type))) if pa.types.is_struct(field.type) else field
+    def told(kind: pa.DataType) -> pa.DataType:
+        if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+            return pa.string()
+        if pa.types.is_string(kind) and not is_text:
+            return pa.binary()
+        if pa.types.is_struct(kind):
+            return pa.struct([field.with_type(told(field.type)).with_nullable(True) for field in kind])
+        if pa.types.is_list(kind):
+            return pa.list_(told(kind.value_type))
+        return pa.map_(told(kind.key_type), told(kind.item_type)) if pa.types.is_map(kind) else kind
 
-    return pa.Table.from_batches([batch]).cast(pa.schema(map(told, batch.schema)))
+    schema = pa.schema([(field.name, told(field.type)) for field in batch.schema])
+    return pa.Table.from_batches([batch]).cast(schema)
 
 
 def show_rows(rows: Iterable[dict[str, Any]], *, as_json: bool) -> None:

@@ -257,6 +257,7 @@ def test_options_are_checked_and_a_journal_must_be_there(setting: Setting) -> No
         ({"startingOffsets": '{"0": -3}'}, "has no offset for each partition"),
         ({"startingOffsets": '{"t": {"0": 5}}'}, "has no offset for each partition"),
         ({"startingOffsets": "{"}, "has no offset for each partition"),
+        ({"startingOffsets": '{"0": 1, "00": 5}'}, "has no offset for each partition"),
         ({"maxOffsetsPerTrigger": "0"}, "positive whole number"),
         ({"reader": "a/b"}, 'reader: "a/b" is no name'),
         ({"offsets": "1"}, '"offsets" is not an option of format'),

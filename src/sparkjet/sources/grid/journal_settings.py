@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -26,6 +27,7 @@ OPTIONS = {
 LATEST, EARLIEST = -1, -2
 """Offsets that stand for a partition's end and its beginning, as in Spark's option for Kafka."""
 _WORDS = {"latest": LATEST, "earliest": EARLIEST}
+_PARTITION = re.compile("0|[1-9][0-9]{0,8}")
 _EXAMPLE = '{"0": 23, "1": -2}'
 
 
@@ -119,7 +121,7 @@ def _starting(text: str) -> int | dict[int, int]:
     except ValueError:
         found = {}
     if not found or not all(
-        each.isdecimal() and type(offset) is int and offset >= EARLIEST for each, offset in found.items()
+        _PARTITION.fullmatch(each) and type(offset) is int and offset >= EARLIEST for each, offset in found.items()
     ):
         message = f"option: startingOffsets={text!r} has no offset for each partition; write e.g. {_EXAMPLE}."
         raise AnalysisError(message)
