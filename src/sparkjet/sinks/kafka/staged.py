@@ -392,10 +392,9 @@ class StagedKafkaSink(Outbox):
 
     def _written(self, progress: ProgressTopic, handle: Handle) -> list[tuple[str, int]]:
         """Every partition that the transactions of an epoch may be open in."""
-        markers = ((progress.name, number) for number in range(len(handle["parts"]) + 1))
         found = self._ends.of(handle["topics"])
         self._tell_of_new_topics(handle)
-        return [*found, *markers]
+        return [*found, *((progress.name, number) for number in range(len(handle["parts"]) + 1))]
 
     def _tell_of_new_topics(self, handle: Handle) -> None:
         for name, made in self._ends.made.items():
