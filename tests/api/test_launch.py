@@ -12,14 +12,17 @@ from sparkjet.api.launch import Launch
 from sparkjet.clock import SystemClock
 from sparkjet.errors import AnalysisError
 from sparkjet.sinks.delta.sink import DeltaSink
+from sparkjet.sinks.iceberg.library import PathTable
+from sparkjet.sinks.iceberg.sink import IcebergSink
 from sparkjet.sinks.protocol import Guarantee
 from sparkjet.storage.posix_directory import PosixDirectory
 
 
-def launch(table: Path, home: Path) -> Launch:
-    """Of a query into a Delta table."""
-    sink = DeltaSink(PosixDirectory(table), cast("Any", None))
-    plan = cast("Any", SimpleNamespace(outputs=[SimpleNamespace(sink=sink, format="delta")]))
+def launch(table: Path, home: Path, name: str = "delta") -> Launch:
+    """Of a query into a table."""
+    session, place = cast("Any", None), PosixDirectory(table)
+    sink = DeltaSink(place, session) if name == "delta" else IcebergSink(PathTable(session, place), session)
+    plan = cast("Any", SimpleNamespace(outputs=[SimpleNamespace(sink=sink, format=name)]))
     where = PosixDirectory(home)
     listener = cast("Any", lambda _: None)
     return Launch(plan, where, Guarantee.EXACTLY_ONCE, 1, False, {}, False, None, SystemClock(), listener)
@@ -31,6 +34,11 @@ def test_a_home_among_the_files_of_a_delta_table_is_refused(tmp_path: Path, name
     (tmp_path / "link").symlink_to(tmp_path / "t")
     with pytest.raises(AnalysisError, match=r"checkpointLocation: .* is in the table .*, where VACUUM removes"):
         launch(tmp_path / "t", tmp_path / name)._check_home()
+
+
+def test_a_home_among_the_files_of_an_iceberg_table_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(AnalysisError, match=r"is in the table .*, where remove_orphan_files removes"):
+        launch(tmp_path / "t", tmp_path / "t" / "home", "iceberg")._check_home()
 
 
 @pytest.mark.parametrize("name", ["t/_checkpoints/q", "t2/home", "home"])

@@ -65,8 +65,8 @@ def under_test(spark: SparkSession, table: IcebergTable, place: Path | str) -> S
     sink = IcebergSink(table, spark)
     sink.check(spark.createDataFrame([], SCHEMA).schema)
     sink.create()
-    assert sink._data is not None
-    prepared = sink._data.below(f"_sparkjet/{QUERY}")
+    assert sink._staged is not None
+    prepared = sink._staged.directory.below(f"_sparkjet/{QUERY}")
 
     def dangling() -> int:
         return sum(len(prepared.below(f"{name}/prepared").names()) for name in prepared.names())

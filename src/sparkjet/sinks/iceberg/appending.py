@@ -11,7 +11,7 @@ from sparkjet.java import static_method
 from sparkjet.query_log import logger
 from sparkjet.sinks.iceberg.columns import NAMES
 from sparkjet.sinks.iceberg.library import ICEBERG
-from sparkjet.sinks.iceberg.version import TOLD
+from sparkjet.sinks.iceberg.version import TOLD, written_for
 from sparkjet.sinks.jars import said
 from sparkjet.storage.hadoop_file_system import JAVA_ERRORS
 
@@ -74,9 +74,10 @@ def appended(
     footer = static_method(session, f"{ICEBERG}.parquet.ParquetUtil.fileMetrics")
     value = static_method(session, f"{ICEBERG}.SingleValueParser.fromJson")
     for file in files:
-        place = java.io().newInputFile(f"{data}/{file.name}")
+        path = f"{data}/{file.name}"
+        place = java.io().newInputFile(path)
         metrics = footer(place, config) if names is None else footer(place, config, names)
-        made = builder(partitions).withInputFile(place).withFileSizeInBytes(file.size).withFormat("parquet")
+        made = builder(partitions).withPath(path).withFileSizeInBytes(file.size).withFormat("parquet")
         if partitions.isPartitioned():
             made = made.withPartition(value(partitions.partitionType(), json.dumps(file.partition)))
         append.appendFile(made.withMetrics(metrics).build())
@@ -87,10 +88,8 @@ def appended(
 def discard(version: Version, metadata: Any) -> None:
     """Remove what Iceberg wrote for metadata that lost a race; what stays is no part of the table."""
     try:
-        snapshot, files = metadata.currentSnapshot(), version.java.io()
-        own = [each.path() for each in snapshot.allManifests(files) if each.snapshotId() == snapshot.snapshotId()]
-        for path in [*own, snapshot.manifestListLocation()]:
-            files.deleteFile(path)
+        for path in written_for(version, metadata):
+            version.java.io().deleteFile(path)
     except JAVA_ERRORS as error:
         logger.warning("Manifests of a commit that others were before are left: %s", said(error))
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from sparkjet.catalyst.logical_plans import listed
 from sparkjet.errors import AnalysisError, SinkError
 from sparkjet.java import java_class, static_method
-from sparkjet.sinks.iceberg.version import Version
+from sparkjet.sinks.iceberg.version import Version, written_for
 from sparkjet.sinks.jars import enter, is_a, said
 from sparkjet.spark_line import RELEASE
 from sparkjet.storage.hadoop_file_system import JAVA_ERRORS
@@ -210,6 +210,9 @@ class PathTable(IcebergTable):
         self._put(1, metadata)
 
     def _commit(self, version: Version, metadata: Any) -> bool:
+        # Iceberg leaves them to the operating system: after a power failure the table would name what is not there.
+        written = (path.rpartition("/")[2] for path in written_for(version, metadata))
+        self._directory.below(METADATA).sync(written)
         if not self._put(version.number + 1, metadata):
             return False
         # As Iceberg does after its own commits.

@@ -62,7 +62,7 @@ class IcebergSink:
     _schema: StructType = field(default_factory=StructType, init=False)
     _version: Version | None = field(default=None, init=False)
     _mapped: Mapped = field(default_factory=lambda: Mapped({}, (), (), by_names=False), init=False)
-    _data: Directory | None = field(default=None, init=False)
+    _staged: StagedFiles | None = field(default=None, init=False)
 
     @property
     def directory(self) -> Directory | None:
@@ -96,11 +96,13 @@ class IcebergSink:
                 message = f"{self.option}: {self.table.place} was created, and is no table. Does anybody remove it?"
                 raise SinkError(message)
         self._map(version)
-        self._version, self._data = version, data_directory(self.session, version, self.option)
+        self._version, self._staged = version, self._staged_of(version)
 
     def prepare(self, rows: DataFrame, transaction: TransactionId) -> Handle | None:
         """See :meth:`Sink.prepare`."""
-        version, staged, own = self._created, self._staged, self._mapped
+        version, staged, own = self._version, self._staged, self._mapped
+        assert version is not None  # noqa: S101 - create() comes first
+        assert staged is not None  # noqa: S101 - as above
         codec = {"compression": version.properties.get(_CODEC, _DEFAULT_CODEC)}
         handle = staged.write(
             own.named(rows), transaction, {**codec, **self.options}, [each.name for each in own.parts]
@@ -139,7 +141,8 @@ class IcebergSink:
 
     def abort(self, transaction: TransactionId) -> None:
         """See :meth:`Aborting.abort`."""
-        self._staged.abort(transaction)
+        if self._staged is not None:
+            self._staged.abort(transaction)
 
     def published_after(self, newest: TransactionId, handle: Handle | None) -> str | None:
         """See :meth:`Sink.published_after`; only the configured table is asked."""
@@ -157,7 +160,7 @@ class IcebergSink:
 
     def abort_orphans(self, query: str, takeover: int, keep: Sequence[Handle]) -> None:
         """See :meth:`Sink.abort_orphans`; also covers the tables of decided transactions."""
-        bases = {str(self._staged.directory): self._staged}
+        bases = {} if self._staged is None else {str(self._staged.directory): self._staged}
         for handle in keep:
             if handle["directory"] not in bases:
                 version = self._of(handle).version()
@@ -166,22 +169,8 @@ class IcebergSink:
         for staged in bases.values():
             staged.abort_orphans(query, takeover, keep)
 
-    @property
-    def _created(self) -> Version:
-        """The table as it was at the start.
-
-        Raises:
-            SinkError: :meth:`create` was not called.
-        """
-        if self._version is None:
-            message = "iceberg: create() comes before anything is prepared."
-            raise SinkError(message)
-        return self._version
-
-    @property
-    def _staged(self) -> StagedFiles:
-        data = self._data
-        return StagedFiles(data_directory(self.session, self._created, self.option) if data is None else data, _HIDDEN)
+    def _staged_of(self, version: Version) -> StagedFiles:
+        return StagedFiles(data_directory(self.session, version, self.option), _HIDDEN)
 
     def _of(self, handle: Handle) -> IcebergTable:
         """The table that a transaction was prepared for, even if the option has changed: its files are there."""
@@ -191,10 +180,9 @@ class IcebergSink:
 
     def _files_of(self, handle: Handle, version: Version) -> StagedFiles:
         """The files of a handle, which stay where they are if the table moves."""
-        if self._data is not None and handle["directory"] == str(self._data):
+        if self._staged is not None and handle["directory"] == str(self._staged.directory):
             return self._staged
-        moved = replace(version, data=handle["data"])
-        return StagedFiles(data_directory(self.session, moved, self.option), _HIDDEN)
+        return self._staged_of(replace(version, data=handle["data"]))
 
     def _map(self, version: Version) -> None:
         where, columns = self.table.place, spark_schema(version.schema)

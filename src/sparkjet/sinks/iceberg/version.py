@@ -61,6 +61,14 @@ class Version:
             snapshot = None if parent is None else self.base.snapshot(parent)
 
 
+def written_for(version: Version, metadata: Any) -> list[str]:
+    """The files that Iceberg wrote for the newest snapshot of metadata made from a version."""
+    snapshot = metadata.currentSnapshot()
+    manifests = snapshot.allManifests(version.java.io())
+    own = [str(each.path()) for each in manifests if each.snapshotId() == snapshot.snapshotId()]
+    return [*own, str(snapshot.manifestListLocation())]
+
+
 def _told(text: str | None) -> dict[str, Any] | None:
     """What was told, None if it is not ours."""
     try:
