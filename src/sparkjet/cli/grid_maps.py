@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
-from datetime import date, datetime
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -20,13 +19,6 @@ if TYPE_CHECKING:
 
 _WHERE = "grid://HOST:PORT,…/MAP; grid:///MAP is in the member that drivers start on this machine"
 _Map = Annotated[str, typer.Argument(metavar="MAP", help=_WHERE, show_default=False)]
-_FROM_TEXT: dict[str, Callable[[str], object]] = {
-    "integer": int,
-    "text": str,
-    "boolean": lambda text: {"true": True, "false": False}[text],
-    "date": date.fromisoformat,
-    "moment": datetime.fromisoformat,
-}
 
 
 app = typer.Typer(help="The maps of a grid.", rich_markup_mode=None)
@@ -148,14 +140,12 @@ def summaries(client: GridClient) -> Iterable[dict[str, Any]]:
 
 
 def _key(text: str, map_: Map) -> tuple[object, ...]:
+    from sparkjet.grid.map_keys import key_of  # noqa: PLC0415 - the extra is optional
+
     kinds = map_.kinds
     try:
-        given = [text] if len(kinds) == 1 else json.loads(text)
-        # Otherwise the characters of a text, the names of an object, and the text "null" would be looked for.
-        is_key = isinstance(given, list) and None not in given
-        parts = [each if isinstance(each, str) else json.dumps(each) for each in given] if is_key else []
-        return tuple(_FROM_TEXT[kind](part) for kind, part in zip(kinds, parts, strict=True))
-    except (ValueError, KeyError, TypeError) as error:
+        return key_of([text] if len(kinds) == 1 else json.loads(text), kinds)
+    except ValueError as error:
         wanted = ", ".join(f"{name} ({kind})" for name, kind in zip(map_.keys, kinds, strict=True))
         message = f"KEY: {text!r} is no key of this map, which has {wanted}. Several are JSON: '[\"a\", 3]'."
         raise AnalysisError(message) from error

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import date, datetime, timedelta, timezone
 from typing import cast
@@ -15,6 +16,13 @@ from sparkjet.errors import AnalysisError
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MICROSECOND = timedelta(microseconds=1)
+_FROM_TEXT: dict[str, Callable[[str], object]] = {
+    "integer": int,
+    "text": str,
+    "boolean": lambda text: {"true": True, "false": False}[text],
+    "date": date.fromisoformat,
+    "moment": datetime.fromisoformat,
+}
 
 
 def kind_of(kind: pa.DataType) -> str | None:
@@ -30,6 +38,26 @@ def kind_of(kind: pa.DataType) -> str | None:
     if types.is_timestamp(kind) and kind.tz is not None:
         return "moment"
     return None
+
+
+def key_of(given: object, kinds: Sequence[str]) -> tuple[object, ...]:
+    """A key as JSON has it: a list with a value for each key column, of which dates and moments are texts.
+
+    >>> key_of(["a", "2026-01-05"], ["text", "date"])
+    ('a', datetime.date(2026, 1, 5))
+
+    Raises:
+        ValueError: It is none of these kinds.
+    """
+    # Otherwise the characters of a text, the names of an object, and the text "null" would be looked for.
+    if not isinstance(given, list) or None in given:
+        message = f"{given!r} is no list of values"
+        raise ValueError(message)
+    parts = [each if isinstance(each, str) else json.dumps(each) for each in given]
+    try:
+        return tuple(_FROM_TEXT[kind](part) for kind, part in zip(kinds, parts, strict=True))
+    except (KeyError, TypeError) as error:
+        raise ValueError(str(error)) from error
 
 
 def text_of(values: Sequence[object], kinds: Sequence[str]) -> str:

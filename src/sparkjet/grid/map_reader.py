@@ -16,6 +16,7 @@ from sparkjet.grid.client import PATIENCE, GridClient
 from sparkjet.grid.client_of import client_of
 from sparkjet.grid.errors import MissingEntriesError, ReleasedError
 from sparkjet.grid.finding import Found
+from sparkjet.grid.fitting import fitted
 from sparkjet.grid.map_keys import texts_of_keys
 from sparkjet.grid.map_layers import merged, visible
 from sparkjet.grid.map_store import KEYS, MapStore
@@ -246,8 +247,10 @@ class Map:
         """Id of the grid, which is another one after it was formed anew."""
         return self._store.client.state().cluster
 
-    def part(self, manifest: Held, partitions: Sequence[int]) -> Iterator[pa.RecordBatch]:
-        """The rows of some partitions of what was :meth:`planned`.
+    def part(
+        self, manifest: Held, partitions: Sequence[int], keys: Sequence[tuple[object, ...]] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of some partitions, or of some keys, of what was :meth:`planned`.
 
         Raises:
             ReleasedError: The read was planned more than a minute ago, and the epoch is gone.
@@ -259,6 +262,13 @@ class Map:
             message = f'map "{name}": what was planned began after more than {LEASE:.0f} s. Load it again.'
             raise ReleasedError(message) from error
         with self._lease(version.number, shared=True) as lease, self._still(version, lease):
+            if keys is not None:
+                # As Arrow has them: Python has no year 10000.
+                names = version.schema.names
+                tables = [pa.Table.from_batches([each.rows.select(names)]) for each in self._rows(version, keys)]
+                for table in tables:
+                    yield from fitted(table, version.schema).to_batches()
+                return
             wanted = [layer for partition in partitions for layer in version.layers[partition]]
             for table in self._partitions(version, wanted):
                 yield from table.combine_chunks().to_batches(max_chunksize=_ROWS)

@@ -84,9 +84,28 @@ def test_a_data_frame_may_be_read_more_than_once_whatever_is_asked_for_first(
     assert [row.k for row in rows.where("k IN (4, null) OR k = -1").collect()] == [4]
 
 
+def test_only_keys_that_are_given_are_looked_for(
+    spark: SparkSession, options: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = '[[3, "2026-01-02"], [4, "2026-01-01"], [3, "2026-01-02"], [3, "2026-01-01"], [1000, "2026-01-01"]]'
+    rows = read(spark, options, keys=keys)
+    assert sorted((row.k, row.epoch) for row in rows.collect()) == [(3, 3), (4, 3)]
+    assert [row.k for row in read(spark, options, keys=keys, epoch=2).where("k < 4 AND epoch = 2").collect()] == [3]
+    assert read(spark, options, keys="[]").count() == 0
+    source = GridMapDataSource({**options, "keys": keys})
+    monkeypatch.setattr("sparkjet.sources.grid.map_source._TASK_KEYS", 2)
+    reader = source.reader(source.schema())
+    found = [[row["k"] for batch in reader.read(part) for row in batch.to_pylist()] for part in reader.partitions()]
+    assert sorted(map(sorted, found)) == [[], [3, 4]]
+
+
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
+        ({"keys": "3"}, r"keys: '3' is no JSON list of keys of this map, which has k \(integer\), d \(date\)"),
+        ({"keys": "[3]"}, "keys: .* no list of values"),
+        ({"keys": '[[3, "x"]]'}, "keys: .*Invalid isoformat"),
+        ({"keys": '[["3"]]'}, "keys: .*shorter"),
         ({"path": "grid://127.0.0.1:1"}, "needs load"),
         ({"epoch": "1"}, r"epoch 1 of map .* is not there: visible are 2, 3"),
         ({"epoch": "x"}, "epoch must be a positive whole number"),
