@@ -210,8 +210,8 @@ def _selected(shape: DataFrame, items: Sequence[Column | str]) -> DataFrame:
             raise
         error = found
     message = (
-        "select: an aggregate of all rows is never final. Call agg(…) with it instead of select(…), and write its "
-        'result with outputMode("update") or outputMode("complete").'
+        "select: an aggregation of all rows is never final, and late rows are shaped row by row. On a stream call "
+        'agg(…) instead of select(…), and write its result with outputMode("update") or outputMode("complete").'
     )
     raise AnalysisError(message) from error
 

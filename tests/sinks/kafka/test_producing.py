@@ -120,3 +120,7 @@ def test_a_message_that_is_refused_at_once_ends_the_task() -> None:
     with pytest.raises(confluent_kafka.KafkaException) as refused:
         queue.put("t", [{"value": b"x"}])
     assert "Raise the option kafka.message.max.bytes" in explain(refused.value.args[0])
+
+
+def test_a_clock_that_brokers_do_not_take_is_named() -> None:
+    assert "Compare this machine's clock with the brokers'" in explain(KafkaError(KafkaError.INVALID_TIMESTAMP))

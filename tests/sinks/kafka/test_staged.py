@@ -348,6 +348,8 @@ def test_each_topic_has_limits_of_its_own(spark: SparkSession, kafka: KafkaServe
             sink.prepare(spark.createDataFrame([*rows, wrong], schema), transaction(epoch))
 
 
+# Long, as a broker that takes a millisecond to end the transaction refuses its own marker by the same rule, for good.
+@pytest.mark.long
 def test_a_clock_that_the_topic_does_not_take_is_named_and_the_rows_wait(
     spark: SparkSession, kafka: KafkaServer, tmp_path: Path
 ) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sparkjet.errors import SourceError
@@ -37,6 +37,8 @@ QUEUES = "a", "b"
 MESSAGES = 8
 WITHIN = 100
 """Microseconds in which the broker notices a dead client; its clock and ours are one."""
+UNWRITTEN = 3 * WITHIN
+"""Microseconds after which it has written down what it has confirmed."""
 POISON = b"\xff"
 PARTS = 3
 """Messages that are received together at most."""
@@ -52,12 +54,12 @@ class Consumer:
 
 @dataclass
 class Broker:
-    """Queues, consumers of which one is alive, and what it has confirmed and may forget."""
+    """Queues, consumers of which one is alive, and what it has confirmed, when, and may forget."""
 
     random: Random
     queues: dict[str, list[Message]] = field(default_factory=lambda: {name: [] for name in QUEUES})
     consumers: list[Consumer] = field(default_factory=lambda: [Consumer()])
-    confirmed: list[Message] = field(default_factory=list)
+    confirmed: list[tuple[int, Message]] = field(default_factory=list)
 
     def send(self, number: int, id_: str, queue: str) -> None:
         self.queues[queue].append(Message(id_, queue, (f"{number}",), redelivered=False))
@@ -68,9 +70,9 @@ class Broker:
         self.consumers[-1].given += given
         return given
 
-    def acknowledge(self, count: int) -> None:
+    def acknowledge(self, count: int, now: int) -> None:
         assert count <= len(self.consumers[-1].given)
-        self.confirmed += self.consumers[-1].given[:count]
+        self.confirmed += [(now, each) for each in self.consumers[-1].given[:count]]
         del self.consumers[-1].given[:count]
 
     def lose(self, now: int) -> None:
@@ -85,10 +87,11 @@ class Broker:
                 self._return(each.given)
                 self.consumers.remove(each)
 
-    def forget(self) -> None:
-        """It was killed, and has not written down all that it has confirmed."""
-        self.random.shuffle(self.confirmed)
-        self._return(self.confirmed[: self.random.randint(0, len(self.confirmed))])
+    def forget(self, now: int) -> None:
+        """It was killed, and has not written down all that it has confirmed of late."""
+        recent = [each for at, each in self.confirmed if at > now - UNWRITTEN]
+        self.random.shuffle(recent)
+        self._return(recent[: self.random.randint(0, len(recent))])
         self.confirmed = []
 
     def move(self) -> None:
@@ -179,13 +182,13 @@ class Query:
 
     def acknowledge(self) -> None:
         due = self.inbox.ledger.due(self.record.position)
-        self.broker.acknowledge(due)
+        self.broker.acknowledge(due, self.now)
         self.inbox.ledger.acknowledge(due, self.now)
         self.inbox.remove(self.record.position)
 
     def acknowledge_unheard(self) -> None:
         """The connection is lost before the broker's answer comes."""
-        self.broker.acknowledge(self.inbox.ledger.due(self.record.position))
+        self.broker.acknowledge(self.inbox.ledger.due(self.record.position), self.now)
         self.reconnect()
 
     def look(self) -> None:
@@ -216,7 +219,7 @@ class Query:
         self.broker.notice(self.now - WITHIN)
 
     def kill_broker(self) -> None:
-        self.broker.forget()
+        self.broker.forget(self.now)
         self.reconnect()
 
     def move(self) -> None:
@@ -236,7 +239,7 @@ class Query:
 
     def _begin(self) -> None:
         self.spool = Rows()
-        ledger = Ledger()
+        ledger = Ledger(acknowledged_for=UNWRITTEN)
         ledger.restore(self.record, self.now)
         self.inbox = Inbox(self.spool, ledger, dict(self.counts))
         self.planned = self.counts
@@ -264,6 +267,17 @@ def query_of(seed: int, messages: Sequence[tuple[str, str]]) -> Query:
     return Query(broker)
 
 
+# Ids of what a lost connection had confirmed were forgotten as soon as the broker must have noticed that it is gone.
+@example(
+    seed=0,
+    steps=[
+        *[Query.read] * 9,
+        *[Query.epoch, Query.reconnect],
+        *[Query.read] * 9,
+        *[Query.pass_time, Query.pass_time, Query.look, Query.epoch, Query.kill_broker],
+    ],
+    poison=None,
+)
 @settings(max_examples=300, deadline=None)
 @given(
     seed=SEEDS,

@@ -78,6 +78,7 @@ class Ledger:
     Args:
         identified: Whether messages are told apart by their ids: with exactly-once. Otherwise nothing is dropped.
         most_acknowledged: Number of acknowledged ids to keep at most.
+        acknowledged_for: Microseconds that they are kept.
 
     >>> ledger = Ledger()
     >>> ledger.restore(LedgerState(7, expected=[Expected("", 0, None, {"orders": ["m1", "m2"]})]), now=0)
@@ -89,8 +90,11 @@ class Ledger:
     {'orders': ['m1', 'm3']}
     """
 
-    def __init__(self, *, identified: bool = True, most_acknowledged: int = 20_000) -> None:
+    def __init__(
+        self, *, identified: bool = True, most_acknowledged: int = 20_000, acknowledged_for: int = ACKNOWLEDGED_FOR
+    ) -> None:
         self._identified, self._most_acknowledged = identified, most_acknowledged
+        self._acknowledged_for = acknowledged_for
         self._broker, self._within, self._queues = "", 0, frozenset[str]()
         # Of this connection.
         self._delivered: deque[_Delivery] = deque()
@@ -186,7 +190,7 @@ class Ledger:
             self._done.append(self._delivered.popleft())
         self._done_at.extend([now] * count)
         kept = self._most_acknowledged if self._identified else 0
-        while self._done and (self._done_at[0] <= now - ACKNOWLEDGED_FOR or len(self._done) > kept):
+        while self._done and (self._done_at[0] <= now - self._acknowledged_for or len(self._done) > kept):
             self._done.popleft()
             self._done_at.popleft()
 
@@ -214,8 +218,13 @@ class Ledger:
         """
         if not self._owed:
             is_returned = alone or now >= self._returned
-            # As long at least: an acknowledgement may be forgotten, and dead letters take their time.
-            self._looked_for = [each for each in self._lost if is_returned and now >= each.since + each.within]
+            # Dead letters take their time, and a broker that is killed may forget what it has confirmed, also to a
+            # connection that was lost right after that.
+            self._looked_for = [
+                each
+                for each in self._lost
+                if is_returned and now >= each.since + max(each.within, self._acknowledged_for)
+            ]
             if not self._looked_for:
                 return
             self._owed = dict(ready)
