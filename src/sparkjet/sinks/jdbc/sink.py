@@ -263,7 +263,10 @@ class JdbcSink:
         except (PySparkException, Py4JJavaError) as error:
             refused = _REFUSED.search(str(error))
             if refused is None:
-                raise
+                # Of an error of the driver's own class Spark may know no more than that there was one.
+                said = message_of(error).partition(" Driver stacktrace:")[0].replace(self._settings.url, "…")
+                message = f"jdbc: {self._settings.table}: {said} The logs of the executors say more."
+                raise SinkError(message) from (None if self._settings.url in str(error) else error)
             why = f"jdbc: {self._settings.table}: {refused[1].strip()}"
             if _TWICE.search(refused[1]):
                 why += (
