@@ -45,20 +45,22 @@ def test_an_output_that_the_query_would_read_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("source", "output", "names"),
+    ("source", "output", "recursive", "names"),
     [
-        ("data", "data/out", "*"),
-        ("data/in-*.parquet", "data", "*"),
-        ("data", "date", "*"),
-        ("data/[^_o]*", "data/out", "*"),
-        ("data", "data", "in-*"),
+        ("data", "data/out", False, "*"),
+        ("data/in-*.parquet", "data", False, "*"),
+        ("data", "date", False, "*"),
+        ("data/[^_o]*", "data/out", False, "*"),
+        ("data", "data", False, "in-*"),
+        ("data", "data/_out/all", True, "*"),
+        ("data", "data/.out/day=1", True, "*"),
     ],
 )
 def test_an_output_beside_what_the_query_reads_is_not(
-    spark: SparkSession, tmp_path: Path, source: str, output: str, names: str
+    spark: SparkSession, tmp_path: Path, source: str, output: str, recursive: bool, names: str
 ) -> None:
     spark.range(3).write.parquet(str(tmp_path / "data"))
     for file in (tmp_path / "data").glob("part-*"):
         file.rename(file.with_name(file.name.replace("part-", "in-", 1)))
-    start(spark, f"{tmp_path}/{source}", tmp_path / output, names=names)
+    start(spark, f"{tmp_path}/{source}", tmp_path / output, recursive=recursive, names=names)
     assert sj.read_files(tmp_path / output).count() == 3

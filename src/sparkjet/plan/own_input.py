@@ -56,7 +56,8 @@ def _takes(source: FileSource, sink: FilesSink, session: SparkSession) -> bool:
     if not all(_fits(name, pattern) for name, pattern in zip(below, patterns, strict=False)):
         return False
     if len(below) >= len(patterns):
-        return source.is_recursive or _are_partitions(below[len(patterns) :])
+        listed = below[len(patterns) :]
+        return not any(map(_is_left_out, listed)) if source.is_recursive else _are_partitions(listed)
     # A pattern of files.
     return len(below) == len(patterns) - 1 and _fits(file, patterns[-1])
 
@@ -73,6 +74,11 @@ def _fits(name: str, pattern: str) -> bool:
 
 def _levels(location: str) -> list[str]:
     return location.rstrip("/").split("/")
+
+
+def _is_left_out(directory: str) -> bool:
+    """Whether Spark does not look into a directory below the one that it lists."""
+    return directory.startswith(".") or (directory.startswith("_") and "=" not in directory)
 
 
 def _are_partitions(levels: list[str]) -> bool:
