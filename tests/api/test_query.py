@@ -126,7 +126,7 @@ def test_start_takes_what_sparks_start_takes(spark: SparkSession, feed: Feed, tm
     with pytest.raises(AttributeError, match=r"StreamingQuery has no 'awaitTermintion'; did you mean"):
         query.awaitTermintion  # noqa: B018 - what a user misspells
     wait: Any = query.awaitTermination
-    for wrong in ("1", -1):
+    for wrong in ("1", -1, float("inf")):
         with pytest.raises(sj.AnalysisError, match=f"awaitTermination: timeout={wrong!r} is not a number of seconds"):
             wait(wrong)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from sparkjet.grid.fitting import fitted
+from sparkjet.grid.fitting import _nullable, fitted
 
 UTC, LOCAL = pa.timestamp("us", "UTC"), pa.timestamp("us", "Asia/Kathmandu")
 
@@ -39,3 +39,13 @@ def test_a_struct_that_is_null_may_have_nulls_in_fields_that_have_none(moment: p
     assert found.schema == schema
     found.validate(full=True)
     assert found.column(0).to_pylist() == wanted.to_pylist() * 2
+
+
+@pytest.mark.parametrize("place", range(4))
+@pytest.mark.parametrize("moment", [UTC, LOCAL])
+def test_a_batch_without_rows_is_one_still(moment: pa.DataType, place: int) -> None:
+    """Its first chunk is taken."""
+    rows = pa.table({"v": nested(moment)[place].slice(0, 0)})
+    declared = nested(UTC)[place].type
+    for kind in (declared, _nullable(declared)):
+        assert fitted(rows, pa.schema([("v", kind)])).column(0).chunk(0) == pa.array([], kind)

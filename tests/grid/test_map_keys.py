@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkjet.errors import AnalysisError
-from sparkjet.grid.map_keys import kind_of, text_of, texts_of, texts_of_keys
+from sparkjet.grid.map_keys import key_of, kind_of, text_of, texts_of, texts_of_keys
 
 MOMENTS = st.datetimes(datetime(1, 1, 3), datetime(9999, 12, 28)).map(lambda each: each.replace(tzinfo=timezone.utc))
 VALUES: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
@@ -63,6 +63,13 @@ def test_a_moment_is_the_same_in_every_zone() -> None:
 def test_a_key_of_another_type_is_refused_by_name(key: tuple[object, ...], kinds: list[str], said: str) -> None:
     with pytest.raises(AnalysisError, match=said):
         texts_of_keys([("x",) if kinds == ["text"] else (0,), key], kinds)
+
+
+@pytest.mark.parametrize("given", [["a", None], ["a", ["b"]], ["a", {"b": 1}], "ab", {"a": 1, "b": 2}, 1])
+def test_what_is_no_list_of_values_is_no_key(given: object) -> None:
+    """As texts no row has them, and the answer would be that there is none."""
+    with pytest.raises(ValueError, match="is no list of values"):
+        key_of(given, ["text", "text"])
 
 
 def test_only_types_with_one_text_can_be_keys() -> None:

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def start(spark: SparkSession, source: str, output: Path, *, recursive: bool = False) -> None:
-    reader = spark.readStream.schema("id long").option("recursiveFileLookup", recursive)
+def start(spark: SparkSession, source: str, output: Path, *, recursive: bool = False, names: str = "*") -> None:
+    reader = spark.readStream.schema("id long").option("recursiveFileLookup", recursive).option("pathGlobFilter", names)
     rows = sj.stream(reader.parquet(source))
     writer = rows.writeStream.format("files").option("path", output).option("checkpointLocation", output / "../home")
     writer.trigger(availableNow=True).start().awaitTermination()
@@ -30,6 +30,7 @@ def start(spark: SparkSession, source: str, output: Path, *, recursive: bool = F
         ("*", "data", False),
         ("d*/*.parquet", "data", False),
         ("*/*", "data/out", False),
+        ("d[^b]ta/*", "data", False),
     ],
 )
 def test_an_output_that_the_query_would_read_is_refused(
@@ -43,12 +44,23 @@ def test_an_output_that_the_query_would_read_is_refused(
     assert not (tmp_path / output / "_sparkjet").exists()
 
 
-@pytest.mark.parametrize(("source", "output"), [("data", "data/out"), ("data/in-*.parquet", "data"), ("data", "date")])
+@pytest.mark.parametrize(
+    ("source", "output", "recursive", "names"),
+    [
+        ("data", "data/out", False, "*"),
+        ("data/in-*.parquet", "data", False, "*"),
+        ("data", "date", False, "*"),
+        ("data/[^_o]*", "data/out", False, "*"),
+        ("data", "data", False, "in-*"),
+        ("data", "data/_out/all", True, "*"),
+        ("data", "data/.out/day=1", True, "*"),
+    ],
+)
 def test_an_output_beside_what_the_query_reads_is_not(
-    spark: SparkSession, tmp_path: Path, source: str, output: str
+    spark: SparkSession, tmp_path: Path, source: str, output: str, recursive: bool, names: str
 ) -> None:
     spark.range(3).write.parquet(str(tmp_path / "data"))
     for file in (tmp_path / "data").glob("part-*"):
         file.rename(file.with_name(file.name.replace("part-", "in-", 1)))
-    start(spark, f"{tmp_path}/{source}", tmp_path / output)
+    start(spark, f"{tmp_path}/{source}", tmp_path / output, recursive=recursive, names=names)
     assert sj.read_files(tmp_path / output).count() == 3

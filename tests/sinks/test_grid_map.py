@@ -531,6 +531,22 @@ def test_rows_last_no_longer_where_the_clock_was_ahead_and_is_set_back(
     driver.stop()
 
 
+def test_rows_expire_in_a_lull_after_the_clock_was_set_back(
+    spark: SparkSession, made: Made, reader: Map, tmp_path: Path
+) -> None:
+    second = 1_000_000
+    sink = made("k string, n long", time_to_live=60 * second, expire_interval=10 * second)
+    schema = spark.createDataFrame([], "k string, n long").schema
+    driver = StreamDriver(spark, lambda stream: stream.select("k", "n"), schema, sinks=[sink], directory=tmp_path)
+    driver.process([("a", 1)])
+    driver.clock.advance(-3600 * second)
+    driver.advance("1 second")
+    assert rows_of(reader) == [("a", 1)]
+    driver.advance("61 seconds")
+    assert rows_of(reader) == []
+    driver.stop()
+
+
 def test_rows_from_before_a_time_to_live_stay_when_all_others_have_expired(
     spark: SparkSession, made: Made, reader: Map
 ) -> None:

@@ -101,6 +101,12 @@ def test_different_aggregates_have_different_fingerprints(
     assert texts[0] != texts[1] or any(unsaid[0][field] != unsaid[1][field] for field in both), unsaid
 
 
+def test_how_rows_get_to_a_python_function_is_not_told(rows: DataFrame) -> None:
+    """The default is another one from Spark 4.2 on, where a query from before would be refused."""
+    found = [_unsaid(rows, F.sum(F.udf(lambda n: n, "long", useArrow=arrow)("n"))) for arrow in (False, True)]
+    assert found[0] == found[1]
+
+
 def _unsaid(rows: DataFrame, column: Column) -> dict[str, Any]:
     """By what it is of, without the number and the text of the aggregate."""
     found = sj.stream(rows).groupBy("i").agg(column)._stage.unsaid

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from threading import TIMEOUT_MAX
 from typing import TYPE_CHECKING, Any
 
 from sparkjet.api.guided import Guided
@@ -224,6 +225,7 @@ class StreamingQuery(Guided):
 
 
 def _check_timeout(method: str, timeout: object) -> None:
-    if timeout is not None and not (isinstance(timeout, int | float) and timeout >= 0):
+    # Python's locks wait no longer than that, and raise errors of their own.
+    if timeout is not None and not (isinstance(timeout, int | float) and 0 <= timeout <= TIMEOUT_MAX):
         message = f"{method}: timeout={timeout!r} is not a number of seconds. Give one, or leave it out."
         raise AnalysisError(message)

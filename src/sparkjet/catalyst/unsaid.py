@@ -23,6 +23,8 @@ _NOT_TOLD = frozenset(
         *("ansiEnabled", "evalMode", "failOnError", "nullOnOverflow", "timeZoneId", "zoneId"),
         *("allowNullComparisonResult", "legacyInterval", "legacySizeOfNull", "useStringTypeWhenEmpty"),
         *("variantAllowDuplicateKeys", "randomSeed"),
+        # How rows get to a Python function: by Arrow unless a setting says otherwise, since Spark 4.2.
+        "PythonUDF.evalType",
         # Follow from the columns and the rest of the expression.
         *("containsNull", "hidden", "nullable", "numFields", "ordinal", "propagateNull", "returnNullable"),
         # What SQL does say, and what Spark computes the expression by.

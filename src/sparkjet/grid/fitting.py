@@ -33,10 +33,9 @@ def _fitted(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     if column.type == kind:
         return column
     nullable = _nullable(kind)
-    cast = column.cast(nullable)
-    if nullable == kind:
-        return cast
-    return pa.chunked_array([pa.array(_Declared(chunk, kind)) for chunk in cast.chunks], kind)
+    # Arrow leaves out chunks without rows, and who looks at the one of a batch would find none.
+    chunks = column.cast(nullable).chunks or [pa.array([], nullable)]
+    return pa.chunked_array(chunks if nullable == kind else [pa.array(_Declared(each, kind)) for each in chunks], kind)
 
 
 def _nullable(kind: pa.DataType) -> pa.DataType:

@@ -49,8 +49,8 @@ def key_of(given: object, kinds: Sequence[str]) -> tuple[object, ...]:
     Raises:
         ValueError: It is none of these kinds.
     """
-    # Otherwise the characters of a text, the names of an object, and the text "null" would be looked for.
-    if not isinstance(given, list) or None in given:
+    # Otherwise the characters of a text, the names of an object, and texts such as "null" or "[1]" would be looked for.
+    if not isinstance(given, list) or any(each is None or isinstance(each, (dict, list)) for each in given):
         message = f"{given!r} is no list of values"
         raise ValueError(message)
     parts = [each if isinstance(each, str) else json.dumps(each) for each in given]

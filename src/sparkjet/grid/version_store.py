@@ -151,8 +151,9 @@ class VersionStore(ABC, Generic[V]):
             MissingEntriesError: It is lost.
         """
         # By its name, which is never used again: members of a listing may count other sizes.
-        if manifest.name in self._read:
-            return self._read[manifest.name][1]
+        found = self._read.get(manifest.name)
+        if found is not None:
+            return found[1]
         content = contents_of(self.client, [manifest])[manifest.name]
         return self._remembered(manifest, msgspec.msgpack.decode(content, type=known(self._type)))
 

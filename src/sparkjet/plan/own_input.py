@@ -39,27 +39,46 @@ def check_own_input(plan: Plan) -> None:
 
 def _takes(source: FileSource, sink: FilesSink, session: SparkSession) -> bool:
     """Whether a source would list the files of a sink: in its directory, in those of partitions, or in all below."""
-    if scheme_of(source.path) != scheme_of(str(sink.directory)):
+    file = f"part-000000001-00000-0.{sink.file_format}"
+    if scheme_of(source.path) != scheme_of(str(sink.directory)) or not _fits(file, source.names):
         return False
     levels = source.path.rstrip("/").split("/")
     fixed = next((number for number, level in enumerate(levels) if _PATTERN.search(level)), len(levels))
     patterns = levels[fixed:]
-    read = _levels(directory_at("/".join(levels[:fixed]) or "/", "path", lambda: session).resolved())
+    read = _levels(
+        directory_at("/".join(levels[:fixed]) or ("/" if fixed else "."), "path", lambda: session).resolved()
+    )
     written = _levels(sink.directory.resolved())
     if written[: len(read)] != read:
         # The source may be one partition of what is written.
         return not patterns and read[: len(written)] == written and _are_partitions(read[len(written) :])
     below = written[len(read) :]
-    if not all(fnmatchcase(name, pattern) for name, pattern in zip(below, patterns, strict=False)):
+    if not all(_fits(name, pattern) for name, pattern in zip(below, patterns, strict=False)):
         return False
     if len(below) >= len(patterns):
-        return source.is_recursive or _are_partitions(below[len(patterns) :])
+        listed = below[len(patterns) :]
+        return not any(map(_is_left_out, listed)) if source.is_recursive else _are_partitions(listed)
     # A pattern of files.
-    return len(below) == len(patterns) - 1 and fnmatchcase(f"part-000000001-00000-0.{sink.file_format}", patterns[-1])
+    return len(below) == len(patterns) - 1 and _fits(file, patterns[-1])
+
+
+def _fits(name: str, pattern: str) -> bool:
+    """Whether a name fits a pattern of Hadoop's.
+
+    >>> _fits("in", "[^_]*"), _fits("_out", "[^_]*"), _fits("_out", "[!_]*")
+    (True, False, False)
+    """
+    # Python has ^ for one of the characters.
+    return fnmatchcase(name, pattern.replace("[^", "[!"))
 
 
 def _levels(location: str) -> list[str]:
     return location.rstrip("/").split("/")
+
+
+def _is_left_out(directory: str) -> bool:
+    """Whether Spark does not look into a directory below the one that it lists."""
+    return directory.startswith(".") or (directory.startswith("_") and "=" not in directory)
 
 
 def _are_partitions(levels: list[str]) -> bool:

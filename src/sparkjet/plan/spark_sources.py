@@ -155,17 +155,28 @@ def acknowledging_source(df: DataFrame) -> str | None:
 
 @dataclass(frozen=True)
 class FileSource:
-    """A source of Spark's that lists files: its path as it was given, and whether it reads all directories below."""
+    """A source of Spark's that lists files.
+
+    Attributes:
+        path: As it was given.
+        is_recursive: Whether it reads all directories below.
+        names: A pattern of the names that it reads (``pathGlobFilter``).
+    """
 
     path: str
     is_recursive: bool
+    names: str
 
 
 def file_sources(df: DataFrame) -> list[FileSource]:
     """The sources of a streaming DataFrame that list files."""
     found = [_options(leaf) for leaf in _leaves(df) if _reads_files(leaf)]
     return [
-        FileSource(options["path"], options.get("recursivefilelookup", "false").lower() == "true")
+        FileSource(
+            options["path"],
+            options.get("recursivefilelookup", "false").lower() == "true",
+            options.get("pathglobfilter", "*"),
+        )
         for options in found
         if "path" in options
     ]

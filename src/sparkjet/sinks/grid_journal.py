@@ -172,7 +172,7 @@ class GridJournalSink(GridVersionsSink[JournalVersion]):
             ends=base.ends if base is not None else (0,) * partitions,
             chunks=base.chunks if base is not None else ((),) * partitions,
             progress=base.progress if base is not None else (),
-            ahead=self._ahead(base, transaction),
+            ahead=self._ahead(base, self._now(transaction)),
         )
 
     def _kept(self, version: JournalVersion, transaction: TransactionId) -> JournalVersion:

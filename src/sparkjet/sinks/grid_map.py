@@ -26,7 +26,7 @@ from sparkjet.sinks.grid_columns import check_columns, check_keys, described, ke
 from sparkjet.sinks.grid_journal import GridJournalSink
 from sparkjet.sinks.grid_journal_settings import GridJournalSettings
 from sparkjet.sinks.grid_map_task import MapTask, RefusedRowError, written_by
-from sparkjet.sinks.grid_versions import PACKAGES, GridVersionsSink, ahead_of
+from sparkjet.sinks.grid_versions import PACKAGES, GridVersionsSink
 from sparkjet.sinks.protocol import Handle, TransactionId
 from sparkjet.sinks.tasks import run_tasks
 from sparkjet.spark_line import SPATIAL, arrow_schema
@@ -74,7 +74,7 @@ class GridMapSink(GridVersionsSink[MapVersion]):
 
     def is_due(self, now: int) -> bool:
         """See :meth:`Clocked.is_due`: rows may have expired that readers still see."""
-        return self._newest is not None and self._is_due(now + ahead_of(self._newest, now))
+        return self._newest is not None and self._is_due(now + self._ahead(self._newest, now))
 
     def _is_due(self, clock: int) -> bool:
         """The same, at a time by the clock of versions."""
@@ -185,7 +185,7 @@ class GridMapSink(GridVersionsSink[MapVersion]):
             layers=layers,
             expiry=expiry,
             endless=endless,
-            ahead=self._ahead(base, transaction),
+            ahead=self._ahead(base, self._now(transaction)),
         )
 
     def _sorted(self, rows: DataFrame, partitions: int, expires: int | None) -> DataFrame:

@@ -54,6 +54,8 @@ class GridVersionsSink(Generic[V]):
         self._leases = LeaseBook(time.monotonic)
         self._newest: V | None = None
         """The newest version that is known to have been visible."""
+        self._seen_ahead = 0, 0
+        """Number of a version, and how far its clock was ahead of the query's at most."""
 
     def check_alive(self, handle: Handle) -> None:
         """See :meth:`Expiring.check_alive`: members may have been lost since.
@@ -243,13 +245,24 @@ class GridVersionsSink(Generic[V]):
         self._check_not_removed(base)
         self._newest = base
         self._check_writer(base, transaction)
-        return base, self._now(transaction) + self._ahead(base, transaction)
+        now = self._now(transaction)
+        return base, now + self._ahead(base, now)
 
     def _now(self, transaction: TransactionId) -> int:
         return self._clock.now() if transaction.clock is None else transaction.clock
 
-    def _ahead(self, base: V | None, transaction: TransactionId) -> int:
-        return 0 if base is None else ahead_of(base, self._now(transaction))
+    def _ahead(self, version: V | None, now: int) -> int:
+        """Microseconds that the clock of what follows a version is ahead of a reading of the query's.
+
+        What has expired, or was let go, must not be there again where that clock was set back; and what is there then
+        must not last for as much longer, so the clock of versions goes on rather than stand still, in a lull too.
+        """
+        if version is None:
+            return 0
+        number, seen = self._seen_ahead
+        ahead = max(version.ahead, version.clock - now, seen if number == version.number else 0)
+        self._seen_ahead = version.number, ahead
+        return ahead
 
     def _handle(self, version: V, transaction: TransactionId, rows: int) -> Handle:
         """What the record keeps of a version that is written now."""
@@ -263,15 +276,6 @@ class GridVersionsSink(Generic[V]):
             "rows": rows,
             **origin(transaction),
         }
-
-
-def ahead_of(version: Version, now: int) -> int:
-    """Microseconds that the next version's clock is ahead of a reading of the query's.
-
-    What has expired, or was let go, must not be there again where that clock was set back; and what is written then
-    must not last for as much longer, so the clock of versions goes on rather than stand still.
-    """
-    return max(version.ahead, version.clock - now)
 
 
 def _manifest(handle: Handle) -> Held:
