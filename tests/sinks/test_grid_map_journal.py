@@ -275,6 +275,7 @@ def test_what_only_tells_a_watermark_lets_no_row_expire(monkeypatch: pytest.Monk
     given: dict[str, Any] = {
         "_settings": GridMapSettings("grid:///m", ("k",), time_to_live=2),
         "_newest": base,
+        "_seen_ahead": (0, 0),
         "_begin": lambda _: (base, 20_000_000),
         "_journal": SimpleNamespace(begun=lambda _: (None, None)),
         "_version": lambda _base, _written, expiry, _transaction, clock: told.append((clock, expiry)),
