@@ -30,6 +30,7 @@ from tests.sinks.iceberg.reading import IcebergReader, each
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from sparkjet.sinks.iceberg.version import Version
     from sparkjet.sinks.protocol import Handle
 
 APPLICATION = f"sparkjet/{QUERY}/results"
@@ -140,6 +141,24 @@ def test_a_commit_that_others_were_before_adds_nothing_and_is_made_again(iceberg
     sink.commit(handle, lambda: None)
     assert numbers(iceberg, tmp_path / "t") == [1]
     assert IcebergReader(iceberg, tmp_path / "t").version.properties["owner"] == "them"
+
+
+def test_a_commit_that_is_denied_although_it_was_made_keeps_its_manifests(
+    iceberg: SparkSession, tmp_path: Path
+) -> None:
+    """As by a REST catalog that is asked twice, since a gateway gave up waiting for the first answer."""
+
+    class Denied(PathTable):
+        def _commit(self, version: Version, metadata: Any) -> bool:
+            super()._commit(version, metadata)
+            return False
+
+    rows = iceberg.sql("SELECT 'a' AS k, 1L AS n")
+    sink = sink_of(iceberg, tmp_path / "t", rows)
+    handle = prepared(sink, rows, 1)
+    sink.table = Denied(iceberg, PosixDirectory(tmp_path / "t"))
+    sink.commit(handle, lambda: None)
+    assert numbers(iceberg, tmp_path / "t") == [1]
 
 
 def test_of_many_drivers_at_once_one_commits_into_a_directory(iceberg: SparkSession, tmp_path: Path) -> None:

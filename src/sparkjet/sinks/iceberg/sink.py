@@ -279,5 +279,8 @@ class IcebergSink:
             raise SinkError(table.explained(error)) from error
         if table.commit(version, metadata):
             return True
-        discard(version, metadata)
+        # REST's client repeats what a gateway gave up: the catalog then says of our own commit that it was before us.
+        newest = table.version()
+        if newest is not None and not self._is_committed(table, newest, handle):
+            discard(version, metadata)
         return False
