@@ -14,6 +14,7 @@ import pytest
 from sparkjet.errors import AnalysisError, CopiedHomeError, LostTransactionError, SinkError
 from sparkjet.java import java_class
 from sparkjet.sinks.iceberg.library import CatalogTable, IcebergTable, PathTable
+from sparkjet.sinks.iceberg.schema import new_schema
 from sparkjet.sinks.iceberg.sink import IcebergSink
 from sparkjet.storage.posix_directory import PosixDirectory
 from sparkjet.testing.sink_contract import (
@@ -294,6 +295,19 @@ def test_files_of_before_a_change_are_added_if_they_fit(iceberg: SparkSession, t
     table.updateSchema().deleteColumn("m").commit()
     with pytest.raises(SinkError, match=r"was changed after epoch 2 had been written .* it has no column 'n' any more"):
         sink.commit(handles[1], lambda: None)
+
+
+def test_a_table_that_was_made_anew_is_given_no_files_of_before(iceberg: SparkSession, tmp_path: Path) -> None:
+    """Its ids are those of other columns, as 'a' and 'b' here would change places."""
+    rows = iceberg.sql("SELECT 'a' AS a, 'b' AS b")
+    sink = sink_of(iceberg, tmp_path, rows)
+    handle = prepared(sink, rows, 1)
+    for file in (tmp_path / "metadata").iterdir():
+        file.unlink()
+    sink.table.create(new_schema(rows.select("b", "a").schema), {"spec-id": 0, "fields": []})
+    with pytest.raises(SinkError, match=r"epoch 1 had been written .* it was dropped, and made anew"):
+        sink.commit(handle, lambda: None)
+    assert IcebergReader(iceberg, tmp_path).rows() == []
 
 
 def expire(sink: IcebergSink) -> None:
