@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from pyspark.sql.types import ArrayType, LongType, ShortType, StringType, StructType
+from pyspark.sql.types import ArrayType, DecimalType, LongType, ShortType, StringType, StructType
 
 from sparkjet.errors import AnalysisError
 from sparkjet.sinks.iceberg.columns import NAMES, mapped, types_of, unfit
@@ -49,6 +50,7 @@ REFUSED = [
     (table(column(1, "k", "uuid"), N), "column 'k' of /t is \"uuid\", which Spark does not have"),
     (table(K, N, column(3, "x", "long", required=True)), "needs a value of column 'x'"),
     (table(K, N, column(3, "x", "long", **{"write-default": 7})), "needs a value of column 'x'"),
+    (table(K, N, column(3, "x", "long", **{"initial-default": 7})), "needs a value of column 'x'"),
     (table(K, N, **{"encryption.key-id": "1"}), "is encrypted"),
     (
         table(K, N, spec=[{"name": "k_bucket", "transform": "bucket[4]", "source-id": 1, "field-id": 1000}]),
@@ -120,3 +122,33 @@ def test_files_of_before_a_change(now: Version, by_names: bool, why: str | None)
 def test_types_that_a_column_may_become(before: str, now: str, fits: bool) -> None:
     handle = {"columns": {"n": [2, before]}, "required": [], "by_names": False, "spec": 0}
     assert (unfit(table(column(2, "n", now)), handle, "/t") is None) == fits
+
+
+def test_the_longest_decimals_are_cut_only_where_spark_keeps_their_last_digit() -> None:
+    def cut(kind: str) -> Version:
+        spec = [{"name": "d_trunc", "transform": "truncate[3]", "source-id": 1, "field-id": 1000}]
+        return table(column(1, "d", kind), spec=spec)
+
+    for fits in (DecimalType(37, 10), DecimalType(38, 6)):
+        assert (
+            len(mapped(cut(f"decimal({fits.precision}, {fits.scale})"), StructType().add("d", fits), "/t").parts) == 1
+        )
+    with pytest.raises(AnalysisError, match=r"is partitioned by 'd_trunc' \(truncate\[3\]\), which is not written"):
+        mapped(cut("decimal(38, 10)"), StructType().add("d", DecimalType(38, 10)), "/t")
+
+
+def test_snapshots_without_a_summary_tell_nothing() -> None:
+    """As the first format lets writers leave it out."""
+
+    class Snapshot:
+        def summary(self) -> None:
+            return None
+
+        def parentId(self) -> None:
+            return None
+
+    class Base:
+        def currentSnapshot(self) -> Snapshot:
+            return Snapshot()
+
+    assert list(replace(table(K), base=Base()).ancestors()) == []

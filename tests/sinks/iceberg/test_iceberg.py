@@ -14,6 +14,7 @@ import pytest
 from sparkjet.errors import AnalysisError, CopiedHomeError, LostTransactionError, SinkError
 from sparkjet.java import java_class
 from sparkjet.sinks.iceberg.library import CatalogTable, IcebergTable, PathTable
+from sparkjet.sinks.iceberg.schema import new_schema
 from sparkjet.sinks.iceberg.sink import IcebergSink
 from sparkjet.storage.posix_directory import PosixDirectory
 from sparkjet.testing.sink_contract import (
@@ -30,6 +31,7 @@ from tests.sinks.iceberg.reading import IcebergReader, each
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from sparkjet.sinks.iceberg.version import Version
     from sparkjet.sinks.protocol import Handle
 
 APPLICATION = f"sparkjet/{QUERY}/results"
@@ -140,6 +142,24 @@ def test_a_commit_that_others_were_before_adds_nothing_and_is_made_again(iceberg
     sink.commit(handle, lambda: None)
     assert numbers(iceberg, tmp_path / "t") == [1]
     assert IcebergReader(iceberg, tmp_path / "t").version.properties["owner"] == "them"
+
+
+def test_a_commit_that_is_denied_although_it_was_made_keeps_its_manifests(
+    iceberg: SparkSession, tmp_path: Path
+) -> None:
+    """As by a REST catalog that is asked twice, since a gateway gave up waiting for the first answer."""
+
+    class Denied(PathTable):
+        def _commit(self, version: Version, metadata: Any) -> bool:
+            super()._commit(version, metadata)
+            return False
+
+    rows = iceberg.sql("SELECT 'a' AS k, 1L AS n")
+    sink = sink_of(iceberg, tmp_path / "t", rows)
+    handle = prepared(sink, rows, 1)
+    sink.table = Denied(iceberg, PosixDirectory(tmp_path / "t"))
+    sink.commit(handle, lambda: None)
+    assert numbers(iceberg, tmp_path / "t") == [1]
 
 
 def test_of_many_drivers_at_once_one_commits_into_a_directory(iceberg: SparkSession, tmp_path: Path) -> None:
@@ -275,6 +295,19 @@ def test_files_of_before_a_change_are_added_if_they_fit(iceberg: SparkSession, t
     table.updateSchema().deleteColumn("m").commit()
     with pytest.raises(SinkError, match=r"was changed after epoch 2 had been written .* it has no column 'n' any more"):
         sink.commit(handles[1], lambda: None)
+
+
+def test_a_table_that_was_made_anew_is_given_no_files_of_before(iceberg: SparkSession, tmp_path: Path) -> None:
+    """Its ids are those of other columns, as 'a' and 'b' here would change places."""
+    rows = iceberg.sql("SELECT 'a' AS a, 'b' AS b")
+    sink = sink_of(iceberg, tmp_path, rows)
+    handle = prepared(sink, rows, 1)
+    for file in (tmp_path / "metadata").iterdir():
+        file.unlink()
+    sink.table.create(new_schema(rows.select("b", "a").schema), {"spec-id": 0, "fields": []})
+    with pytest.raises(SinkError, match=r"epoch 1 had been written .* it was dropped, and made anew"):
+        sink.commit(handle, lambda: None)
+    assert IcebergReader(iceberg, tmp_path).rows() == []
 
 
 def expire(sink: IcebergSink) -> None:

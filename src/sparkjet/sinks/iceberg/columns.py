@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 NAMES = "schema.name-mapping.default"
 """Property with the names by which readers find columns in files that have no ids."""
 _INSTEAD = "Write to another table, or merge the rows yourself in foreachBatch(…)"
-_FILLED = "write-default"
+_FILLED = {"write-default", "initial-default"}
+"""What readers or writers give a column that files lack; without the former, a null, which has to be in the files."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,9 @@ def mapped(table: Version, schema: StructType, where: str) -> Mapped:
     fields = {own: columns[name] for own, name in names.items()}
     required = [name for own, name in names.items() if schema[own].nullable and not columns[name].nullable]
     for lowered, column in known.items():
-        if lowered not in {name.lower() for name in names.values()} and (column["required"] or _FILLED in column):
+        if lowered not in {name.lower() for name in names.values()} and (
+            column["required"] or not _FILLED.isdisjoint(column)
+        ):
             message = (
                 f"{where} needs a value of column {column['name']!r} in every row, and the result has no such column. "
                 f'Add it: withColumn("{column["name"]}", …).'

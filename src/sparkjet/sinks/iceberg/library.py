@@ -9,10 +9,12 @@ from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from sparkjet.catalyst.logical_plans import listed
 from sparkjet.errors import AnalysisError, SinkError
 from sparkjet.java import java_class, static_method
+from sparkjet.query_log import logger
 from sparkjet.sinks.iceberg.version import Version, written_for
 from sparkjet.sinks.jars import enter, is_a, said
 from sparkjet.spark_line import RELEASE
@@ -41,6 +43,7 @@ _MISSING = f"{_ERRORS}.NoSuchTableException", f"{_ERRORS}.NoSuchNamespaceExcepti
 _THERE = (f"{_ERRORS}.AlreadyExistsException",)
 _CONFLICT = (f"{_ERRORS}.CommitFailedException",)
 METADATA = "metadata"
+_HINT = "version-hint.text"
 
 
 class IcebergTable(ABC):
@@ -229,9 +232,24 @@ class PathTable(IcebergTable):
         place = self._directory.below(METADATA)
         if not place.put(f"v{number}{ending}", content):
             return False
-        # A hint only: readers go on from it to the newest there is.
-        place.write("version-hint.text", str(number).encode())
+        _hint(place, number)
         return True
+
+
+def _hint(metadata: Directory, number: int) -> None:
+    """Tell readers at which version to begin; they go on to the newest, and look for it where they are told nothing."""
+    content = str(number).encode()
+    try:
+        if metadata.path is None:
+            metadata.write(_HINT, content)
+        else:
+            # Two that write into one file at once may leave 90 of 9 and 10: no reader finds that version.
+            own = f"{uuid4()}-{_HINT}"
+            metadata.write(own, content)
+            metadata.rename(own, _HINT)
+    except OSError as error:
+        # The version is the table's already.
+        logger.warning("%s is left as it was: %s", metadata.uri(_HINT), error)
 
 
 class CatalogTable(IcebergTable):

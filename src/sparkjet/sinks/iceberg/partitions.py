@@ -33,7 +33,9 @@ from sparkjet.sinks.iceberg.schema import path_of
 _SECOND, _HOUR, _DAY = 1_000_000, 3_600_000_000, 86_400_000_000
 _MONTHS, _START = 12, 1970
 _EPOCH = date(1970, 1, 1)
-_EXACT = Context(prec=38)
+_MOST, _KEPT = 38, 6
+"""Digits of Spark's longest decimals, and those behind the point that it keeps whatever the result's whole part."""
+_EXACT = Context(prec=_MOST)
 _WRITTEN = re.compile(r"(?:(years?|months?|days?|hours?)\((.+)\)|(bucket|truncate)\((\d+),\s*(.+)\))")
 _PARTS = re.compile(r"(bucket|truncate)\[(\d+)\]")
 _OF_TIME = {"year", "month", "day", "hour"}
@@ -169,6 +171,9 @@ def _is_written(part: Part) -> bool:
         is_day = isinstance(kind, DateType) and transform != "hour"
         return is_day or isinstance(kind, TimestampType | TimestampNTZType)
     if transform.startswith("truncate["):
+        if isinstance(kind, DecimalType) and kind.precision == _MOST and kind.scale > _KEPT:
+            # What Spark subtracts of it loses its last digit: readers would skip files that have what they look for.
+            return False
         return isinstance(kind, IntegerType | LongType | DecimalType | StringType | BinaryType)
     return transform == "identity"
 

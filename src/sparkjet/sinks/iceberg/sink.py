@@ -113,6 +113,7 @@ class IcebergSink:
         return {
             **handle,
             "table": self.table.place,
+            "uuid": version.uuid,
             "data": version.data,
             "partitions": [own.partition(values_of(name)) for name, _ in handle["files"]],
             "spec": version.spec["spec-id"],
@@ -255,7 +256,9 @@ class IcebergSink:
 
     def _append(self, table: IcebergTable, version: Version, handle: Handle) -> bool:
         self._files_of(handle, version).check_there(handle, _ORPHANS)
-        why = unfit(version, handle, table.place)
+        # In another table the ids of columns and partitions may be those of others.
+        is_same = version.uuid == handle["uuid"]
+        why = unfit(version, handle, table.place) if is_same else "it was dropped, and made anew."
         if why is not None:
             message = (
                 f"{table.place} was changed after epoch {handle['epoch']} had been written for it, which is not added "
@@ -279,5 +282,8 @@ class IcebergSink:
             raise SinkError(table.explained(error)) from error
         if table.commit(version, metadata):
             return True
-        discard(version, metadata)
+        # REST's client repeats what a gateway gave up: the catalog then says of our own commit that it was before us.
+        newest = table.version()
+        if newest is not None and not self._is_committed(table, newest, handle):
+            discard(version, metadata)
         return False

@@ -46,6 +46,11 @@ class Version:
             raise ValueError(message)
         return int(found[1])
 
+    @property
+    def uuid(self) -> str:
+        """The table's own, which stays whatever is changed of it."""
+        return str(self.base.uuid())
+
     def last(self, application: str) -> dict[str, Any] | None:
         """What the property of an application tells of its newest epoch; None if there is none."""
         return _told(self.properties.get(application))
@@ -54,7 +59,8 @@ class Version:
         """What the snapshots tell that led to this version, the newest first; those of others tell nothing."""
         snapshot = self.base.currentSnapshot()
         while snapshot is not None:
-            found = _told(snapshot.summary().get(TOLD))
+            # Writers of the first format need not give one.
+            found = _told((snapshot.summary() or {}).get(TOLD))
             if found is not None:
                 yield found
             parent = snapshot.parentId()
