@@ -105,6 +105,20 @@ def test_a_row_whose_time_cannot_be_read_has_none_for_the_watermark(spark: Spark
     assert Counter((row.k, row._substream) for row in driver.results(1)) == Counter([("a", "a"), ("new", "new")])
 
 
+def test_a_row_that_is_dropped_before_the_watermark_does_not_advance_it(spark: SparkSession) -> None:
+    def query(stream: sj.Stream) -> list[Any]:
+        timed = stream.divert(errors=True).withColumn("ts", F.col("ts").cast("timestamp"))
+        kept = timed.where("ts < TIMESTAMP '2030-01-01'").withColumn("by", F.expr("CAST(k AS INT)"))
+        found = kept.withWatermark("ts", "1 second", by="by")
+        return [found.groupBy(F.window("ts", "10 seconds")).count(), found.deadLetters]
+
+    driver = StreamDriver(spark, query, SCHEMA)
+    driver.process([(at(1), "1", ""), ("9999-01-01 00:00:00", "1", ""), ("9999-01-01 00:00:00", "x", "")])
+    # Neither of its own substream, nor of one that has no name as it was not computed.
+    assert driver.watermark == datetime(2026, 1, 1, 12)
+    assert driver.results(1) == []
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("mode", MODES)
 def test_before_duplicates_are_dropped(spark: SparkSession, mode: str) -> None:

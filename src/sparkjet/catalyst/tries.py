@@ -95,8 +95,8 @@ def said(rows: DataFrame) -> Said:
         if raised is None:
             return Said(condition or type(error).__name__, str(error))
         trace = str(static_method(rows.sparkSession, "org.apache.spark.util.Utils.exceptionString")(raised))
-        name = str(raised.getClass().getSimpleName())
-        return Said(condition or name, str(raised.getMessage()), trace[:_LONGEST_TRACE])
+        name, message = str(raised.getClass().getSimpleName()), raised.getMessage()
+        return Said(condition or name, None if message is None else str(message), trace[:_LONGEST_TRACE])
     finally:
         _expected.reset(expected)
     return Said()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -76,13 +77,13 @@ class DeadLetters:
             return
         given = divert.most if divert.share is None else divert.share
         # Of the rows that have been read, also those that a filter drops.
-        allowed = divert.most if divert.share is None else int(divert.share * self._batch.count())
+        allowed = divert.most if divert.share is None else share_of(divert.share, self._batch.count())
         if allowed is not None and count > allowed:
             _, found = next(self._explained(1))
+            quoted = "" if found.message is None else f"One of them said: {found.message} "
             message = (
                 f"{self._output.name}: {count} rows of the epoch have failed, more than maxFailures={given!r} allows. "
-                f"Nothing of the epoch was written. One of them said: {found.message} Mend what has failed and start "
-                "again, or allow more."
+                f"Nothing of the epoch was written. {quoted}Mend what has failed and start again, or allow more."
             )
             raise FailuresError(message)
 
@@ -98,3 +99,12 @@ class DeadLetters:
             if link.number <= step:
                 row = link.plain(row)
         return said(row)
+
+
+def share_of(share: float, count: int) -> int:
+    """How many rows a share of them is, as the user wrote it.
+
+    >>> share_of(0.29, 100), int(0.29 * 100)
+    (29, 28)
+    """
+    return int(Fraction(str(share)) * count)

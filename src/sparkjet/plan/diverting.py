@@ -123,10 +123,11 @@ def begun(frame: DataFrame) -> DataFrame:
 def with_known_times(frame: DataFrame, hidden: Mapping[str, Column], by: Sequence[str]) -> DataFrame:
     """Rows with event time and substream, which in a failed row are known only if all columns of them are.
 
-    Otherwise a substream that does not exist would hold back the watermark, or be advanced by another one's rows.
+    Otherwise a substream that does not exist would hold back the watermark, or be advanced by another one's rows. A row
+    that a filter has dropped has neither, as where nothing is diverted: it is not among the rows with a watermark.
     """
     lacking = reduce(or_, (F.col(quoted(name)).isNull() for name in by), F.lit(False))
-    is_known = F.col(FAILURE).isNull() | ~lacking
+    is_known = F.col(KEPT) | (F.col(FAILURE).isNotNull() & ~lacking)
     return frame.withColumns({name: F.when(is_known, column) for name, column in hidden.items()})
 
 
