@@ -318,6 +318,10 @@ def test_what_cannot_be_diverted_is_refused_by_name(spark: SparkSession, name: s
 
 
 STAGES: dict[str, tuple[Callable[[sj.Stream], Any], str]] = {
+    "event time": (
+        lambda s: s.groupBy(F.window(F.expr("CAST(px AS TIMESTAMP)"), "1 hour")).count(),
+        "the event time is not tried",
+    ),
     "key": (lambda s: s.groupBy(F.expr("CAST(k AS INT)")).count(), "the key"),
     "argument": (lambda s: s.groupBy("k").agg(F.sum("px")), r"sum\(CAST"),
     "window": (

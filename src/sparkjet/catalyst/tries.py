@@ -31,6 +31,7 @@ _LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 _NEVER_RAISE = frozenset(
     {
         *("AttributeReference", "Literal", "Alias", "GetStructField", "CreateNamedStruct", "XxHash64", "BitwiseNot"),
+        *("UnixMicros",),
         *("And", "Or", "Not", "IsNull", "IsNotNull", "IsNaN", "In", "InSet", "CaseWhen", "If", "Coalesce"),
         *("EqualTo", "EqualNullSafe", "LessThan", "LessThanOrEqual", "GreaterThan", "GreaterThanOrEqual"),
     }

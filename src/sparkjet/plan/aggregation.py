@@ -95,6 +95,8 @@ class Aggregation(Stage):
     def untried(self) -> str | None:
         """See :attr:`Stage.untried`."""
         rows, session = self.feed.transformations.shape, self.feed.shape.sparkSession
+        if self.feed.time is not None and not never_raises(selected(rows, self.feed.time), session):
+            return "the event time"
         for key in self.keys:
             if not never_raises(selected(rows, key.column), session):
                 return f"the key {key.name!r}"

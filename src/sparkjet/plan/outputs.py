@@ -85,8 +85,8 @@ class StreamOutput(Output):
 
     def sample(self) -> DataFrame:
         """See :meth:`Output.sample`."""
-        # Behind divert(…) what may fail may be null.
-        rows = self.chain.shape if self.chain.divert is None else self.chain.apply(self.chain.source)
+        # Behind divert(…) what may fail may be null; of a chain from what several share, divert may be before it.
+        rows = self.chain.shape if self.chain.tried_from is None else self.chain.apply(self.chain.source)
         return rows.drop(*HIDDEN)
 
     @property

@@ -126,7 +126,7 @@ class Transformations:
         return next((found[number:] for number, link in enumerate(found, 1) if link.divert is not None), ())
 
     @cached_property
-    def _tried_from(self) -> int | None:
+    def tried_from(self) -> int | None:
         """The number in this chain of the first link whose rows have the columns ``TRIED``, None if none has."""
         if FAILURE in self.source.columns:
             return 0
@@ -134,7 +134,7 @@ class Transformations:
 
     def drops(self, number: int) -> bool:
         """Whether a link of this chain takes rows away, and does not only mark them."""
-        is_tried = self._tried_from is not None and number >= self._tried_from
+        is_tried = self.tried_from is not None and number >= self.tried_from
         return self.links[number].filters and not is_tried
 
     @property
@@ -210,7 +210,7 @@ class Transformations:
         Without ``upto``, rows that have failed behind ``divert`` are not in the outcome; with it, they are on their
         way, marked.
         """
-        if self._tried_from is not None:
+        if self.tried_from is not None:
             frame = self.tried(frame, after, upto)
             return passed(frame) if upto is None else frame
         for link in self.links[after:upto]:
@@ -220,7 +220,7 @@ class Transformations:
     def tried(self, frame: DataFrame, after: int = 0, upto: int | None = None) -> DataFrame:
         """Run a chain that diverts, or some of its links, on a batch; from ``divert`` on rows are only marked."""
         for number, link in enumerate(self.links[after:upto], after):
-            if self._tried_from is None or number < self._tried_from:
+            if self.tried_from is None or number < self.tried_from:
                 frame = link.plain(frame)
             else:
                 assert link.tried is not None  # noqa: S101 - others are refused behind divert
@@ -235,7 +235,7 @@ class Transformations:
 
     def marked(self, frame: DataFrame) -> DataFrame:
         """Run the chain on a batch without dropping rows; ``KEPT`` marks those that pass the filters."""
-        first = self._tried_from
+        first = self.tried_from
         if first != 0:
             frame = frame.withColumn(KEPT, F.lit(True))
         filtered = False
