@@ -475,13 +475,18 @@ def test_a_driven_query_dates_its_epochs_and_rows_expire_by_its_clock(
     driver.stop()
 
 
-def test_rows_expire_though_none_arrive_and_no_epoch_is_run_before(
-    spark: SparkSession, made: Made, reader: Map, tmp_path: Path
-) -> None:
+def expiring(spark: SparkSession, made: Made, directory: Path) -> StreamDriver:
+    """A query whose rows last for a minute, and are looked for every ten seconds."""
     second = 1_000_000
     sink = made("k string, n long", time_to_live=60 * second, expire_interval=10 * second)
     schema = spark.createDataFrame([], "k string, n long").schema
-    driver = StreamDriver(spark, lambda stream: stream.select("k", "n"), schema, sinks=[sink], directory=tmp_path)
+    return StreamDriver(spark, lambda stream: stream.select("k", "n"), schema, sinks=[sink], directory=directory)
+
+
+def test_rows_expire_though_none_arrive_and_no_epoch_is_run_before(
+    spark: SparkSession, made: Made, reader: Map, tmp_path: Path
+) -> None:
+    driver, second = expiring(spark, made, tmp_path), 1_000_000
     assert driver.plan.uses_clock
     driver.process([("a", 1)])
     driver.clock.advance(20 * second)
@@ -500,6 +505,8 @@ def test_rows_expire_though_none_arrive_and_no_epoch_is_run_before(
     assert (rows_of(reader), driver.engine.record.epoch) == ([], 4)
     driver.advance("1 hour")
     assert driver.engine.record.epoch == 4
+    [sink] = driver.sinks
+    assert isinstance(sink, GridMapSink)
     version = sink._store.newest()
     assert version is not None
     assert version.layers == {}
@@ -511,10 +518,7 @@ def test_rows_expire_though_none_arrive_and_no_epoch_is_run_before(
 def test_rows_last_no_longer_where_the_clock_was_ahead_and_is_set_back(
     spark: SparkSession, made: Made, reader: Map, tmp_path: Path
 ) -> None:
-    second = 1_000_000
-    sink = made("k string, n long", time_to_live=60 * second, expire_interval=10 * second)
-    schema = spark.createDataFrame([], "k string, n long").schema
-    driver = StreamDriver(spark, lambda stream: stream.select("k", "n"), schema, sinks=[sink], directory=tmp_path)
+    driver, second = expiring(spark, made, tmp_path), 1_000_000
     driver.process([("a", 1)])
     year = 365 * 86_400 * second
     driver.clock.advance(year)
@@ -534,10 +538,7 @@ def test_rows_last_no_longer_where_the_clock_was_ahead_and_is_set_back(
 def test_rows_expire_in_a_lull_after_the_clock_was_set_back(
     spark: SparkSession, made: Made, reader: Map, tmp_path: Path
 ) -> None:
-    second = 1_000_000
-    sink = made("k string, n long", time_to_live=60 * second, expire_interval=10 * second)
-    schema = spark.createDataFrame([], "k string, n long").schema
-    driver = StreamDriver(spark, lambda stream: stream.select("k", "n"), schema, sinks=[sink], directory=tmp_path)
+    driver, second = expiring(spark, made, tmp_path), 1_000_000
     driver.process([("a", 1)])
     driver.clock.advance(-3600 * second)
     driver.advance("1 second")

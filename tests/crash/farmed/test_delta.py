@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-import json
-from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from sparkjet import EpochPhase
-from tests.crash.farm import FAULTS, SERVER, ZOMBIE, Crash, Farm, Suite
-from tests.crash.feeds import write_skewed
-from tests.crash.invariants import check, difference
-from tests.crash.readers import arrow_rows, listed, result_rows
+from tests.crash.farm import ZOMBIE, Crash, Farm
+from tests.crash.tables import Tables, every_crash
 from tests.servers.delta import kernel
-from tests.servers.fixtures import available
-from tests.servers.programs import NoProgramError
 from tests.sinks.delta.reading import table_at
 
 if TYPE_CHECKING:
-    from tests.crash.drivers import Query
+    import pyarrow as pa
 
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(3600)]
 
-SEED = 2020
-FILES = 4
 JOBS = ("delta", "rows-delta")
 SERVERS = ()
 
@@ -40,30 +32,13 @@ def some_crashes() -> list[Crash]:
     ]
 
 
-def every_crash() -> list[Crash]:
-    faults = [fault for fault in FAULTS if fault != SERVER]
-    return [Crash(step, fault, job) for step, fault, job in product(EpochPhase, faults, JOBS)]
+class DeltaTables(Tables):
+    """See :class:`Tables`."""
 
+    name, seed, jars, marks = "delta", 2020, staticmethod(kernel), "_sparkjet"
 
-class DeltaTables(Suite):
-    """Each query has a table of its own."""
-
-    def prepare(self) -> None:
-        jars = [str(jar) for jar in available(kernel, NoProgramError)]
-        for each in self.crashes:
-            place = each.query(self.root).place
-            place.root.mkdir()
-            (place.root / "jars.json").write_text(json.dumps(jars))
-        write_skewed(self.root / "feed", SEED, 0, FILES)
-
-    def judge(self, name: str, query: Query) -> None:
-        place, rules = query.place, query.rules.rules
-        check(place, query.rules, batches=FILES, closings=[FILES], swept=False)
-        rows = result_rows(listed(place.out), rules)
-        found = arrow_rows(table_at(place.root / "delta"), rules)
-        assert found == rows, difference("the table", found, rows)
-        left = [*(place.root / "delta" / "_sparkjet").glob("*/*/prepared/*")]
-        assert left == [], f"prepared files are left: {left}"
+    def read(self, table: Path) -> pa.Table:
+        return table_at(table)
 
 
 def suite(root: Path) -> DeltaTables:
@@ -77,6 +52,6 @@ def test_a_crash_loses_and_repeats_nothing(verdicts: dict[str, str], name: str) 
 
 @pytest.mark.long
 def test_every_crash_loses_and_repeats_nothing(tmp_path: Path) -> None:
-    tables = DeltaTables(tmp_path / "tables", every_crash())
+    tables = DeltaTables(tmp_path / "tables", every_crash(JOBS))
     Farm(tmp_path, [tables]).crash()
     assert tables.verdicts == dict.fromkeys(tables.verdicts, "")
