@@ -68,6 +68,7 @@ FILE_OPTIONS: Mapping[str, str] = {
 
 DELTA_OPTIONS: Mapping[str, str] = {
     "path": "The table: a path or a URI; it is created if there is none.",
+    "commitEvery": "How many epochs the table is given at once (1), or an interval after which it is given them.",
     "compression": "Codec of its Parquet files, as in Spark's writer.",
     "maxRecordsPerFile": "As in Spark's writer.",
 }
@@ -75,6 +76,7 @@ DELTA_OPTIONS: Mapping[str, str] = {
 
 ICEBERG_OPTIONS: Mapping[str, str] = {
     "path": "The table, by its directory: a path or a URI; it is created if there is none. Or give toTable a name.",
+    "commitEvery": "How many epochs the table is given at once (1), or an interval after which it is given them.",
     "compression": "Codec of its Parquet files, as in Spark's writer; the table's own by default.",
     "maxRecordsPerFile": "As in Spark's writer.",
 }
@@ -322,7 +324,7 @@ def file_writer_options(options: Options) -> dict[str, str]:
 
 def parquet_writer_options(options: Options) -> dict[str, str]:
     """The options of ``format("delta")`` and ``format("iceberg")`` that are passed to Spark's writer of Parquet."""
-    return _given(options, DELTA_OPTIONS, "path")
+    return _given(options, DELTA_OPTIONS, "path", "commitEvery")
 
 
 def upsert_keys(options: Options) -> tuple[str, ...]:
