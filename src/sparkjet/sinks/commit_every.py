@@ -39,7 +39,7 @@ class CommitEvery:
         CommitEvery(epochs=1000, duration=120000000)
         """
         text = options.get(OPTION)
-        if text is None or text.strip().isdecimal():
+        if text is None or text.isdecimal():
             return CommitEvery(options.number(OPTION, default=1, most=MOST))
         return CommitEvery(MOST, options.age(OPTION))
 
