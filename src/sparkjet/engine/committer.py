@@ -304,12 +304,11 @@ class Committer:
 
     def _waits(self, name: str) -> bool:
         """Whether what is decided for a sink waits for more epochs."""
-        sink, group = self.sinks.get(name), self._groups.get(name)
-        return (
-            isinstance(sink, Gathering)
-            and group is not None
-            and not sink.commit_every.is_due(group.epochs, self._clock - group.since)
-        )
+        group = self._groups.get(name)
+        if group is None or name not in self.sinks:
+            return False
+        sink = self.sinks[name]
+        return isinstance(sink, Gathering) and not sink.commit_every.is_due(group.epochs, self._clock - group.since)
 
     def _expires(self, prepared: PreparedTransaction) -> bool:
         return isinstance(self.sinks.get(prepared.sink), Expiring) and self._obstacle(prepared) is None

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
@@ -14,7 +13,7 @@ from sparkjet.catalyst.columns import quoted
 from sparkjet.errors import AnalysisError, CopiedHomeError, SinkError
 from sparkjet.sinks.commit_every import EACH_EPOCH, CommitEvery
 from sparkjet.sinks.copies import check_run
-from sparkjet.sinks.delta.columns import Mapped, check_new, mapped
+from sparkjet.sinks.delta.columns import Mapped, added, as_new, check_new, mapped
 from sparkjet.sinks.delta.kernel import DataFile, DeltaTable, Version
 from sparkjet.sinks.delta.log import Logged, metadata, newest
 from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
@@ -23,6 +22,7 @@ from sparkjet.sinks.staged_files import StagedFiles, alike, application, told, v
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from sparkjet.sinks.delta.named import NamedTable
     from sparkjet.storage.directory import Directory
 
 _RACES = 100
@@ -47,6 +47,8 @@ class DeltaSink:
         option: Name of the user's option, for messages.
         at: Gives the directory of a location, for rows that were decided while the option was another.
         commit_every: How many epochs are one version.
+        named: What the session's catalog has of it, where the user has given its name.
+        merge_schema: Whether columns of the rows that the table lacks are added to it.
     """
 
     directory: Directory
@@ -56,6 +58,8 @@ class DeltaSink:
     option: str = "path"
     at: Callable[[str], Directory] | None = None
     commit_every: CommitEvery = EACH_EPOCH
+    named: NamedTable | None = None
+    merge_schema: bool = False
     guarantee: Guarantee = field(default=Guarantee.EXACTLY_ONCE, init=False)
     _schema: StructType = field(default_factory=StructType, init=False)
     _mapped: Mapped = field(default_factory=lambda: Mapped({}, ()), init=False)
@@ -73,9 +77,12 @@ class DeltaSink:
         table.log.check(self.option, create=False)
         if version is None:
             self._check_empty()
-            table.try_to_create(_nullable(schema), _BY)
+            table.try_to_create(as_new(schema), _BY)
         else:
-            self._map(version)
+            merged = self._merged(version)
+            if merged is not None:
+                table.try_to_change(version, merged)
+            self._map(version, merged)
             table.try_to_append(version, _BY)
 
     def create(self) -> None:
@@ -83,12 +90,24 @@ class DeltaSink:
         table = self._table(self.directory)
         version = table.version()
         if version is None:
-            table.create(_nullable(self._schema), self.partition_by, _BY)
+            table.create(as_new(self._schema), self.partition_by, _BY)
             version = table.version()
+        for _ in range(_RACES):
             if version is None:
                 message = f"{self.option}: {self.directory} was created, and is no Delta table. Does anybody remove it?"
                 raise SinkError(message)
+            merged = self._merged(version)
+            if merged is None:
+                break
+            # A version of its own, which is there before the first row that needs it.
+            table.change(version, merged, _BY)
+            version = table.version()
+        else:
+            message = f"Others have put {_RACES} versions into {self.directory} in a row, each before its new columns."
+            raise SinkError(message)
         self._map(version)
+        if self.named is not None and not self.named.is_known:
+            self.named.register(self.session, self.directory.uri())
 
     def prepare(self, rows: DataFrame, transaction: TransactionId) -> Handle | None:
         """See :meth:`Sink.prepare`."""
@@ -151,8 +170,14 @@ class DeltaSink:
             return self.directory
         return self.at(handle["directory"])
 
-    def _map(self, version: Version) -> None:
-        self._mapped = mapped(version, self._schema, self.partition_by, str(self.directory))
+    def _merged(self, version: Version) -> StructType | None:
+        """The schema that the table is to have, None if it stays as it is."""
+        new = added(version.schema, self._schema) if self.merge_schema else []
+        return StructType([*version.schema.fields, *new]) if new else None
+
+    def _map(self, version: Version, merged: StructType | None = None) -> None:
+        there = version if merged is None else replace(version, schema=merged)
+        self._mapped = mapped(there, self._schema, self.partition_by, str(self.directory))
         self._columns = version.partition_by
 
     def _as_written(self) -> StructType:
@@ -225,8 +250,6 @@ class DeltaSink:
 
 _BY = "sparkjet"
 _VACUUM = "Was VACUUM run with a retention of a few hours or none?"
-_OF_A_TABLE = "delta.", "CURRENT_DEFAULT", "EXISTS_DEFAULT", "__CHAR_VARCHAR_TYPE_STRING"
-"""What the metadata of columns begins with that are read from a table: lengths, defaults, how they are filled."""
 
 
 def _check_unchanged(version: Version, handle: Handle, directory: Directory) -> None:
@@ -270,23 +293,3 @@ def _not_found(
 
 def _data_file(name: str, size: int) -> DataFile:
     return DataFile(name, size, values_of(name))
-
-
-def _nullable(schema: StructType) -> StructType:
-    """The schema of a new table: as Spark's own, which lets any later row be null."""
-    return StructType.fromJson(_all_nullable(json.loads(schema.json())))
-
-
-def _all_nullable(found: Any) -> Any:
-    if isinstance(found, list):
-        return [_all_nullable(each) for each in found]
-    if not isinstance(found, dict):
-        return found
-    loose = {name: True for name in ("nullable", "containsNull", "valueContainsNull") if name in found}
-    # Metadata is the user's, whatever its keys are, but for what another table asks of its writers.
-    return {
-        name: {key: each for key, each in value.items() if not key.startswith(_OF_A_TABLE)}
-        if name == "metadata"
-        else _all_nullable(value)
-        for name, value in found.items()
-    } | loose
