@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable
 
 from sparkjet import EpochPhase
-from sparkjet.errors import CopiedHomeError, RecoveryError
+from sparkjet.errors import CopiedHomeError, FencedError, RecoveryError
 from sparkjet.sinks.commit_every import CommitEvery
 from sparkjet.sinks.delta.sink import DeltaSink
 from sparkjet.snapshots.copying import copy_newest
@@ -29,11 +29,12 @@ if TYPE_CHECKING:
 SCHEMA = "k string, n long"
 
 
-def driver(spark: SparkSession, home: Path, table: Path, every: int = 1, outputs: int = 1) -> StreamDriver:
+def driver(
+    spark: SparkSession, home: Path, table: Path, every: int = 1, outputs: int = 1, duration: int | None = None
+) -> StreamDriver:
     """A query without windows, whose outputs all go into one table."""
-    sinks: list[Sink] = [
-        DeltaSink(PosixDirectory(table), spark, commit_every=CommitEvery(every)) for _ in range(outputs)
-    ]
+    gathers = CommitEvery(every, duration)
+    sinks: list[Sink] = [DeltaSink(PosixDirectory(table), spark, commit_every=gathers) for _ in range(outputs)]
     return StreamDriver(spark, lambda rows: [rows] * outputs, SCHEMA, sinks=sinks, directory=home)
 
 
@@ -71,6 +72,29 @@ def test_epochs_wait_for_others_and_no_longer_than_until_the_next_start(delta: S
     # A home of before that would use epochs again.
     with pytest.raises(RecoveryError, match=r"the log of .* has epoch 8"):
         driver(delta, copy, table)
+
+
+def test_what_waits_is_committed_in_time_and_by_a_driver_and_its_successor_once(
+    delta: SparkSession, tmp_path: Path
+) -> None:
+    table, home = tmp_path / "t", tmp_path / "home"
+    query = driver(delta, home, table, every=9, duration=60_000_000)
+    query.process([("a", 1)])
+    for micros, visible in ((59_999_999, []), (1, [1])):
+        query.clock.advance(micros)
+        query.engine.settle(last=False)
+        assert numbers(table) == visible
+    for n in (2, 3):
+        query.process([("a", n)])
+    successor = driver(delta, home, table, every=9)
+    assert (numbers(table), DeltaTable(table).version()) == ([1, 2, 3], 2)
+    successor.process([("a", 4)])
+    # It has slept, and believes that they wait.
+    with pytest.raises(FencedError):
+        query.stop()
+    assert (numbers(table), DeltaTable(table).version()) == ([1, 2, 3], 2)
+    successor.stop()
+    assert numbers(table) == [1, 2, 3, 4]
 
 
 def test_a_copy_of_a_home_goes_on_if_the_other_has_only_committed_what_waited(
