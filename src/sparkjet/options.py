@@ -67,7 +67,9 @@ FILE_OPTIONS: Mapping[str, str] = {
 """Options of ``format("files")``; all but the first three are passed to Spark's writer."""
 
 DELTA_OPTIONS: Mapping[str, str] = {
-    "path": "The table: a path or a URI; it is created if there is none.",
+    "path": "The table: a path or a URI; it is created if there is none. Or give toTable a name.",
+    "commitEvery": "How many epochs the table is given at once (1), or an interval after which it is given them.",
+    "mergeSchema": "Whether the start adds columns of the rows that the table lacks, as in Spark's writers (false).",
     "compression": "Codec of its Parquet files, as in Spark's writer.",
     "maxRecordsPerFile": "As in Spark's writer.",
 }
@@ -75,6 +77,7 @@ DELTA_OPTIONS: Mapping[str, str] = {
 
 ICEBERG_OPTIONS: Mapping[str, str] = {
     "path": "The table, by its directory: a path or a URI; it is created if there is none. Or give toTable a name.",
+    "commitEvery": "How many epochs the table is given at once (1), or an interval after which it is given them.",
     "compression": "Codec of its Parquet files, as in Spark's writer; the table's own by default.",
     "maxRecordsPerFile": "As in Spark's writer.",
 }
@@ -322,7 +325,7 @@ def file_writer_options(options: Options) -> dict[str, str]:
 
 def parquet_writer_options(options: Options) -> dict[str, str]:
     """The options of ``format("delta")`` and ``format("iceberg")`` that are passed to Spark's writer of Parquet."""
-    return _given(options, DELTA_OPTIONS, "path")
+    return _given(options, DELTA_OPTIONS, "path", "commitEvery", "mergeSchema")
 
 
 def upsert_keys(options: Options) -> tuple[str, ...]:

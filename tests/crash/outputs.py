@@ -64,7 +64,8 @@ def _into_directory(name: str, results: AggregateRows | Stream, place: Place, ru
     for jar in json.loads((place.root / "jars.json").read_text()):
         SparkSession.active().sql(f"ADD JAR '{jar}'")
     writer = results.select(*_flat(rules, RESULTS)).writeStream.format(name).partitionBy("key")
-    return writer.option("path", place.root / name)
+    # Rows without windows wait for each other.
+    return writer.options(path=place.root / name, commitEvery=1 if rules.windowed else 2)
 
 
 def into_jdbc(results: AggregateRows | Stream, place: Place, rules: Rules) -> StreamWriter:

@@ -11,6 +11,7 @@ import pytest
 
 from sparkjet.engine.committer import Committer, Retry
 from sparkjet.errors import LostTransactionError, RecoveryError, UnsettledError
+from sparkjet.sinks.commit_every import CommitEvery
 from sparkjet.sinks.protocol import TransactionId
 from sparkjet.snapshots.record import EpochKind, PreparedTransaction, Record
 from sparkjet.testing import CollectingSink
@@ -160,6 +161,68 @@ def test_what_expires_is_committed_first() -> None:
     outputs.decided([decide(outputs, name, 1) for name in outputs.sinks])
     outputs.settle()
     assert order == ["fleeting", "lasting", "lasting"]
+
+
+@dataclass
+class Gathered(Refusing):
+    """Commits several epochs at once."""
+
+    commit_every: CommitEvery = field(default_factory=lambda: CommitEvery(3))
+    groups: list[list[int]] = field(default_factory=list)
+
+    def commit_all(self, handles: Sequence[Handle], between: Callable[[], None]) -> None:
+        """See :meth:`Gathering.commit_all`."""
+        for handle in handles:
+            self.commit(handle, between)
+        self.groups.append([handle["epoch"] for handle in handles])
+
+
+def test_epochs_wait_for_others_and_are_committed_as_one() -> None:
+    gathered, other = Gathered(), Refusing()
+    outputs = Committer({"gathered": gathered, "other": other}, ONCE)
+    for epoch in range(1, 6):
+        # The last one has no rows for it, and counts.
+        outputs.decided([decide(outputs, name, epoch) for name in outputs.sinks if (name, epoch) != ("gathered", 5)])
+        outputs.attempt()
+        assert max(other.committed) == epoch
+        waiting = {1: 1, 2: 2, 3: 0, 4: 1, 5: 1}
+        assert ([each.sink for each in outputs.unsettled], outputs.overdue) == (["gathered"] * waiting[epoch], [])
+    outputs.decided([])
+    outputs.attempt()
+    assert gathered.groups == [[1, 2, 3], [4]]
+
+
+def test_what_waits_is_committed_in_time_at_the_end_and_before_a_start_decides_anything() -> None:
+    for how in ("in time", "at the end", "by a successor"):
+        sink = Gathered(commit_every=CommitEvery(100, duration=10))
+        outputs = Committer({"results": sink}, ONCE)
+        record = record_of(*(decide(outputs, "results", epoch) for epoch in (1, 2)))
+        for clock, prepared in enumerate(record.transactions, 100):
+            outputs.decided([prepared], clock)
+        outputs.attempt(clock=109)
+        assert sink.groups == []
+        if how == "in time":
+            outputs.attempt(clock=110)
+        else:
+            if how == "by a successor":
+                outputs = Committer({"results": sink}, ONCE)
+                outputs.decided(record.transactions)
+            outputs.settle()
+        assert (sink.groups, outputs.unsettled) == ([[1, 2]], [])
+
+
+def test_a_group_that_cannot_be_committed_takes_no_other_epoch() -> None:
+    sink = Gathered(refusals=100, commit_every=CommitEvery(2))
+    outputs = Committer({"results": sink}, ONCE)
+    for epoch in (1, 2):
+        prepare(outputs, epoch)
+        outputs.attempt()
+    assert len(outputs.overdue) == 2
+    with pytest.raises(UnsettledError, match="'results'"):
+        prepare(outputs, 3)
+    sink.refusals = 0
+    prepare(outputs, 3)
+    assert sink.groups == [[1, 2]]
 
 
 def record_of(*transactions: PreparedTransaction, published: Sequence[PreparedTransaction] = ()) -> Record:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from sparkjet.sinks.commit_every import EACH_EPOCH
 from sparkjet.sinks.protocol import Handle, TransactionId
 from sparkjet.testing import CollectingSink
 from sparkjet.testing.sink_contract import SinkContract, SinkUnderTest
@@ -76,6 +77,16 @@ class OnlyTheLast(CollectingSink):
         self.committed = {newest: self.committed[newest]}
 
 
+class Gathered(CollectingSink):
+    """Takes epochs that it is given together for committed if the first of them is."""
+
+    commit_every = EACH_EPOCH
+
+    def commit_all(self, handles: Sequence[Handle], between: Callable[[], None]) -> None:
+        for handle in handles if handles[0]["epoch"] not in self.committed else ():
+            self.commit(handle, between)
+
+
 @pytest.mark.parametrize(
     ("sink", "test"),
     [
@@ -83,6 +94,7 @@ class OnlyTheLast(CollectingSink):
         (Empty, "test_an_epoch_without_rows_prepares_nothing"),
         (Appending, "test_a_repeated_commit_changes_nothing"),
         (OnlyTheLast, "test_epochs_add_up"),
+        (Gathered, "test_epochs_that_are_committed_at_once_are_seen_once_whoever_commits_which"),
         (Leaving, "test_orphans_of_earlier_drivers_are_rolled_back_but_not_the_decided"),
     ],
 )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sparkjet.errors import AnalysisError, nearest
 from sparkjet.options import SINK_OPTIONS, Options, file_writer_options, parquet_writer_options
+from sparkjet.sinks.commit_every import CommitEvery
 from sparkjet.sinks.console import ConsoleSink
 from sparkjet.sinks.file_formats import FORMATS
 from sparkjet.sinks.files import FilesSink
@@ -94,7 +95,7 @@ class SinkFormat:
         simple: Mapping[str, Callable[[], Sink]] = {
             "artemis": lambda: _artemis(options),
             "console": lambda: _console(options),
-            "delta": lambda: _delta(options, partition_by, session),
+            "delta": lambda: _delta(options, self.table, partition_by, session),
             "foreach": lambda: ForeachSink(self.function),
             "foreachBatch": lambda: ForeachBatchSink(self.function, complete=complete),
             "grid-journal": lambda: _grid_journal(options, session, clock),
@@ -178,15 +179,32 @@ def sink_format(source: str | Sink) -> SinkFormat:
     return SinkFormat(name)
 
 
-def _delta(options: Options, partition_by: Sequence[str], session: SparkSession) -> Sink:
-    path = options.get("path")
-    if path is None:
-        message = 'start: format("delta") needs the directory of a table: start("…") or option("path", "…").'
+def _delta(options: Options, table: str, partition_by: Sequence[str], session: SparkSession) -> Sink:
+    path, named = options.get("path"), None
+    if path is None and not table:
+        message = (
+            'start: format("delta") needs a table: start("…") or option("path", "…") for its directory, or '
+            'toTable("db.events") for its name in the catalog.'
+        )
         raise AnalysisError(message)
     with _extra("delta"):
-        from sparkjet.sinks.delta.sink import DeltaSink  # noqa: PLC0415 - the extra is optional
-    at = partial(directory_at, option="path", session=lambda: session)
-    return DeltaSink(at(path), session, tuple(partition_by), parquet_writer_options(options), at=at)
+        from sparkjet.sinks.delta.named import named_table  # noqa: PLC0415 - the extra is optional
+        from sparkjet.sinks.delta.sink import DeltaSink  # noqa: PLC0415 - as above
+    if table:
+        named = named_table(table, session, path)
+    place, option = (path or "", "path") if named is None else (named.location, "toTable")
+    at = partial(directory_at, option=option, session=lambda: session)
+    return DeltaSink(
+        at(place),
+        session,
+        tuple(partition_by),
+        parquet_writer_options(options),
+        option,
+        at,
+        CommitEvery.of(options),
+        named,
+        options.flag("mergeSchema"),
+    )
 
 
 def _iceberg(options: Options, table: str, partition_by: Sequence[str], session: SparkSession) -> Sink:
@@ -203,7 +221,8 @@ def _iceberg(options: Options, table: str, partition_by: Sequence[str], session:
     by_name = CatalogTable(session, table)
     found = by_name if path is None else PathTable(session, directory_at(path, "path", lambda: session))
     option, at = "toTable" if path is None else "path", partial(table_at, session=session)
-    return IcebergSink(found, session, tuple(partition_by), parquet_writer_options(options), option, at)
+    every = CommitEvery.of(options)
+    return IcebergSink(found, session, tuple(partition_by), parquet_writer_options(options), option, at, every)
 
 
 def _console(options: Options) -> Sink:

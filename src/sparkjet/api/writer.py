@@ -213,8 +213,8 @@ class StreamWriter(Guided):
         """Start the query with a table of Spark's catalog as its sink, which gets each row exactly once.
 
         A table of files (parquet, orc, json, csv or text), created if there is none: as a directory of
-        ``format("files")``. With ``format("iceberg")`` a table of a catalog of Iceberg's. Tables of other formats and
-        catalogs are refused.
+        ``format("files")``. With ``format("delta")`` a table of Delta's in the same catalog, with ``format("iceberg")``
+        one of a catalog of Iceberg's. Tables of other formats and catalogs are refused.
 
         Args:
             tableName: Name of the table, with or without its database.
@@ -230,11 +230,11 @@ class StreamWriter(Guided):
         """
         writer = self._given(format, outputMode, partitionBy, queryName, options)
         chosen = settings_of(writer).sink
-        if chosen is not None and chosen.name == "iceberg":
+        if chosen is not None and chosen.name in {"delta", "iceberg"}:
             return self._with(sink=replace(chosen, table=tableName)).start()
         if chosen is not None and chosen.name != "files":
             message = (
-                f'toTable: format("{chosen.name}") is not one of files. Give iceberg, parquet, orc, json, csv or text.'
+                f'toTable: format("{chosen.name}") is not one of files. Give delta, iceberg, parquet, orc, json or csv.'
             )
             raise AnalysisError(message)
         file_format = None if chosen is None else chosen.file_format

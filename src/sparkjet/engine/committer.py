@@ -18,6 +18,7 @@ from sparkjet.sinks.protocol import (
     Comparing,
     Creating,
     Expiring,
+    Gathering,
     Telling,
     TransactionId,
     Trying,
@@ -55,12 +56,25 @@ class Retry:
     longest_wait: float = 5.0
 
 
+@dataclass
+class _Group:
+    """Transactions of one sink that wait to be committed as one.
+
+    Attributes:
+        since: The reading of the clock at the decision of the first.
+        epochs: That have been decided since, with it.
+    """
+
+    since: int
+    epochs: int = 0
+
+
 class Committer:
     """The sinks of one query and the transactions that are decided but not confirmed.
 
     A transaction enters ``unsettled`` with its decision and leaves it when its sink has confirmed the commit. While
     anything is unsettled no new transaction is opened: a sink may reuse what the old one still needs, and epochs are
-    settled in order. Every record names what is unsettled.
+    settled in order. Every record names what is unsettled. Only those of a sink that gathers epochs wait for others.
 
     Args:
         sinks: By name of the output.
@@ -76,6 +90,13 @@ class Committer:
         self.unsettled: list[PreparedTransaction] = []
         self._retry = retry if retry is not None else Retry()
         self._settled_early: list[PreparedTransaction] = []
+        self._clock = 0
+        self._groups: dict[str, _Group] = {}
+
+    @property
+    def overdue(self) -> list[PreparedTransaction]:
+        """What is decided and should be committed by now."""
+        return [each for each in self.unsettled if not self._waits(each.sink)]
 
     def create(self) -> None:
         """Create what is missing where the rows go."""
@@ -89,7 +110,7 @@ class Committer:
         Raises:
             UnsettledError: If an earlier transaction could not be committed first.
         """
-        self.settle(attempts=self._retry.patient_attempts)
+        self.settle(attempts=self._retry.patient_attempts, whole=False)
         handle = self.sinks[name].prepare(rows, transaction)
         return [] if handle is None else [PreparedTransaction(name, handle, self._formats[name])]
 
@@ -108,7 +129,7 @@ class Committer:
         Raises:
             UnsettledError: If an earlier transaction could not be committed first.
         """
-        self.settle(attempts=self._retry.patient_attempts)
+        self.settle(attempts=self._retry.patient_attempts, whole=False)
         sink = self.sinks[name]
         assert isinstance(sink, Telling)  # noqa: S101 - as above
         return [PreparedTransaction(name, sink.tell(transaction), self._formats[name])]
@@ -132,26 +153,49 @@ class Committer:
                         error,
                     )
 
-    def decided(self, transactions: Sequence[PreparedTransaction]) -> None:
-        """Take over transactions whose record has been written."""
-        self.unsettled += [each for each in transactions if each not in self._settled_early]
+    def decided(self, transactions: Sequence[PreparedTransaction], clock: int = 0) -> None:
+        """Take over transactions whose record has been written, those of one epoch.
 
-    def attempt(self, between: Callable[[], None] = lambda: None) -> None:
+        Args:
+            transactions: The transactions.
+            clock: The reading of the clock, in microseconds.
+        """
+        self._clock = clock
+        self.unsettled += [each for each in transactions if each not in self._settled_early]
+        for name in {each.sink for each in self.unsettled}:
+            self._groups.setdefault(name, _Group(clock)).epochs += 1
+
+    def attempt(
+        self, between: Callable[[], None] = lambda: None, *, clock: int | None = None, whole: bool = False
+    ) -> None:
         """As :meth:`settle`, but what keeps failing is left for later: it is decided, and stays so.
+
+        Args:
+            between: As there.
+            clock: The reading of the clock, if it has gone on since the last decision.
+            whole: As there.
 
         Raises:
             LostTransactionError: If a prepared transaction is gone.
             CopiedHomeError: If another copy of the home has published.
         """
+        self._clock = self._clock if clock is None else clock
         try:
-            self.settle(between)
+            self.settle(between, whole=whole)
         except UnsettledError as error:
             logger.warning("%s It is tried again between epochs.", error)
 
-    def settle(self, between: Callable[[], None] = lambda: None, attempts: int | None = None) -> None:
+    def settle(
+        self, between: Callable[[], None] = lambda: None, attempts: int | None = None, *, whole: bool = True
+    ) -> None:
         """Commit everything that is decided, each sink's oldest first, with retries.
 
         A sink that fails does not keep the others waiting, and what expires comes first.
+
+        Args:
+            between: Called between two visible changes.
+            attempts: How often each is tried.
+            whole: False to leave what waits for more epochs.
 
         Raises:
             UnsettledError: If a commit kept failing; it stays decided, as do later ones of its sink.
@@ -159,15 +203,18 @@ class Committer:
             CopiedHomeError: If another copy of the home has published; likewise.
         """
         failed: dict[str, LostTransactionError | CopiedHomeError | UnsettledError] = {}
-        for prepared in sorted(self.unsettled, key=lambda each: not self._expires(each)):
-            if prepared.sink in failed:
+        for group in self._in_order():
+            name = group[0].sink
+            if name in failed or (self._waits(name) and not whole):
                 continue
             try:
-                self._commit(prepared, between, attempts or self._retry.attempts)
+                self._commit(group, between, attempts or self._retry.attempts)
             except (*_FINAL, UnsettledError) as error:
-                failed[prepared.sink] = error
+                failed[name] = error
             else:
-                self.unsettled.remove(prepared)
+                done = set(map(id, group))
+                self.unsettled = [each for each in self.unsettled if id(each) not in done]
+                self._groups.pop(name, None)
         if failed:
             _raise_all(list(failed.values()))
 
@@ -180,7 +227,7 @@ class Committer:
         for prepared in record.transactions:
             if self._expires(prepared):
                 try:
-                    self._commit(prepared, lambda: None, self._retry.attempts)
+                    self._commit([prepared], lambda: None, self._retry.attempts)
                 except (*_FINAL, UnsettledError) as error:
                     logger.warning("%s", error)
                 else:
@@ -247,6 +294,22 @@ class Committer:
             keep = [prepared.handle for prepared in self.unsettled if prepared.sink == name]
             sink.abort_orphans(record.query, record.takeover, keep)
 
+    def _in_order(self) -> list[list[PreparedTransaction]]:
+        """What is decided, by what is committed as one."""
+        groups: dict[object, list[PreparedTransaction]] = {}
+        for number, prepared in enumerate(sorted(self.unsettled, key=lambda each: not self._expires(each))):
+            is_gathered = isinstance(self.sinks.get(prepared.sink), Gathering) and self._obstacle(prepared) is None
+            groups.setdefault(prepared.sink if is_gathered else number, []).append(prepared)
+        return list(groups.values())
+
+    def _waits(self, name: str) -> bool:
+        """Whether what is decided for a sink waits for more epochs."""
+        group = self._groups.get(name)
+        if group is None or name not in self.sinks:
+            return False
+        sink = self.sinks[name]
+        return isinstance(sink, Gathering) and not sink.commit_every.is_due(group.epochs, self._clock - group.since)
+
     def _expires(self, prepared: PreparedTransaction) -> bool:
         return isinstance(self.sinks.get(prepared.sink), Expiring) and self._obstacle(prepared) is None
 
@@ -271,8 +334,11 @@ class Committer:
             )
             raise RecoveryError(message)
 
-    def _commit(self, prepared: PreparedTransaction, between: Callable[[], None], attempts: int) -> None:
-        self._check_known(prepared)
+    def _commit(self, group: Sequence[PreparedTransaction], between: Callable[[], None], attempts: int) -> None:
+        for prepared in group:
+            self._check_known(prepared)
+        name, handles = group[0].sink, [each.handle for each in group]
+        sink = self.sinks[name]
         retrying = tenacity.Retrying(
             stop=tenacity.stop_after_attempt(attempts),
             wait=tenacity.wait_exponential(self._retry.first_wait, self._retry.longest_wait),
@@ -281,13 +347,16 @@ class Committer:
             reraise=True,
         )
         try:
-            retrying(self.sinks[prepared.sink].commit, prepared.handle, between)
+            if isinstance(sink, Gathering):
+                retrying(sink.commit_all, handles, between)
+            else:
+                retrying(sink.commit, handles[0], between)
         except _FINAL:
             raise
         except Exception as error:
             reason = str(error).rstrip(".")
             message = (
-                f"Sink {prepared.sink!r} could not publish a decided transaction: {reason}. Nothing is lost: remove "
+                f"Sink {name!r} could not publish a decided transaction: {reason}. Nothing is lost: remove "
                 "the cause and start the query again; it publishes these rows first."
             )
             raise UnsettledError(message) from error

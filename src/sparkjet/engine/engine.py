@@ -202,9 +202,13 @@ class Engine:
             if fenced is not None:
                 raise fenced
             if self._context.committer.unsettled:
-                self._context.committer.attempt()
+                self._context.committer.attempt(clock=self._now())
             elif self._idle_for(self._now()) > IDLE:
                 self._record_settled()
+
+    def publish(self) -> None:
+        """Commit what waits for more epochs, too."""
+        self._context.committer.attempt(whole=True)
 
     def caught_up(self, newest: dict[str, Any] | None, *, in_batch: bool) -> CaughtUp:
         """Which substreams have been read to their end, by Spark's newest progress; empty before the first.

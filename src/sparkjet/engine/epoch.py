@@ -312,7 +312,7 @@ class Epoch:
 
     def _commit(self) -> None:
         with self.progress.timed(EpochPhase.COMMIT):
-            self._context.committer.decided(self._prepared)
+            self._context.committer.decided(self._prepared, self.request.now)
             self._prepared = []
             self._context.committer.attempt(lambda: self._reached(EpochPhase.COMMITTING))
 

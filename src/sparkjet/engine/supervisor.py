@@ -94,6 +94,8 @@ class Supervisor:
             self._join()
             if self._ticker is not None:
                 self._tick()
+            if not self._ending.begun:
+                self._publish()
         self._ending.raise_failure()
 
     def retire(self, substream: str) -> None:
@@ -175,6 +177,13 @@ class Supervisor:
             return
         try:
             self._engine.tick(self._engine.caught_up(newest, in_batch=False))
+        except BaseException as error:  # noqa: BLE001 - kept for the user
+            self._fail(error)
+
+    def _publish(self) -> None:
+        """Let readers see what waits for more epochs; the caller has the turn."""
+        try:
+            self._engine.publish()
         except BaseException as error:  # noqa: BLE001 - kept for the user
             self._fail(error)
 

@@ -78,7 +78,7 @@ class Feed:
 
 def _waiting(committer: Committer) -> Callable[[], int]:
     """Counts what the epoch that has just ended could not commit, as long as that is so; nothing of the next one."""
-    tried = list(committer.unsettled)
+    tried = committer.overdue
     return lambda: sum(each in committer.unsettled for each in tried)
 
 

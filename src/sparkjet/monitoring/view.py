@@ -70,7 +70,11 @@ def unsettled(run: Run) -> int:
     report = run.history.newest
     if report is None:
         return 0
-    return sum(sink.epoch(report.epoch.number) < report.epoch.number for sink in report.sinks)
+    # What waits for more epochs says so.
+    return sum(
+        sink.epoch(report.epoch.number) < report.epoch.number and not sink.transaction.get("waits", False)
+        for sink in report.sinks
+    )
 
 
 def summary(run: Run, now: int) -> dict[str, Any]:

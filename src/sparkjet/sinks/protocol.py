@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
+    from sparkjet.sinks.commit_every import CommitEvery
     from sparkjet.time import WriterProgress
 
 Handle = dict[str, Any]
@@ -219,6 +220,27 @@ class Telling(Protocol):
 
     def tell(self, transaction: TransactionId) -> Handle:
         """Like :meth:`Sink.prepare`, of an epoch that has no rows for certain: of ``transaction.progress``."""
+        ...
+
+
+@runtime_checkable
+class Gathering(Protocol):
+    """A sink that commits the transactions of several epochs as one, which wait for it: decided, and not yet visible.
+
+    What a record names of its output is one group. A driver commits it as a whole before it opens another one, and so
+    does its successor before it decides anything: of an epoch both commit the same group.
+    """
+
+    @property
+    def commit_every(self) -> CommitEvery:
+        """How many epochs are a group; the end of a run, and the next start, commit what there is."""
+        ...
+
+    def commit_all(self, handles: Sequence[Handle], between: Callable[[], None]) -> None:
+        """Like :meth:`Sink.commit` of each, the oldest first, as one visible change.
+
+        Some may have been committed before, as another group: what is left is committed.
+        """
         ...
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -40,10 +41,12 @@ class StagedFiles:
     Args:
         directory: Where the table has its files.
         prefix: What the names of the directories begin with.
+        gathers: Whether an epoch waits for others: its handle says so to those who watch the query.
     """
 
     directory: Directory
     prefix: str = ""
+    gathers: bool = False
 
     def write(
         self,
@@ -77,6 +80,7 @@ class StagedFiles:
             "files": [[f"{folder}/{name}", sizes[name]] for name in found.files],
             "progress": msgspec.to_builtins(_progress(transaction, found.rows)),
             **origin(transaction),
+            **({"waits": True} if self.gathers else {}),
         }
 
     def check_required(self, handle: Handle, required: Sequence[str], in_paths: Sequence[str], what: str) -> None:
@@ -162,10 +166,23 @@ class StagedFiles:
         prepared.remove(folder)
 
 
-def told(handle: Handle) -> dict[str, Any]:
-    """What a table tells of an epoch, in the form that all destinations of ours have; and which run wrote it."""
-    progress = msgspec.convert(handle["progress"], known(WriterProgress))
-    return {**msgspec.to_builtins(progress), "run": handle["run"]}
+def told(*handles: Handle) -> dict[str, Any]:
+    """What a table tells of an epoch, in the form that all destinations of ours have; and which run wrote it.
+
+    Of several that it is given at once: what the last one tells, the rows of all, and which epoch is the first.
+    """
+    last = handles[-1]
+    progress = msgspec.convert(last["progress"], known(WriterProgress))
+    found = {**msgspec.to_builtins(progress), "run": last["run"]}
+    if len(handles) > 1:
+        found |= {"rows": sum(handle["rows"] for handle in handles), "first": handles[0]["epoch"]}
+    return found
+
+
+def alike(handles: Sequence[Handle], *names: str) -> Iterator[list[Handle]]:
+    """The handles that follow each other and have the same values: what a table can be given at once."""
+    for _, group in groupby(handles, key=lambda handle: [handle[name] for name in names]):
+        yield list(group)
 
 
 def application(query: str, sink: str) -> str:

@@ -115,7 +115,7 @@ class TableSink(FilesSink):
 
     def _register(self, directories: Collection[Path]) -> None:
         """Make the partitions known to a catalog that keeps a list of them."""
-        catalog, identifier = _identified(self.table, self.session)
+        catalog, identifier = identified(self.table, self.session)
         if directories and catalog.getTableMetadata(identifier).tracksPartitionsInCatalog():
             partitions = " ".join(f"PARTITION ({self._values(each)})" for each in sorted(directories))
             self.session.sql(f"ALTER TABLE {self.table} ADD IF NOT EXISTS {partitions}")
@@ -124,18 +124,18 @@ class TableSink(FilesSink):
         utils: Any = self.session._jvm
         unescape = utils.org.apache.spark.sql.catalyst.catalog.ExternalCatalogUtils.unescapePathName
         pairs = (level.split("=", 1) for level in directory.parts)
-        texts = {unescape(name): _NULL if value == _NO_VALUE else _text(unescape(value)) for name, value in pairs}
+        texts = {unescape(name): _NULL if value == _NO_VALUE else sql_text(unescape(value)) for name, value in pairs}
         return ", ".join(f"{quoted(name)} = {text}" for name, text in texts.items())
 
     def _definition(self) -> str:
         empty = self.session.createDataFrame([], self._schema)
-        options = ", ".join(f"{_text(name)} {_text(value)}" for name, value in self.options.items())
+        options = ", ".join(f"{sql_text(name)} {sql_text(value)}" for name, value in self.options.items())
         parts = [
             f"CREATE TABLE IF NOT EXISTS {self.table} ({empty._jdf.schema().asNullable().toDDL()})",
             f"USING {self.file_format}",
             f"OPTIONS ({options})" if options else "",
             f"PARTITIONED BY ({', '.join(map(quoted, self.partition_by))})" if self.partition_by else "",
-            f"LOCATION {_text(self.directory.uri())}" if self.located else "",
+            f"LOCATION {sql_text(self.directory.uri())}" if self.located else "",
         ]
         return " ".join(filter(None, parts))
 
@@ -163,12 +163,12 @@ def table_sink(
     Raises:
         AnalysisError: It is no table of files, or differs from what was given.
     """
-    catalog, identifier = _identified(name, session)
+    catalog, identifier = identified(name, session)
     table = str(identifier.quotedString())
     at = partial(directory_at, option=OPTION, session=lambda: session)
     settings |= {"option": OPTION, "table": table, "session": session, "at": at}
     if not catalog.tableExists(identifier):
-        place = at(path if path is not None else _location(catalog.defaultTablePath(identifier)))
+        place = at(path if path is not None else location(catalog.defaultTablePath(identifier)))
         new = (place, file_format or "parquet", tuple(partition_by), options)
         return TableSink(*new, columns=None, located=path is not None, **settings)
     found = catalog.getTableMetadata(identifier)
@@ -176,7 +176,7 @@ def table_sink(
     partitions = tuple(listed(found.partitionColumnNames()))
     if provider not in FORMATS:
         raise _refused(table, f"its format is {provider}")
-    place = at(_location(found.location()))
+    place = at(location(found.location()))
     for option, given, actual in (
         ("format", file_format, provider),
         ("partitionBy", ", ".join(partition_by), ", ".join(partitions)),
@@ -205,14 +205,26 @@ def table_sink(
     )
 
 
-def _location(uri: Any) -> str:
+def location(uri: Any) -> str:
     """What the catalog calls a directory, as a user would: Hadoop decodes no %20, and we do so only in ``file:``."""
     text = str(uri)
     return text if scheme_of(text) == "file" else unquote(text)
 
 
-def _identified(name: str, session: SparkSession) -> tuple[Any, Any]:
-    """The session's own catalog, and a table's full name in it."""
+def identified(
+    name: str, session: SparkSession, refused: Callable[[str, str], AnalysisError] | None = None
+) -> tuple[Any, Any]:
+    """The session's own catalog, and a table's full name in it.
+
+    Args:
+        name: As given.
+        session: The user's.
+        refused: Makes the error of a name and of why it is none; by default that of tables of files.
+
+    Raises:
+        AnalysisError: It is no name of a table there.
+    """
+    refused = refused or _refused
     state: Any = session._jsparkSession.sessionState()
     given: object = name
     if not isinstance(given, str):
@@ -224,10 +236,10 @@ def _identified(name: str, session: SparkSession) -> tuple[Any, Any]:
         raise AnalysisError(message) from error
     owner = parts.pop(0) if len(parts) > _DATABASE_AND_TABLE else session.catalog.currentCatalog()
     if owner != _SESSION_CATALOG or len(parts) > _DATABASE_AND_TABLE:
-        raise _refused(name, f"it belongs to the catalog {owner!r}")
+        raise refused(name, f"it belongs to the catalog {owner!r}")
     identifier = state.sqlParser().parseTableIdentifier(".".join(map(quoted, parts)))
     if state.catalog().isTempView(identifier):
-        raise _refused(name, "it is a temporary view")
+        raise refused(name, "it is a temporary view")
     return state.catalog(), state.catalog().qualifyIdentifier(identifier)
 
 
@@ -246,7 +258,7 @@ def _described(columns: Mapping[str, str]) -> str:
     return ", ".join(f"{name} {kind}" for name, kind in columns.items())
 
 
-def _text(value: str) -> str:
+def sql_text(value: str) -> str:
     """A literal of SQL."""
     escaped = value.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"

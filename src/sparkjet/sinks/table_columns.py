@@ -28,7 +28,7 @@ def matched(table: StructType, rows: StructType, where: str) -> dict[str, str]:
         if column is None:
             message = (
                 f"{where} has no column {field.name!r}. Columns: {', '.join(table.fieldNames())}. Drop it from "
-                "the result, or add it to the table first (ALTER TABLE … ADD COLUMN)."
+                'the result, or add it: option("mergeSchema", True), or ALTER TABLE … ADD COLUMN.'
             )
             raise AnalysisError(message)
         _check_column(field, column, where)

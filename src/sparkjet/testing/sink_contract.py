@@ -26,7 +26,7 @@ import pytest
 
 from sparkjet.errors import CopiedHomeError
 from sparkjet.sinks.outbox import Outbox
-from sparkjet.sinks.protocol import Handle, Sink, TransactionId, Unknown
+from sparkjet.sinks.protocol import Gathering, Handle, Sink, TransactionId, Unknown
 from sparkjet.snapshots.copying import copy_newest
 from sparkjet.storage.posix_directory import PosixDirectory
 from sparkjet.testing.stream_driver import StreamDriver
@@ -151,6 +151,21 @@ class SinkContract:
         for handle in handles:
             target.sink.commit(handle, lambda: None)
         assert sorted(target.read()) == [("k1", 1), ("k2", 2), ("k20", 20), ("k30", 30)]
+
+    def test_epochs_that_are_committed_at_once_are_seen_once_whoever_commits_which(
+        self, spark: SparkSession, target: SinkUnderTest
+    ) -> None:
+        if not isinstance(target.sink, Gathering):
+            pytest.skip("it commits each epoch by itself")
+        handles = [self.prepare(target, self.rows(spark, epoch), transaction(epoch, run=RUN)) for epoch in (1, 2, 3, 5)]
+        target.sink.commit_all(handles[:2], lambda: None)
+        assert sorted(target.read()) == [("k1", 1), ("k2", 2)]
+        # A driver that knows more of them, and some that slept.
+        for known in (handles, handles[:1], handles[1:3], handles):
+            target.sink.commit_all(known, lambda: None)
+        target.sink.commit(handles[2], lambda: None)
+        assert sorted(target.read()) == [("k1", 1), ("k2", 2), ("k3", 3), ("k5", 5)]
+        assert target.dangling() == 0
 
     def test_it_knows_later_epochs_or_says_that_it_cannot(self, spark: SparkSession, target: SinkUnderTest) -> None:
         _, of = self._new_query()

@@ -79,12 +79,12 @@ def test_files_that_a_changed_table_does_not_take_are_not_added(tmp_path: Path, 
     sink, handle = prepared(tmp_path)
     table = Table()
     with pytest.raises(SinkError, match=f"was changed after epoch 1 .*{why}"):
-        sink._append(cast("DeltaTable", table), now, handle)
+        sink._append(cast("DeltaTable", table), now, [handle])
     assert table.added == []
 
 
 def test_files_are_added_to_a_table_with_a_new_column(tmp_path: Path) -> None:
     sink, handle = prepared(tmp_path)
     table = Table()
-    assert sink._append(cast("DeltaTable", table), version(StructType([*SCHEMA.fields]).add("more", TEXT)), handle)
+    assert sink._append(cast("DeltaTable", table), version(StructType([*SCHEMA.fields]).add("more", TEXT)), [handle])
     assert [each.name for each in table.added] == ["folder/part-0.parquet"]

@@ -45,6 +45,40 @@ def test_partitions_that_are_not_written_are_refused() -> None:
             check_new(there.schema, [name])
 
 
+DEMANDS = [
+    ({"delta.generationExpression": "n + 1"}, {}, (), "column 'n' of /t is generated from other columns"),
+    ({"delta.identity.start": 1}, {}, (), "column 'n' of /t is an identity column"),
+    ({"delta.invariants": "{}"}, {}, (), "column 'n' of /t has an invariant"),
+    ({"__CHAR_VARCHAR_TYPE_STRING": "char(3)"}, {}, (), r"column 'n' of /t has a length \(char, varchar\)"),
+    ({}, {"delta.constraints.positive": "n > 0"}, (), "/t has the constraint delta.constraints.positive"),
+    ({}, {"delta.columnMapping.mode": "id"}, (), r"/t maps its columns by id \(delta.columnMapping.mode\)"),
+    (
+        {},
+        {"delta.setTransactionRetentionDuration": "interval 1 day"},
+        (),
+        "/t forgets transactions after interval 1 day",
+    ),
+    ({}, {}, ("catalogManaged",), "/t is committed by its catalog"),
+]
+
+
+@pytest.mark.parametrize(("column", "properties", "features", "message"), DEMANDS)
+def test_what_a_table_demands_and_is_not_done_is_refused_by_name(
+    column: dict[str, Any], properties: dict[str, str], features: tuple[str, ...], message: str
+) -> None:
+    schema = StructType().add("k", TEXT).add("n", NUMBER, metadata=column)
+    there = Version(0, schema, (), properties, features, None, None)
+    with pytest.raises(AnalysisError, match=message):
+        mapped(there, StructType().add("k", TEXT).add("n", NUMBER), (), "/t")
+
+
+def test_a_column_with_a_default_must_be_in_the_rows() -> None:
+    schema = StructType().add("k", TEXT).add("n", NUMBER, metadata={"CURRENT_DEFAULT": "7"})
+    assert mapped(table(schema), StructType().add("k", TEXT).add("n", NUMBER), (), "/t").names == {"k": "k", "n": "n"}
+    with pytest.raises(AnalysisError, match="/t needs a value of column 'n'"):
+        mapped(table(schema), StructType().add("k", TEXT), (), "/t")
+
+
 def test_rows_that_leave_nothing_in_the_files_are_refused() -> None:
     there = table(StructType().add("k", TEXT).add("n", NUMBER), "k")
     with pytest.raises(AnalysisError, match="/t has columns in its files beside k"):

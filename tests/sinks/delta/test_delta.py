@@ -162,7 +162,7 @@ def test_others_write_in_between_and_neither_loses_rows(delta: SparkSession, tmp
     assert stale is not None
     write_deltalake(tmp_path, pa.table({"k": ["other"], "n": [9]}), mode="append")
     # A version that is not the newest one any more takes no files; with the newest they are added.
-    assert not sink._append(table, stale, handle)
+    assert not sink._append(table, stale, [handle])
     sink.commit(handle, lambda: None)
     assert sorted(row["n"] for row in rows_of(tmp_path)) == [1, 9]
 
@@ -170,19 +170,19 @@ def test_others_write_in_between_and_neither_loses_rows(delta: SparkSession, tmp
 def test_of_many_drivers_at_once_one_commits(delta: SparkSession, tmp_path: Path) -> None:
     rows = delta.sql("SELECT 'a' AS k, id AS n FROM range(5)")
     sink = sink_of(delta, tmp_path, rows)
-    handles = [sink.prepare(rows, transaction(epoch)) for epoch in (1, 2, 3)]
+    handles = [handle for epoch in (1, 2, 3) if (handle := sink.prepare(rows, transaction(epoch))) is not None]
 
     def commit(number: int) -> None:
-        # Each has read nothing yet, as another process.
+        # Each has read nothing yet, as another process; and each knows other epochs that are decided.
         own = DeltaSink(sink.directory, delta)
+        own.commit_all(handles[: number % 3 + 1], lambda: None)
         for handle in handles:
-            assert handle is not None
             own.commit(handle, lambda: None)
 
     with ThreadPoolExecutor(4) as threads:
         list(threads.map(commit, range(4)))
     assert sorted(row["n"] for row in rows_of(tmp_path)) == sorted([*range(5)] * 3)
-    assert DeltaTable(tmp_path).version() == 3
+    assert DeltaTable(tmp_path).version() in {1, 2, 3}
 
 
 def test_files_that_are_gone_are_named_and_the_table_stays_as_it_was(delta: SparkSession, tmp_path: Path) -> None:

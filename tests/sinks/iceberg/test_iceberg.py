@@ -136,7 +136,7 @@ def test_a_commit_that_others_were_before_adds_nothing_and_is_made_again(iceberg
     assert stale is not None
     sink.table._load().updateProperties().set("owner", "them").commit()
     before = len(list((tmp_path / "t" / "metadata").glob("*.avro")))
-    assert not sink._append(sink.table, stale, handle)
+    assert not sink._append(sink.table, stale, [handle])
     # What it wrote for that is gone.
     assert len(list((tmp_path / "t" / "metadata").glob("*.avro"))) == before
     sink.commit(handle, lambda: None)
@@ -183,8 +183,10 @@ def race(spark: SparkSession, table: Callable[[], IcebergTable], place: Path | s
     first = sink()
     handles = [prepared(first, rows, epoch) for epoch in (1, 2, 3)]
 
-    def commit(_: int) -> None:
+    def commit(number: int) -> None:
         own = sink()
+        # Each knows other epochs that are decided.
+        own.commit_all(handles[: number % 3 + 1], lambda: None)
         for handle in handles:
             own.commit(handle, lambda: None)
 
@@ -201,11 +203,11 @@ def test_a_commit_whose_answer_is_lost_excludes_the_next(iceberg: SparkSession, 
     assert late is not None
     # It has been asked, and will be put after the next one, or has been put before it: of both one counts.
     sink.commit(handle, lambda: None)
-    assert not sink._append(sink.table, late, handle)
+    assert not sink._append(sink.table, late, [handle])
     again = prepared(sink, rows, 2)
     early = sink.table.version()
     assert early is not None
-    assert sink._append(sink.table, early, again)
+    assert sink._append(sink.table, early, [again])
     sink.commit(again, lambda: None)
     assert numbers(iceberg, tmp_path / "t") == [1, 1]
 

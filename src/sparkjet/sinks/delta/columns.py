@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
@@ -25,6 +26,8 @@ _FILLED = {
 _DEFAULT = "CURRENT_DEFAULT"
 _MANAGED = ("catalogManaged", "catalogOwned", "catalogOwned-preview", "coordinatedCommits-preview")
 _FORGETS = "delta.setTransactionRetentionDuration"
+_OF_A_TABLE = "delta.", "CURRENT_DEFAULT", "EXISTS_DEFAULT", "__CHAR_VARCHAR_TYPE_STRING"
+"""What the metadata of columns begins with that are read from a table: lengths, defaults, how they are filled."""
 _COLON = ":"
 """In a partition's name, Kernel takes what is before it for the scheme of a URI."""
 _INSTEAD = "Write to another table, or merge the rows yourself in foreachBatch(…)"
@@ -63,6 +66,12 @@ def check_new(schema: StructType, partition_by: Sequence[str]) -> None:
     if len(partition_by) == len(schema.fields):
         message = "partitionBy: at least one column must stay in the files."
         raise AnalysisError(message)
+
+
+def added(table: StructType, rows: StructType) -> list[StructField]:
+    """The columns of rows that a table lacks, as it is given them; of those in the table, fields are not added."""
+    there = {name.lower() for name in table.fieldNames()}
+    return [each for each in as_new(rows).fields if each.name.lower() not in there]
 
 
 def mapped(table: Version, schema: StructType, partition_by: Sequence[str], where: str) -> Mapped:
@@ -157,3 +166,23 @@ def _metadata_of(column: StructField) -> set[str]:
 
 def _listed(names: Sequence[str]) -> str:
     return ", ".join(names) or "nothing"
+
+
+def as_new(schema: StructType) -> StructType:
+    """The schema of a new table: as Spark's own, which lets any later row be null."""
+    return StructType.fromJson(_all_nullable(json.loads(schema.json())))
+
+
+def _all_nullable(found: Any) -> Any:
+    if isinstance(found, list):
+        return [_all_nullable(each) for each in found]
+    if not isinstance(found, dict):
+        return found
+    loose = {name: True for name in ("nullable", "containsNull", "valueContainsNull") if name in found}
+    # Metadata is the user's, whatever its keys are, but for what another table asks of its writers.
+    return {
+        name: {key: each for key, each in value.items() if not key.startswith(_OF_A_TABLE)}
+        if name == "metadata"
+        else _all_nullable(value)
+        for name, value in found.items()
+    } | loose

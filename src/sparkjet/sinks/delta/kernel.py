@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from py4j.java_gateway import get_field
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql.types import StructType
 
@@ -171,6 +172,55 @@ class DeltaTable:
         except JAVA_ERRORS as error:
             raise AnalysisError(self._explained(error)) from error
 
+    def try_to_change(self, version: Version, schema: StructType) -> None:
+        """Have Kernel look at another schema for the table; nothing is written.
+
+        Raises:
+            AnalysisError: The table cannot have it.
+        """
+        self._enter()
+        try:
+            metadata = self._with_schema(version, schema)
+            needed = static_method(
+                self._session, f"{_KERNEL}.internal.tablefeatures.TableFeatures.autoUpgradeProtocolBasedOnMetadata"
+            )(metadata, java_class(self._session, "java.util.ArrayList")(), version.java.getProtocol())
+        except JAVA_ERRORS as error:
+            raise AnalysisError(self._explained(error)) from error
+        if needed.isPresent():
+            features = ", ".join(sorted(str(each.featureName()) for each in get_field(needed.get(), "_2")))
+            message = (
+                f"mergeSchema: {self._directory} lacks {features}, which its new columns need. Cast them, or let the "
+                f"table have it first: ALTER TABLE … SET TBLPROPERTIES ('delta.feature.…' = 'supported')."
+            )
+            raise AnalysisError(message)
+
+    def change(self, version: Version, schema: StructType, by: str) -> None:
+        """Give the table another schema, as a version of its own; nothing if the version is not the newest one.
+
+        Kernel refuses it where columns are not mapped to names of files, as columns might be dropped or renamed. These
+        are only added, and :meth:`try_to_change` has looked at them.
+
+        Raises:
+            SinkError: It cannot be done.
+        """
+        self.try_to_change(version, schema)
+        engine = self._engine()
+        try:
+            row = self._with_schema(version, schema).toRow()
+            rows = java_class(self._session, "java.util.ArrayList")()
+            rows.add(
+                static_method(self._session, f"{_KERNEL}.internal.actions.SingleAction.createMetadataSingleAction")(row)
+            )
+            iterable = java_class(self._session, f"{_KERNEL}.utils.CloseableIterable")
+            transaction = self._transaction(version, by, operation="MANUAL_UPDATE")
+            # Without what Kernel does after a commit: its summary of the table would have the schema of before.
+            transaction.commit(engine, iterable.inMemoryIterable(self._iterator(rows)))
+        except JAVA_ERRORS as error:
+            if version.committer.failure is not None:
+                raise version.committer.failure from error
+            if not version.committer.has_lost and not is_a(error, *_CONFLICTS):
+                raise SinkError(self._explained(error)) from error
+
     def last(self, version: Version, application: str) -> int | None:
         """The number of the newest transaction of an application, None if there was none.
 
@@ -230,9 +280,25 @@ class DeltaTable:
         create = static_method(self._session, f"{_KERNEL}.TableManager.buildCreateTableTransaction")
         return create(self._place, read(schema.json()), by)
 
-    def _transaction(self, version: Version, by: str, identity: tuple[str, int] | None = None) -> Any:
-        operation = java_class(self._session, f"{_KERNEL}.Operation").STREAMING_UPDATE
-        building = version.java.buildUpdateTableTransaction(by, operation).withMaxRetries(0)
+    def _with_schema(self, version: Version, schema: StructType) -> Any:
+        read = static_method(self._session, f"{_KERNEL}.internal.types.DataTypeJsonSerDe.deserializeStructType")
+        metadata = version.java.getMetadata().withNewSchema(read(schema.json()))
+        properties = version.properties
+        has_defaults = "allowColumnDefaults" in version.features
+        compatible = properties.get("delta.enableIcebergCompatV3") == "true"
+        validate = static_method(self._session, f"{_KERNEL}.internal.util.SchemaUtils.validateSchema")
+        validate(metadata.getSchema(), False, has_defaults, compatible)
+        return metadata
+
+    def _transaction(
+        self,
+        version: Version,
+        by: str,
+        identity: tuple[str, int] | None = None,
+        operation: str = "STREAMING_UPDATE",
+    ) -> Any:
+        kind = getattr(java_class(self._session, f"{_KERNEL}.Operation"), operation)
+        building = version.java.buildUpdateTableTransaction(by, kind).withMaxRetries(0)
         if identity is not None:
             building = building.withTransactionId(*identity)
         return building.build(self._engine())

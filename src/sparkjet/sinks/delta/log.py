@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 if TYPE_CHECKING:
     from sparkjet.storage.directory import Directory
@@ -22,7 +23,7 @@ class Logged:
         version: Of the table.
         number: The transaction's.
         told: What its writer told of it.
-        files: What it added, as the log has it: encoded.
+        files: The names of what it added.
     """
 
     version: int
@@ -31,30 +32,31 @@ class Logged:
     files: frozenset[str]
 
 
-def find(log: Directory, version: int, application: str, number: int | None = None) -> Logged | None:
-    """The newest transaction of an application, or the one with a number.
+def newest(log: Directory, version: int, application: str, number: int) -> tuple[list[Logged], bool]:
+    """The newest transactions of an application, back to one with a smaller number.
 
     Args:
         log: The log.
         version: The version to begin with; older ones are looked at in turn.
         application: The application.
-        number: The transaction's; those below it end the search.
+        number: The number; the first transaction below it is the last one given.
 
     Returns:
-        The transaction; None if there is none, or if its version was removed from the log: Delta keeps 30 days.
+        The transactions, the newest first; and whether these are all, or versions were removed from the log, of which
+        Delta keeps 30 days.
     """
+    found: list[Logged] = []
     for each in range(version, -1, -1):
         try:
             content = log.read(f"{each:020d}.json")
         except FileNotFoundError:
-            return None
-        found = _of(content, each, application)
-        if found is not None:
-            if number is None or found.number == number:
-                return found
-            if found.number < number:
-                return None
-    return None
+            return found, False
+        logged = _of(content, each, application)
+        if logged is not None:
+            found.append(logged)
+            if logged.number < number:
+                break
+    return found, True
 
 
 def metadata(payload: Mapping[str, Any]) -> str:
@@ -67,7 +69,7 @@ def _of(content: bytes, version: int, application: str) -> Logged | None:
     mine = [each["txn"]["version"] for each in actions if each.get("txn", {}).get("appId") == application]
     if not mine:
         return None
-    files = frozenset(each["add"]["path"] for each in actions if "add" in each)
+    files = frozenset(unquote(each["add"]["path"]) for each in actions if "add" in each)
     info: dict[str, Any] = next((each["commitInfo"] for each in actions if "commitInfo" in each), {})
     return Logged(version, int(mine[-1]), _told(info.get("userMetadata")), files)
 

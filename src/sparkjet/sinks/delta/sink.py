@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
 from sparkjet.catalyst.columns import quoted
 from sparkjet.errors import AnalysisError, CopiedHomeError, SinkError
+from sparkjet.sinks.commit_every import EACH_EPOCH, CommitEvery
 from sparkjet.sinks.copies import check_run
-from sparkjet.sinks.delta.columns import Mapped, check_new, mapped
+from sparkjet.sinks.delta.columns import Mapped, added, as_new, check_new, mapped
 from sparkjet.sinks.delta.kernel import DataFile, DeltaTable, Version
-from sparkjet.sinks.delta.log import find, metadata
+from sparkjet.sinks.delta.log import Logged, metadata, newest
 from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
-from sparkjet.sinks.staged_files import StagedFiles, application, told, values_of
+from sparkjet.sinks.staged_files import StagedFiles, alike, application, told, values_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from sparkjet.sinks.delta.named import NamedTable
     from sparkjet.storage.directory import Directory
 
 _RACES = 100
@@ -35,8 +35,9 @@ class DeltaSink:
 
     *Prepare*: Spark's writer makes Parquet files, in a directory of the table that belongs to this attempt. No version
     names them, so nobody reads them. *Commit*: one version of the table adds them, as the transaction with the epoch's
-    number of the application ``sparkjet/QUERY/OUTPUT``. What has this number already is looked up in the log, where
-    it must have the files of this very epoch: a number alone would also be a copy's of the home.
+    number of the application ``sparkjet/QUERY/OUTPUT``; with ``commit_every``, several epochs are one version, with the
+    number of the last. What has this number already is looked up in the log, where it must have the files of these very
+    epochs: a number alone would also be a copy's of the home.
 
     Args:
         directory: The table.
@@ -45,6 +46,9 @@ class DeltaSink:
         options: For Spark's writer, e.g. ``compression``.
         option: Name of the user's option, for messages.
         at: Gives the directory of a location, for rows that were decided while the option was another.
+        commit_every: How many epochs are one version.
+        named: What the session's catalog has of it, where the user has given its name.
+        merge_schema: Whether columns of the rows that the table lacks are added to it.
     """
 
     directory: Directory
@@ -53,6 +57,9 @@ class DeltaSink:
     options: Mapping[str, str] = field(default_factory=dict)
     option: str = "path"
     at: Callable[[str], Directory] | None = None
+    commit_every: CommitEvery = EACH_EPOCH
+    named: NamedTable | None = None
+    merge_schema: bool = False
     guarantee: Guarantee = field(default=Guarantee.EXACTLY_ONCE, init=False)
     _schema: StructType = field(default_factory=StructType, init=False)
     _mapped: Mapped = field(default_factory=lambda: Mapped({}, ()), init=False)
@@ -70,9 +77,12 @@ class DeltaSink:
         table.log.check(self.option, create=False)
         if version is None:
             self._check_empty()
-            table.try_to_create(_nullable(schema), _BY)
+            table.try_to_create(as_new(schema), _BY)
         else:
-            self._map(version)
+            merged = self._merged(version)
+            if merged is not None:
+                table.try_to_change(version, merged)
+            self._map(version, merged)
             table.try_to_append(version, _BY)
 
     def create(self) -> None:
@@ -80,17 +90,29 @@ class DeltaSink:
         table = self._table(self.directory)
         version = table.version()
         if version is None:
-            table.create(_nullable(self._schema), self.partition_by, _BY)
+            table.create(as_new(self._schema), self.partition_by, _BY)
             version = table.version()
+        for _ in range(_RACES):
             if version is None:
                 message = f"{self.option}: {self.directory} was created, and is no Delta table. Does anybody remove it?"
                 raise SinkError(message)
+            merged = self._merged(version)
+            if merged is None:
+                break
+            # A version of its own, which is there before the first row that needs it.
+            table.change(version, merged, _BY)
+            version = table.version()
+        else:
+            message = f"Others have put {_RACES} versions into {self.directory} in a row, each before its new columns."
+            raise SinkError(message)
         self._map(version)
+        if self.named is not None and not self.named.is_known:
+            self.named.register(self.session, self.directory.uri())
 
     def prepare(self, rows: DataFrame, transaction: TransactionId) -> Handle | None:
         """See :meth:`Sink.prepare`."""
         named = rows.select(*(F.col(quoted(own)).alias(name) for own, name in self._mapped.names.items()))
-        staged = StagedFiles(self.directory)
+        staged = StagedFiles(self.directory, gathers=self.commit_every.gathers)
         handle = staged.write(named, transaction, self.options, self._columns)
         if handle is None:
             return None
@@ -104,25 +126,15 @@ class DeltaSink:
 
     def commit(self, handle: Handle, between: Callable[[], None]) -> None:
         """See :meth:`Sink.commit`."""
-        directory = self._base(handle)
-        table = self._table(directory)
-        for _ in range(_RACES):
-            version = table.version()
-            if version is None:
-                message = (
-                    f"There is no Delta table in {directory} any more, and epoch {handle['epoch']} is to be added."
-                )
-                raise SinkError(message)
-            if self._is_committed(table, version, handle) or self._append(table, version, handle):
-                break
-        else:
-            message = (
-                f"Others have put {_RACES} versions into {directory} in a row, each before epoch {handle['epoch']}."
-            )
-            raise SinkError(message)
-        self._added = str(directory), handle["run"], handle["epoch"]
-        between()
-        StagedFiles(directory).published(handle)
+        self.commit_all([handle], between)
+
+    def commit_all(self, handles: Sequence[Handle], between: Callable[[], None]) -> None:
+        """See :meth:`Gathering.commit_all`."""
+        for group in alike(handles, "directory"):
+            self._commit(group)
+            between()
+            for handle in group:
+                StagedFiles(self._base(handle)).published(handle)
 
     def abort(self, transaction: TransactionId) -> None:
         """See :meth:`Aborting.abort`."""
@@ -158,8 +170,14 @@ class DeltaSink:
             return self.directory
         return self.at(handle["directory"])
 
-    def _map(self, version: Version) -> None:
-        self._mapped = mapped(version, self._schema, self.partition_by, str(self.directory))
+    def _merged(self, version: Version) -> StructType | None:
+        """The schema that the table is to have, None if it stays as it is."""
+        new = added(version.schema, self._schema) if self.merge_schema else []
+        return StructType([*version.schema.fields, *new]) if new else None
+
+    def _map(self, version: Version, merged: StructType | None = None) -> None:
+        there = version if merged is None else replace(version, schema=merged)
+        self._mapped = mapped(there, self._schema, self.partition_by, str(self.directory))
         self._columns = version.partition_by
 
     def _as_written(self) -> StructType:
@@ -178,55 +196,60 @@ class DeltaSink:
             )
             raise AnalysisError(message)
 
-    def _append(self, table: DeltaTable, version: Version, handle: Handle) -> bool:
-        directory = self._base(handle)
-        StagedFiles(directory).check_there(handle, _VACUUM)
-        _check_unchanged(version, handle, directory)
-        files = [_data_file(name, size) for name, size in handle["files"]]
-        name = application(handle["query"], handle["sink"])
-        return table.append(version, files, name, handle["epoch"], _BY, metadata(told(handle)))
+    def _commit(self, handles: Sequence[Handle]) -> None:
+        """Have the table add the files of epochs, of which it may have some."""
+        directory, last = self._base(handles[0]), handles[-1]
+        table = self._table(directory)
+        for _ in range(_RACES):
+            version = table.version()
+            if version is None:
+                message = f"There is no Delta table in {directory} any more, and epoch {last['epoch']} is to be added."
+                raise SinkError(message)
+            missing = self._missing(table, version, handles)
+            if not missing or self._append(table, version, missing):
+                break
+        else:
+            message = f"Others have put {_RACES} versions into {directory} in a row, each before epoch {last['epoch']}."
+            raise SinkError(message)
+        self._added = str(directory), last["run"], last["epoch"]
 
-    def _is_committed(self, table: DeltaTable, version: Version, handle: Handle) -> bool:
-        """Whether the table has the epoch, with these very files.
+    def _append(self, table: DeltaTable, version: Version, handles: Sequence[Handle]) -> bool:
+        directory, last = self._base(handles[0]), handles[-1]
+        for handle in handles:
+            StagedFiles(directory).check_there(handle, _VACUUM)
+            _check_unchanged(version, handle, directory)
+        files = [_data_file(name, size) for handle in handles for name, size in handle["files"]]
+        name = application(last["query"], last["sink"])
+        return table.append(version, files, name, last["epoch"], _BY, metadata(told(*handles)))
+
+    def _missing(self, table: DeltaTable, version: Version, handles: Sequence[Handle]) -> Sequence[Handle]:
+        """The epochs that the table does not have, with their very files.
 
         Raises:
-            CopiedHomeError: It has that of another copy of the home.
+            CopiedHomeError: It has those of another copy of the home.
             SinkError: It has an epoch of this number, and its log does not say any more which files it added.
         """
-        name, epoch = application(handle["query"], handle["sink"]), handle["epoch"]
+        first, run = handles[0], handles[0]["run"]
+        name, where = application(first["query"], first["sink"]), str(self._base(first))
         last = table.last(version, name)
-        if last is None:
-            return False
-        directory = self._base(handle)
-        if last < epoch:
-            if last > handle.get("since", 0) and self._added != (str(directory), handle["run"], last):
-                found = find(table.log, version.number, name)
-                run = None if found is None else found.told.get("run")
-                check_run(handle, last, run, f"the log of {directory}")
-            return False
-        found = find(table.log, version.number, name, epoch)
-        names = {name for name, _ in handle["files"]}
-        if found is not None and names <= {unquote(file) for file in found.files}:
-            return True
-        if found is None:
-            message = (
-                f"{directory} has epoch {last} of this query, and its log does not say any more whose files epoch "
-                f"{epoch} added: nothing is added now. Look whether {handle['files'][0][0]} is among the files of the "
-                "table's history; if it is not, start from scratch with another checkpointLocation."
-            )
-            raise SinkError(message)
-        check_run(handle, epoch, found.told.get("run"), f"the log of {directory}")
-        message = (
-            f"The log of {directory} has epoch {epoch} of this query with other files, in version {found.version}: "
-            "another copy of this home has published it. Go on with the one whose rows are there, and remove the other."
-        )
-        raise CopiedHomeError(message)
+        if last is None or (
+            last < first["epoch"] and (last <= first.get("since", 0) or self._added == (where, run, last))
+        ):
+            return handles
+        logged, is_whole = newest(table.log, version.number, name, first["epoch"])
+        missing: list[Handle] = []
+        for handle in handles:
+            if handle["epoch"] > last:
+                missing.append(handle)
+            elif not any(each.files.issuperset(file for file, _ in handle["files"]) for each in logged):
+                raise _not_found(handle, last, logged, where, is_whole=is_whole)
+        if missing and last > missing[0].get("since", 0):
+            check_run(missing[0], last, logged[0].told.get("run") if logged else None, f"the log of {where}")
+        return missing
 
 
 _BY = "sparkjet"
 _VACUUM = "Was VACUUM run with a retention of a few hours or none?"
-_OF_A_TABLE = "delta.", "CURRENT_DEFAULT", "EXISTS_DEFAULT", "__CHAR_VARCHAR_TYPE_STRING"
-"""What the metadata of columns begins with that are read from a table: lengths, defaults, how they are filled."""
 
 
 def _check_unchanged(version: Version, handle: Handle, directory: Directory) -> None:
@@ -249,25 +272,24 @@ def _check_unchanged(version: Version, handle: Handle, directory: Directory) -> 
         raise SinkError(message)
 
 
+def _not_found(
+    handle: Handle, last: int, logged: Sequence[Logged], where: str, *, is_whole: bool
+) -> SinkError | CopiedHomeError:
+    """Why an epoch that the table has, by its number, is not taken for this one; raised here if a later run is why."""
+    epoch = handle["epoch"]
+    if not is_whole and not any(each.number <= epoch for each in logged):
+        return SinkError(
+            f"{where} has epoch {last} of this query, and its log does not say any more whose files epoch {epoch} "
+            f"added: nothing is added now. Look whether {handle['files'][0][0]} is among the files of the table's "
+            "history; if it is not, start from scratch with another checkpointLocation."
+        )
+    other = min((each for each in logged if each.number >= epoch), key=lambda each: each.number)
+    check_run(handle, other.number, other.told.get("run"), f"the log of {where}")
+    return CopiedHomeError(
+        f"The log of {where} has epoch {epoch} of this query with other files, in version {other.version}: another "
+        "copy of this home has published it. Go on with the one whose rows are there, and remove the other."
+    )
+
+
 def _data_file(name: str, size: int) -> DataFile:
     return DataFile(name, size, values_of(name))
-
-
-def _nullable(schema: StructType) -> StructType:
-    """The schema of a new table: as Spark's own, which lets any later row be null."""
-    return StructType.fromJson(_all_nullable(json.loads(schema.json())))
-
-
-def _all_nullable(found: Any) -> Any:
-    if isinstance(found, list):
-        return [_all_nullable(each) for each in found]
-    if not isinstance(found, dict):
-        return found
-    loose = {name: True for name in ("nullable", "containsNull", "valueContainsNull") if name in found}
-    # Metadata is the user's, whatever its keys are, but for what another table asks of its writers.
-    return {
-        name: {key: each for key, each in value.items() if not key.startswith(_OF_A_TABLE)}
-        if name == "metadata"
-        else _all_nullable(value)
-        for name, value in found.items()
-    } | loose

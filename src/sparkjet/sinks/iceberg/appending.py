@@ -62,7 +62,8 @@ def appended(
     java, transaction = version.java, version.transaction
     partitions = version.base.spec(spec)
     config = static_method(session, f"{ICEBERG}.MetricsConfig.forTable")(java)
-    text = json.dumps({key: told[key] for key in ("epoch", "transaction", "watermark", "run")})
+    names_told = ("epoch", "transaction", "earlier", "watermark", "run")
+    text = json.dumps({key: told[key] for key in names_told if key in told})
     properties = transaction.updateProperties().set(application, text)
     names = None
     if by_names:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import StructType
 
 from sparkjet.errors import AnalysisError, CopiedHomeError, SinkError
+from sparkjet.sinks.commit_every import EACH_EPOCH, CommitEvery
 from sparkjet.sinks.copies import check_run
 from sparkjet.sinks.iceberg.appending import DataFile, appended, discard
 from sparkjet.sinks.iceberg.columns import Mapped, mapped, types_of, unfit
@@ -16,7 +17,7 @@ from sparkjet.sinks.iceberg.library import METADATA, data_directory
 from sparkjet.sinks.iceberg.partitions import new_spec, parts_of, same_spec
 from sparkjet.sinks.iceberg.schema import new_schema, spark_schema
 from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
-from sparkjet.sinks.staged_files import StagedFiles, application, told, values_of
+from sparkjet.sinks.staged_files import StagedFiles, alike, application, told, values_of
 from sparkjet.storage.hadoop_file_system import JAVA_ERRORS
 
 if TYPE_CHECKING:
@@ -40,8 +41,9 @@ class IcebergSink:
 
     *Prepare*: Spark's writer makes Parquet files among the table's, in a directory of this attempt. No snapshot names
     them, so nobody reads them. *Commit*: one snapshot adds them, and the same commit sets a property of the table,
-    ``sparkjet/QUERY/OUTPUT``, to the epoch and its transaction. It replaces the very metadata in which this property
-    was looked up, or fails: of a driver and its successor only one can.
+    ``sparkjet/QUERY/OUTPUT``, to the epoch and its transaction; with ``commit_every``, to the last of several that are
+    one snapshot, and to the transactions of all. It replaces the very metadata in which this property was looked up, or
+    fails: of a driver and its successor only one can.
 
     Args:
         table: The table.
@@ -50,6 +52,7 @@ class IcebergSink:
         options: For Spark's writer, e.g. ``compression``.
         option: Name of the user's option, for messages.
         at: Gives the table of a handle, for rows that were decided while the option was another.
+        commit_every: How many epochs are one snapshot.
     """
 
     table: IcebergTable
@@ -58,6 +61,7 @@ class IcebergSink:
     options: Mapping[str, str] = field(default_factory=dict)
     option: str = "path"
     at: Callable[[str], IcebergTable] | None = None
+    commit_every: CommitEvery = EACH_EPOCH
     guarantee: Guarantee = field(default=Guarantee.EXACTLY_ONCE, init=False)
     _schema: StructType = field(default_factory=StructType, init=False)
     _version: Version | None = field(default=None, init=False)
@@ -124,21 +128,15 @@ class IcebergSink:
 
     def commit(self, handle: Handle, between: Callable[[], None]) -> None:
         """See :meth:`Sink.commit`."""
-        table = self._of(handle)
-        for _ in range(_RACES):
-            version = table.version()
-            if version is None:
-                message = f"There is no table {table.place} any more, and epoch {handle['epoch']} is to be added."
-                raise SinkError(message)
-            if self._is_committed(table, version, handle) or self._append(table, version, handle):
-                break
-        else:
-            message = (
-                f"Others have committed {_RACES} times to {table.place} in a row, each before epoch {handle['epoch']}."
-            )
-            raise SinkError(message)
-        between()
-        self._files_of(handle, version).published(handle)
+        self.commit_all([handle], between)
+
+    def commit_all(self, handles: Sequence[Handle], between: Callable[[], None]) -> None:
+        """See :meth:`Gathering.commit_all`."""
+        for group in alike(handles, "table", "directory", "data", "spec", "by_names"):
+            version = self._commit(group)
+            between()
+            for handle in group:
+                self._files_of(handle, version).published(handle)
 
     def abort(self, transaction: TransactionId) -> None:
         """See :meth:`Aborting.abort`."""
@@ -171,7 +169,8 @@ class IcebergSink:
             staged.abort_orphans(query, takeover, keep)
 
     def _staged_of(self, version: Version) -> StagedFiles:
-        return StagedFiles(data_directory(self.session, version, self.option), _HIDDEN)
+        place = data_directory(self.session, version, self.option)
+        return StagedFiles(place, _HIDDEN, gathers=self.commit_every.gathers)
 
     def _of(self, handle: Handle) -> IcebergTable:
         """The table that a transaction was prepared for, even if the option has changed: its files are there."""
@@ -211,28 +210,49 @@ class IcebergSink:
             )
             raise AnalysisError(message)
 
-    def _is_committed(self, table: IcebergTable, version: Version, handle: Handle) -> bool:
-        """Whether the table has the epoch, as this very transaction.
+    def _commit(self, handles: Sequence[Handle]) -> Version:
+        """Have the table add the files of epochs, of which it may have some; the version that was looked at last."""
+        table, last = self._of(handles[0]), handles[-1]
+        for _ in range(_RACES):
+            version = table.version()
+            if version is None:
+                message = f"There is no table {table.place} any more, and epoch {last['epoch']} is to be added."
+                raise SinkError(message)
+            missing = self._missing(table, version, handles)
+            if not missing or self._append(table, version, missing):
+                return version
+        message = f"Others have committed {_RACES} times to {table.place} in a row, each before epoch {last['epoch']}."
+        raise SinkError(message)
+
+    def _missing(self, table: IcebergTable, version: Version, handles: Sequence[Handle]) -> list[Handle]:
+        """The epochs that the table does not have, as these very transactions.
 
         Raises:
-            CopiedHomeError: It has that of another copy of the home.
+            CopiedHomeError: It has those of another copy of the home.
             SinkError: It has a later epoch, and its snapshots do not say any more what came before.
         """
+        last = version.last(application(handles[0]["query"], handles[0]["sink"]))
+        return [handle for handle in handles if not self._is_committed(table, version, handle, last)]
+
+    def _is_committed(
+        self, table: IcebergTable, version: Version, handle: Handle, last: Mapping[str, Any] | None
+    ) -> bool:
         epoch, where = handle["epoch"], f"the properties of {table.place}"
-        name = application(handle["query"], handle["sink"])
-        last = version.last(name)
         if last is not None and last["epoch"] < epoch:
             if last["epoch"] > handle.get("since", 0):
                 check_run(handle, last["epoch"], last["run"], where)
             return False
-        if last is not None and last["epoch"] == epoch:
-            self._check_same(handle, last, where)
+        if last is not None and handle["folder"] in _transactions(last):
             return True
+        if last is not None and last["epoch"] == epoch:
+            raise self._other(handle, last, where)
         # The property was removed, or it tells of a later epoch.
         for each in version.ancestors():
-            if (each.get("query"), each.get("output"), each.get("epoch")) == (handle["query"], handle["sink"], epoch):
-                self._check_same(handle, each, f"a snapshot of {table.place}")
-                return True
+            if (each.get("query"), each.get("output")) == (handle["query"], handle["sink"]):
+                if handle["folder"] in _transactions(each):
+                    return True
+                if each["epoch"] == epoch:
+                    raise self._other(handle, each, f"a snapshot of {table.place}")
         if last is None:
             return False
         check_run(handle, last["epoch"], last["run"], where)
@@ -243,40 +263,46 @@ class IcebergSink:
         )
         raise SinkError(message)
 
-    def _check_same(self, handle: Handle, found: Mapping[str, str], where: str) -> None:
-        if found["transaction"] == handle["folder"]:
-            return
+    def _other(self, handle: Handle, found: Mapping[str, Any], where: str) -> CopiedHomeError:
+        """That the table has an epoch as another transaction; raised here if a later run did it."""
         check_run(handle, handle["epoch"], found["run"], where)
-        message = (
+        return CopiedHomeError(
             f"{where} has epoch {handle['epoch']} of this query as {found['transaction']}, and not as "
             f"{handle['folder']}: another copy of this home has published it. Go on with the one whose rows are there, "
             "and remove the other."
         )
-        raise CopiedHomeError(message)
 
-    def _append(self, table: IcebergTable, version: Version, handle: Handle) -> bool:
-        self._files_of(handle, version).check_there(handle, _ORPHANS)
-        # In another table the ids of columns and partitions may be those of others.
-        is_same = version.uuid == handle["uuid"]
-        why = unfit(version, handle, table.place) if is_same else "it was dropped, and made anew."
-        if why is not None:
-            message = (
-                f"{table.place} was changed after epoch {handle['epoch']} had been written for it, which is not added "
-                f"now: {why} Make the table what it was."
-            )
-            raise SinkError(message)
-        pairs = zip(handle["files"], handle["partitions"], strict=True)
-        files = [DataFile(name, size, partition) for (name, size), partition in pairs]
+    def _append(self, table: IcebergTable, version: Version, handles: Sequence[Handle]) -> bool:
+        last = handles[-1]
+        for handle in handles:
+            self._files_of(handle, version).check_there(handle, _ORPHANS)
+            # In another table the ids of columns and partitions may be those of others.
+            is_same = version.uuid == handle["uuid"]
+            why = unfit(version, handle, table.place) if is_same else "it was dropped, and made anew."
+            if why is not None:
+                message = (
+                    f"{table.place} was changed after epoch {handle['epoch']} had been written for it, which is not "
+                    f"added now: {why} Make the table what it was."
+                )
+                raise SinkError(message)
+        files = [
+            DataFile(name, size, partition)
+            for handle in handles
+            for (name, size), partition in zip(handle["files"], handle["partitions"], strict=True)
+        ]
+        transactions: dict[str, Any] = {"transaction": last["folder"]}
+        if len(handles) > 1:
+            transactions["earlier"] = [handle["folder"] for handle in handles[:-1]]
         try:
             metadata = appended(
                 self.session,
                 version,
-                handle["data"],
+                last["data"],
                 files,
-                handle["spec"],
-                by_names=handle["by_names"],
-                application=application(handle["query"], handle["sink"]),
-                told={**told(handle), "transaction": handle["folder"]},
+                last["spec"],
+                by_names=last["by_names"],
+                application=application(last["query"], last["sink"]),
+                told={**told(*handles), **transactions},
             )
         except JAVA_ERRORS as error:
             raise SinkError(table.explained(error)) from error
@@ -284,6 +310,11 @@ class IcebergSink:
             return True
         # REST's client repeats what a gateway gave up: the catalog then says of our own commit that it was before us.
         newest = table.version()
-        if newest is not None and not self._is_committed(table, newest, handle):
+        if newest is not None and self._missing(table, newest, handles):
             discard(version, metadata)
         return False
+
+
+def _transactions(found: Mapping[str, Any]) -> list[str]:
+    """The transactions that a property or a snapshot tells of, of one or several epochs."""
+    return [found["transaction"], *found.get("earlier", ())]

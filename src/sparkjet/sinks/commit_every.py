@@ -1,0 +1,56 @@
+"""How many epochs a table is given at once, as the option ``commitEvery`` says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sparkjet.options import Options
+
+OPTION = "commitEvery"
+MOST = 1000
+"""Epochs at once: each record names all that are decided and not committed."""
+
+
+@dataclass(frozen=True)
+class CommitEvery:
+    """When what is decided is committed.
+
+    Attributes:
+        epochs: After so many epochs, counted from the first with rows.
+        duration: After so many microseconds from its decision, None if only epochs count.
+    """
+
+    epochs: int = 1
+    duration: int | None = None
+
+    @staticmethod
+    def of(options: Options) -> CommitEvery:
+        """What an output's options say: a number of epochs, or an interval; each epoch by default.
+
+        Raises:
+            AnalysisError: It is neither.
+
+        >>> from sparkjet.options import Options
+        >>> CommitEvery.of(Options({"commitEvery": "10"}))
+        CommitEvery(epochs=10, duration=None)
+        >>> CommitEvery.of(Options({"commitEvery": "2 minutes"}))
+        CommitEvery(epochs=1000, duration=120000000)
+        """
+        text = options.get(OPTION)
+        if text is None or text.isdecimal():
+            return CommitEvery(options.number(OPTION, default=1, most=MOST))
+        return CommitEvery(MOST, options.age(OPTION))
+
+    @property
+    def gathers(self) -> bool:
+        """Whether an epoch may wait for others."""
+        return self.epochs > 1
+
+    def is_due(self, epochs: int, elapsed: int) -> bool:
+        """Whether what was decided so many epochs and microseconds ago is to be committed now."""
+        return epochs >= self.epochs or (self.duration is not None and elapsed >= self.duration)
+
+
+EACH_EPOCH = CommitEvery()
