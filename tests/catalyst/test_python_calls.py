@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pytest
 from pyspark.sql import functions as F
 from pyspark.sql.udf import UserDefinedFunction
 from pyspark.util import PythonEvalType
@@ -46,11 +43,6 @@ def of_array_batches(batches: Iterator[Any]) -> Iterator[Any]:
         yield of_arrays(texts, times)
 
 
-def halves(texts: pd.Series[Any]) -> pd.DataFrame:
-    found = texts.map(int)
-    return pd.DataFrame({"rest": found % 2, "half": found // 2})
-
-
 def functions() -> dict[str, UserDefinedFunction]:
     """A function of each kind, of two arguments."""
     kinds = {
@@ -72,7 +64,7 @@ def function(body: Callable[..., Any], kind: str, returned: str = "bigint") -> U
 
 def test_what_each_kind_of_function_raises_is_a_failure_of_that_row_alone(spark: SparkSession) -> None:
     kinds = functions()
-    texts = {name: f"IF(id = {100 + place}, 'x{place}', CAST(id AS STRING))" for place, name in enumerate(kinds)}
+    texts = {name: f"IF(id IN (5, {100 + place}), 'x{place}', CAST(id AS STRING))" for place, name in enumerate(kinds)}
     given = spark.range(0, COUNT, 1, 2).withColumns({name: F.expr(text) for name, text in texts.items()})
     found = sj.stream(given).divert(errors=True).where("id <> 5")
     found = found.withColumns({f"n_{name}": kind(name, F.lit(2)) for name, kind in kinds.items()})
@@ -85,4 +77,86 @@ def test_what_each_kind_of_function_raises_is_a_failure_of_that_row_alone(spark:
         letter = letters[100 + place]
         assert (letter._stage, letter._error) == (f"withColumn n_{name}: {kind._name}({name}, 2)", "ValueError")
         assert letter._message == f"invalid literal for int() with base 10: 'x{place}'"
-        assert letter._trace.startswith("Traceback") and "int(" in letter._trace
+        assert letter._trace.startswith("Traceback")
+        assert letter._trace.endswith(f"ValueError: {letter._message}\n")
+
+
+def test_a_failure_counts_only_where_the_value_is_needed(spark: SparkSession) -> None:
+    given = spark.createDataFrame(
+        [(n, *("x" if n == place else "1" for place in range(6))) for n in range(8)], "id int, a string, b string, c string, d string, e string, f string"
+    )
+    plain, series = function(number, "SQL_BATCHED_UDF"), function(of_series, "SQL_SCALAR_PANDAS_UDF")
+    spark.udf.register("number_of", plain)
+    found = sj.stream(given).divert(errors=True)
+    found = found.select(
+        "id",
+        "f",
+        # As SQL is computed, and not as Spark computes Python functions.
+        F.when(F.col("a") != "x", plain("a")).otherwise(-1).alias("a"),
+        (plain(series("b", F.lit(2)).cast("string"), F.lit(2)) + 1).alias("b"),
+        series(F.col("c").cast("int").cast("string"), F.lit(1)).alias("c"),
+        plain("d", times=F.lit(3)).alias("d"),
+        F.expr("number_of(e, 5)").alias("e"),
+    )
+    found = found.where(plain("f") > 0)
+    assert {row.id: tuple(row)[2:] for row in found.toDF().collect()} == {
+        0: (-1, 5, 1, 3, 5),
+        6: (1, 5, 1, 3, 5),
+        7: (1, 5, 1, 3, 5),
+    }
+    letters = {row.id: row for row in found.deadLetters.toDF().collect()}
+    errors = {number: letter._error for number, letter in letters.items()}
+    assert errors == {number: "CAST_INVALID_INPUT" if number == 2 else "ValueError" for number in range(1, 6)}
+    assert all("'x'" in letter._message for letter in letters.values())
+    assert letters[4]._stage == "select number_of(e, 5)"
+
+
+def misfits() -> dict[str, UserDefinedFunction]:
+    """Functions of which some values do not fit what they are said to return."""
+
+    def pair(text: str) -> Any:
+        return (1,) if text == "x" else (1, 2)
+
+    def scalar(text: str) -> Any:
+        return np.int64(1) if text == "x" else 1
+
+    def too_few(texts: Any) -> Any:
+        return texts.map(len) if (texts != "x").all() else pd.Series(range(7))
+
+    def halves(texts: Any) -> Any:
+        found = texts.map(int, na_action="ignore") if (texts != "x").all() else texts
+        return pd.DataFrame({"rest": found, "half": found})
+
+    pairs = "struct<half bigint, rest bigint>"
+    found = {
+        "pair": function(pair, "SQL_BATCHED_UDF", pairs),
+        "scalar": function(scalar, "SQL_BATCHED_UDF"),
+        "text": function(lambda text: text, "SQL_ARROW_BATCHED_UDF"),
+        "too_few": function(too_few, "SQL_SCALAR_PANDAS_UDF"),
+        "halves": function(halves, "SQL_SCALAR_PANDAS_UDF", pairs),
+    }
+    if hasattr(PythonEvalType, "SQL_SCALAR_ARROW_UDF"):
+        found["no_array"] = function(lambda texts: texts.to_pylist(), "SQL_SCALAR_ARROW_UDF", "string")
+    return found
+
+
+def test_what_does_not_fit_the_type_is_a_failure(spark: SparkSession) -> None:
+    kinds = misfits()
+    given = spark.createDataFrame([("1",), ("x",), ("2",)], "text string").coalesce(1)
+    for name, kind in kinds.items():
+        found = sj.stream(given).divert(errors=True).withColumn("n", kind("text"))
+        letters = found.deadLetters.toDF().collect()
+        assert {row.text for row in letters} == ({"1", "2", "x"} if name == "no_array" else {"x"}), name
+        assert all(row._error in {"ValueError", "TypeError", "pyarrow.lib.ArrowInvalid"} for row in letters), name
+        rows = found.toDF().collect()
+        assert len(rows) == 3 - len(letters)
+        if name == "halves":
+            assert {row.n for row in rows} == {(1, 1), (2, 2)}
+
+
+def test_functions_use_what_is_broadcast(spark: SparkSession) -> None:
+    known = spark.sparkContext.broadcast({"a": 1})
+    found = sj.stream(spark.createDataFrame([("a",), ("b",)], "k string")).divert(errors=True)
+    found = found.withColumn("n", F.udf(lambda key: known.value[key], "int")("k"))
+    assert [tuple(row) for row in found.toDF().collect()] == [("a", 1)]
+    assert [(row.k, row._error, row._message) for row in found.deadLetters.toDF().collect()] == [("b", "KeyError", "'b'")]

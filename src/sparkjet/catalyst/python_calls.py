@@ -60,11 +60,13 @@ class StagedCalls:
         column: The expression, over the columns of the stages; it raises where it needs a call that has failed.
         stages: Columns to be added one after the other.
         cause: What the first call said that failed; empty where an argument of it raised in SQL, null without one.
+        arguments: What the calls are given that may raise, over the columns of the stages.
     """
 
     column: Column
     stages: Sequence[Mapping[str, Column]]
     cause: Column
+    arguments: Sequence[Column]
 
     @property
     def names(self) -> list[str]:
@@ -111,7 +113,8 @@ def staged(expression: Any, frame: DataFrame, prefix: str) -> StagedCalls:
     names = {attribute_id(each): str(each.name()) for each in listed(analyzed(frame).output())}
     calls = _Calls(frame.sparkSession, names, prefix)
     column = calls.rewritten(inlined(without_alias(expression), frame.sparkSession))
-    return StagedCalls(column, [stage for level in calls.levels for stage in level if stage], F.coalesce(*calls.causes))
+    stages = [stage for level in calls.levels for stage in level if stage]
+    return StagedCalls(column, stages, F.coalesce(*calls.causes), calls.arguments)
 
 
 def said_by(cause: Column) -> dict[str, Column]:
@@ -130,6 +133,7 @@ class _Calls:
     # By how many calls are below one: the arguments, then the calls.
     levels: list[tuple[dict[str, Column], dict[str, Column]]] = field(default_factory=list)
     causes: list[Column] = field(default_factory=list)
+    arguments: list[Column] = field(default_factory=list)
 
     def rewritten(self, expression: Any) -> Column:
         """An expression with what stands for its calls."""
@@ -154,7 +158,8 @@ class _Calls:
         kept, failed = F.col(KEPT), []
         if not all(never_raises(each, self.session) for each in values):
             fields = [column.alias(f"a{place}") for place, column in enumerate(columns)]
-            self.levels[level][0][arguments] = tried(F.when(F.col(KEPT), F.struct(*fields)), self.session)
+            self.arguments.append(F.struct(*fields))
+            self.levels[level][0][arguments] = tried(F.when(F.col(KEPT), self.arguments[-1]), self.session)
             columns = [F.col(f"{arguments}.{VALUE}.a{place}") for place in range(len(columns))]
             kept = kept & F.col(arguments).isNotNull()
             failed = [F.col(arguments).isNull()]

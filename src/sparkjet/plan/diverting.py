@@ -103,7 +103,9 @@ class Tries:
 
     def raising(self, frame: DataFrame) -> DataFrame:
         """The columns of rows that :meth:`prepared` has made, computed where nothing catches what raises."""
-        return frame.select(*(each.column.alias(name) for name, each in self._attempts.items()))
+        # A call whose argument raises is not made, and says nothing of it.
+        arguments = [column for each in self._calls for column in each.arguments]
+        return frame.select(*arguments, *(each.column for each in self._attempts.values()))
 
     def value(self, number: int) -> Column:
         """A column of :meth:`on`, null in rows that are not kept."""
