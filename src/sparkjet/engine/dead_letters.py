@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from fractions import Fraction
 from functools import reduce
 from typing import TYPE_CHECKING
@@ -48,6 +49,8 @@ class DeadLetters:
     ) -> None:
         self._output = output
         self._batch = batch
+        self.counts: Counter[str] = Counter()
+        """How many rows have failed where, once :meth:`rows` has asked."""
         found = [
             moment.of(failed(tried(each), each.first).withColumn(_CHAIN, F.lit(number)), "failed", number)
             for number, each in enumerate(output.diverted)
@@ -67,6 +70,7 @@ class DeadLetters:
             return None
         self._check(count)
         logger.warning("%s: %d rows of epoch %d have failed and are dead letters", self._output.name, count, epoch)
+        self.counts.update(dict(self._failed.groupBy(f"{FAILURE}.{PLACE}").count().collect()))
         session = self._failed.sparkSession
         known = session.createDataFrame([(*keys, *found) for keys, found in self._explained()], _SAID)
         values = {

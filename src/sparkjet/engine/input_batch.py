@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
@@ -43,6 +44,8 @@ class InputBatch:
         self._batch = batch
         self._held = plan.persisted
         self._tried: dict[int, DataFrame] = {}
+        self.failures: Counter[str] = Counter()
+        """How many rows have failed where, of the outputs of dead letters that were asked for theirs."""
         if plan.persisted:
             # The source would be read, and a user's Python function run, once for every branch and result.
             self._batch = moment.of(plan.begun(batch), "begun").persist()
@@ -89,7 +92,10 @@ class InputBatch:
                 return self._tried_once(diverted.source, diverted.chain)
             return self._plan.tried(self._batch, diverted.source, diverted.chain)
 
-        return DeadLetters(output, self._batch, tried, self._moment).rows(epoch)
+        letters = DeadLetters(output, self._batch, tried, self._moment)
+        rows = letters.rows(epoch)
+        self.failures += letters.counts
+        return rows
 
     def highest(self, arrivals: Iterable[Arrival]) -> dict[str, int]:
         """Highest event time of each substream that had one, whatever the user's filters drop."""
@@ -116,7 +122,7 @@ class InputBatch:
         return bool(self._plan.of_failures) and chain.is_tried_once(self._plan.shared)
 
     def _tried_once(self, source: int, chain: Transformations) -> DataFrame:
-        """The rows at the end of a chain, held: tried once more, one could be a result and a dead letter, or neither."""
+        """The rows at the end of a chain, held: tried once more, a row could be both a result and a dead letter."""
         if id(chain) not in self._tried:
             tried = self._plan.tried(self._batch, source, chain)
             self._tried[id(chain)] = self._moment.of(tried, "tried", len(self._tried)).persist()
