@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -10,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql import functions as F
+from pyspark.sql.udf import UserDefinedFunction
+from pyspark.util import PythonEvalType
 
 import sparkjet as sj
 from sparkjet import EpochPhase
@@ -253,6 +256,34 @@ def test_expressions_are_judged_in_the_order_in_which_they_are_written(spark: Sp
     assert sorted(row.ts for row in found.deadLetters.toDF().collect()) == bad
 
 
+def test_what_was_said_is_known_behind_a_repartition_and_shows_no_constants(spark: SparkSession) -> None:
+    diverted = sj.stream(spark.createDataFrame(GIVEN, SCHEMA)).divert(errors=True).repartition(2).hint("rebalance")
+    # The second column is made of the first.
+    found = diverted.selectExpr("ts", "CAST(replace(px, 'geheim', '') AS INT) AS n", "n + 1 AS m").where("m < 5")
+    assert sorted((row.n, row.m) for row in found.toDF().collect()) == [(0, 1), (1, 2)]
+    letters = {row.ts: row for row in found.deadLetters.toDF().collect()}
+    assert sorted(letters) == ["2", "3"]
+    assert letters["2"]._stage == "select CAST(replace(px, '…', '…') AS INT) AS n"
+    assert "The value 'x'" in letters["2"]._message
+    assert not any("geheim" in str(row) for row in letters.values())
+
+
+@pytest.mark.parametrize("kind", ["sql", "python"])
+def test_what_differs_each_time_is_tried_once_for_results_and_dead_letters(spark: SparkSession, kind: str) -> None:
+    fails = F.udf(lambda: 1 // random.getrandbits(1), "int") if kind == "python" else None
+
+    def query(stream: sj.Stream) -> list[Any]:
+        found = stream.divert(errors=True)
+        column = F.expr("IF(rand() < 0.5, CAST(k AS INT), 1)") if fails is None else fails()
+        return [found.select("ts"), found.select("ts", column.alias("n")), found.deadLetters]
+
+    driver = StreamDriver(spark, query, SCHEMA)
+    driver.process([(str(n), "a", "1") for n in range(60)])
+    good, bad = ([row.ts for row in driver.results(number)] for number in (1, 2))
+    assert good and bad
+    assert sorted(good + bad) == sorted(row.ts for row in driver.results(0))
+
+
 @pytest.mark.long
 def test_constants_that_raise_are_no_matter_for_rows_that_are_dropped(spark: SparkSession) -> None:
     found = sj.stream(spark.createDataFrame(GIVEN, SCHEMA)).divert(errors=True)
@@ -292,6 +323,8 @@ def test_what_was_said_is_known_of_some_rows(spark: SparkSession) -> None:
     assert all(f"'{row.px}'" in row._message for row in found if row._message is not None)
 
 
+of_groups = UserDefinedFunction(len, "int", evalType=PythonEvalType.SQL_GROUPED_AGG_PANDAS_UDF)
+
 REFUSED: dict[str, tuple[Callable[[sj.Stream], Any], str]] = {
     "twice": (lambda s: s.divert(errors=True).divert(errors=True), "diverted already"),
     "errors": (lambda s: s.divert(errors=False), "errors=False"),
@@ -301,7 +334,13 @@ REFUSED: dict[str, tuple[Callable[[sj.Stream], Any], str]] = {
     "stateful": (lambda s: s.dropDuplicates().divert(errors=True), "stateful step"),
     "explode": (lambda s: s.divert(errors=True).select(F.explode(F.split("px", ","))), "explode"),
     "window": (lambda s: s.divert(errors=True).select(F.window(F.col("ts").cast("timestamp"), "1 hour")), "window"),
-    "python": (lambda s: s.divert(errors=True).select(F.udf(len, "int")("px")), "a Python function"),
+    "python": (lambda s: s.divert(errors=True).select(of_groups("px")), "aggregation of all rows"),
+    "all": (lambda s: s.divert(errors=True, maxFailures=1.0), "Leave it out"),
+    "own column": (lambda s: s.divert(errors=True).withColumn("_sparkjet_try0", F.lit(1)), "'_sparkjet_try0'"),
+    "own column before": (lambda s: s.withColumn("_sparkjet_try0", F.lit(1)).divert(errors=True), "'_sparkjet_try0'"),
+    "drop": (lambda s: s.divert(errors=True).drop("_Sparkjet_kept"), "sparkjet's own"),
+    "rename": (lambda s: s.divert(errors=True).withColumnRenamed("_sparkjet_original", "o"), "sparkjet's own"),
+    "lateral": (lambda s: s.divert(errors=True).selectExpr("rand() AS n", "n + 1 AS m").toDF(), "same select"),
     "map": (lambda s: s.divert(errors=True).mapInPandas(lambda frames: frames, "px int"), "mapInPandas"),
     "repartition": (lambda s: s.divert(errors=True).repartition(2, F.expr("CAST(px AS INT)")), "repartition"),
     "table": (lambda s: s.divert(errors=True).join(s.sparkSession.range(3), F.expr("id = CAST(px AS INT)")), "a join"),
@@ -347,6 +386,11 @@ STAGES: dict[str, tuple[Callable[[sj.Stream], Any], str]] = {
         ),
         "a join of two streams",
     ),
+    "widening that may overflow": (
+        lambda s: s.withColumn("day", F.lit("2026-01-01").cast("date")).groupBy(F.expr("CAST(day AS TIMESTAMP)")).count(),
+        "the key",
+    ),
+    "python": (lambda s: s.groupBy("k").agg(J.max(F.udf(len, "int")("px"))), "max"),
     "own argument": (lambda s: s.groupBy("k").agg(J.max(F.expr("CAST(px AS INT)"))), "max"),
 }
 
@@ -396,5 +440,7 @@ def test_a_start_is_refused_that_would_divert_rows_to_nowhere(spark: SparkSessio
         sj.start(found.writeStream.format("noop"), deadLetters=found.writeStream.format("noop"))
     with pytest.raises(sj.AnalysisError, match="none of the results comes from"):
         sj.start(rate.writeStream.format("noop"), deadLetters=letters)
+    with pytest.raises(sj.AnalysisError, match="an option of the writers of results"):
+        sj.start(found.writeStream.format("noop"), deadLetters=letters.option("deadLettersPath", "/nowhere"))
     with pytest.raises(sj.AnalysisError, match="dead rows are never early"):
         sj.start(found.writeStream.format("noop"), deadLetters=letters.outputMode("update"))

@@ -31,6 +31,7 @@ def report(
     duration_ms: Mapping[str, int] | None = None,
     sinks: Sequence[SinkReport] = (),
     open_windows: int | None = None,
+    failed: Mapping[str, int] | None = None,
 ) -> ProgressReport:
     known = dict(substreams or {})
     times = [each.watermark for each in known.values() if each.watermark is not None and not each.idle]
@@ -46,4 +47,5 @@ def report(
         snapshot=SnapshotReport(1, 5, 2),
         sinks=list(sinks),
         open_windows=open_windows,
+        failed_rows=dict(failed or {}),
     )

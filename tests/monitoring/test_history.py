@@ -23,7 +23,9 @@ def test_sums_stay_and_points_are_bounded(steps: list[tuple[int, int, bool]], mo
     history, now = History(most), NOW
     for number, (gap, rows, _) in enumerate(steps):
         now += gap
-        history.add(report(number, {"a": substream(now)}, late=rows, duration_ms={"save": rows}), now, rows)
+        history.add(report(number, {"a": substream(now)}, late=rows, failed={"where n": rows}, duration_ms={"save": rows}), now, rows)
+        # A record that was written again is no epoch.
+        history.add(report(number, {"a": substream(now)}, failed={"where n": rows}), now) if rows == 9 else None
         points = history.points
         assert len(points) <= most
         assert all(before.at < after.at for before, after in pairwise(points))
@@ -32,6 +34,7 @@ def test_sums_stay_and_points_are_bounded(steps: list[tuple[int, int, bool]], mo
     points, total = history.points, sum(rows for _, rows, _ in steps)
     assert sum(point.epochs for point in points) == len(steps)
     assert sum(point.rows_in for point in points) == sum(point.late for point in points) == total
+    assert sum(point.failed for point in points) == history.totals.failed["where n"] == total
     assert sum(point.duration_ms.get("save", 0) for point in points) == total == history.totals.rows_in
 
 

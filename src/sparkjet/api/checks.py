@@ -197,6 +197,10 @@ def _outputs(
     dropped: list[Callable[[str], AnyOutput]] = [each.output for each in late]
     dropped += [partial(_late_files, stage, path) for stage, path in paths if path is not None]
     outputs += [make(name) for make, name in zip(dropped, _names("late", len(dropped)), strict=True)]
+    for each in (*late, *dead):
+        if Options(each.options).get("deadLettersPath") is not None:
+            message = "deadLettersPath: it is an option of the writers of results. Give it to one of these."
+            raise AnalysisError(message)
     letters = _dead_files(results)
     chains = [each.diverted for each in dead if each.diverted is not None]
     _check_delivered(results, {chain.divert for chain in (*chains, *letters.values())})

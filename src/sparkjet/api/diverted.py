@@ -132,5 +132,11 @@ def _divert(most: object) -> Divert:
         return Divert(share=most)
     if most is None or (isinstance(most, int) and not isinstance(most, bool) and most >= 0):
         return Divert(most)
-    message = f"divert: maxFailures={most!r} is neither a number of rows (100) nor a share of those of an epoch (0.01)."
+    if isinstance(most, float) and most == 1:
+        message = "divert: maxFailures=1.0 would be all rows of an epoch. Leave it out, which allows any number, or give 1."
+        raise AnalysisError(message)
+    message = (
+        f"divert: maxFailures={most!r} is neither a number of rows (100) nor a share of those of an epoch, from 0.0 to "
+        "below 1 (0.01)."
+    )
     raise AnalysisError(message)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, TypeVar, overload
 
 from pyspark.errors import AnalysisException
@@ -15,7 +15,8 @@ from sparkjet.api.guided import Guided
 from sparkjet.api.na_functions import NOT_GIVEN, NaFunctions
 from sparkjet.api.notebook import table
 from sparkjet.catalyst import alternatives
-from sparkjet.catalyst.columns import HIDDEN, quoted, visible
+from sparkjet.catalyst.columns import HIDDEN, is_own, quoted, visible
+from sparkjet.catalyst.expressions import label
 from sparkjet.catalyst.stars import starless
 from sparkjet.errors import AnalysisError, nearest, refuse_connect
 from sparkjet.plan import links
@@ -158,6 +159,7 @@ class FrameMethods(Guided, ABC):
     def withColumnsRenamed(self, colsMap: Mapping[str, str]) -> Self:
         """Rename columns, as ``DataFrame.withColumnsRenamed``."""
         _check("withColumnsRenamed", colsMap, Mapping, "a dict from name to name")
+        check_own(colsMap)
         return self._then(links.everywhere(lambda frame: frame.withColumnsRenamed({**colsMap})))
 
     @overload
@@ -188,6 +190,7 @@ class FrameMethods(Guided, ABC):
     def drop(self, *cols: Column | str) -> Self:
         """Drop columns, as ``DataFrame.drop``."""
         refuse_connect("drop", *cols)
+        check_own(map(label, cols))
         return self._then(links.everywhere(lambda frame: frame.drop(*cols)))
 
     def dropna(self, how: str = "any", thresh: int | None = None, subset: str | Sequence[str] | None = None) -> Self:
@@ -201,7 +204,7 @@ class FrameMethods(Guided, ABC):
     def replace(self, to_replace: Any, value: Any = NOT_GIVEN, subset: str | Sequence[str] | None = None) -> Self:
         """Replace values, as ``DataFrame.replace``."""
         arguments = [to_replace] if value is NOT_GIVEN else [to_replace, value]
-        return self._then(links.replace(self._chain.shape, arguments, subset))
+        return self._then(links.replace_values(self._chain.shape, arguments, subset))
 
     @property
     def na(self) -> NaFunctions[Self]:
@@ -227,11 +230,11 @@ class FrameMethods(Guided, ABC):
 
     def coalesce(self, numPartitions: int) -> Self:
         """Gather the rows in fewer partitions, as ``DataFrame.coalesce``: in the files sink, in fewer files."""
-        return self._then(links.everywhere(lambda frame: frame.coalesce(numPartitions)))
+        return self._then(links.placed(lambda frame: frame.coalesce(numPartitions)))
 
     def hint(self, name: str, *parameters: Any) -> Self:
         """Give Spark's optimizer a hint, as ``DataFrame.hint``."""
-        return self._then(links.everywhere(lambda frame: frame.hint(name, *parameters)))
+        return self._then(links.placed(lambda frame: frame.hint(name, *parameters)))
 
     def join(self, other: FrameMethods | DataFrame | StaticTable, on: On = None, how: str | None = None) -> Self:
         """Join with a static table, as ``DataFrame.join`` joins a stream with a batch DataFrame.
@@ -323,6 +326,17 @@ class FrameMethods(Guided, ABC):
 def _check(method: str, given: object, kinds: Any, what: str) -> None:
     if not isinstance(given, kinds):
         raise AnalysisError(f"{method}: {given!r} is not {what}.")
+
+
+def check_own(names: Iterable[str]) -> None:
+    """Refuse names that sparkjet keeps for columns of its own.
+
+    Raises:
+        AnalysisError: Naming one.
+    """
+    for name in names:
+        if is_own(name):
+            raise AnalysisError(f"the column {name!r} is one of sparkjet's own, and none of yours. Leave it out.")
 
 
 def check_how(how: object) -> None:

@@ -28,6 +28,7 @@ CARRIED = (TIME, SUBSTREAM)
 TRIED = (KEPT, FAILURE, ORIGINAL)
 """Hidden columns of a row on its way from ``divert`` to where failed rows are split off."""
 HIDDEN = (*CARRIED, *TRIED)
+_OWN = "_sparkjet_"
 IS_EARLY = "is_early"
 """Whether a row of a result is early; a visible column, with ``option("isEarly", True)`` only."""
 ONLY_SUBSTREAM = "all"
@@ -100,6 +101,11 @@ def quoted(name: str) -> str:
     '`a.b`'
     """
     return "`" + name.replace("`", "``") + "`"
+
+
+def is_own(name: str) -> bool:
+    """Whether a name is one of those that sparkjet keeps for itself."""
+    return name.strip("`").lower().startswith(_OWN)
 
 
 def visible(frame: DataFrame) -> list[str]:

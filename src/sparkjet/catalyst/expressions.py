@@ -127,3 +127,24 @@ def label(column: Column | str) -> str:
     """
     refuse_connect("sparkjet", column)
     return column if isinstance(column, str) else re.sub(r"^Column<'(.*)'>$", r"\1", str(column), flags=re.DOTALL)
+
+
+def redacted(column: Column, session: SparkSession) -> str:
+    """A column as spelled where others read it: no text of a constant, as it may be a key or a password.
+
+    >>> redacted(F.expr("aes_decrypt(body, 'key') + 1"), spark)
+    "+(aes_decrypt(body, '…'), 1)"
+    """
+
+    def shown(part: Any) -> Any:
+        if kind_of(part) == "Literal" and kind_of(part.dataType()) in {"StringType", "StringType$", "BinaryType$"}:
+            return expression_of(F.lit("…"), session)
+        if kind_of(part) == "PythonUDF":
+            # Spark shows a column of its arguments with all that it consists of.
+            arguments = [column_of(rebuilt(each, session, shown), session) for each in children(part)]
+            return expression_of(F.call_function(quoted(str(part.name())), *arguments), session)
+        return None
+
+    expression = expression_of(column, session)
+    found = rebuilt(expression, session, shown)
+    return label(column) if found is expression else label(column_of(found, session))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -94,10 +95,11 @@ def said(rows: DataFrame) -> Said:
         raised = getattr(error, "_origin", None) or getattr(error, "java_exception", None)
         condition = error.getCondition() if isinstance(error, PySparkException) else None
         if raised is None:
-            return Said(condition or type(error).__name__, str(error))
+            return Said(condition or type(error).__name__, _without_text(str(error)))
         trace = str(static_method(rows.sparkSession, "org.apache.spark.util.Utils.exceptionString")(raised))
         name, message = str(raised.getClass().getSimpleName()), raised.getMessage()
-        return Said(condition or name, None if message is None else str(message), trace[:_LONGEST_TRACE])
+        said_by_it = None if message is None else _without_text(str(message))
+        return Said(condition or name, said_by_it, _without_text(trace)[:_LONGEST_TRACE])
     finally:
         _expected.reset(expected)
     return Said()
@@ -112,9 +114,21 @@ def _not_expected(record: LogRecord) -> bool:
     return not _expected.get()
 
 
+_TEXT = re.compile(r"\n== (?:SQL|DataFrame)\b[^\n]*==\n.*?(?=\n\s*at |\nCaused by: |\n== |\Z)", re.DOTALL)
+"""The part of the query that has raised, as the user wrote it."""
+
+
+def _without_text(message: str) -> str:
+    """What was said without the text of the query, whose constants may be keys or passwords."""
+    return _TEXT.sub("", message)
+
+
 def _widens(part: Any, session: SparkSession) -> bool:
     """Whether an expression is a cast that every value survives."""
     if kind_of(part) != "Cast":
+        return False
+    if "timestamp" in str(part.dataType().json()) and not part.dataType().sameType(part.child().dataType()):
+        # Of dates and of times in another zone there are more than there are instants.
         return False
     if kind_of(part.dataType()) == "DoubleType$" and kind_of(part.child().dataType()) == "DecimalType":
         return True

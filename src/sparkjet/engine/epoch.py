@@ -302,7 +302,11 @@ class Epoch:
         if isinstance(output, PlannedStreamOutput):
             return None if self._arrived is None else self._arrived.output(output)
         if isinstance(output, PlannedDeadLetters):
-            return None if self._arrived is None else self._arrived.dead_letters(output, self.progress.epoch)
+            if self._arrived is None:
+                return None
+            letters = self._arrived.dead_letters(output, self.progress.epoch)
+            self.progress.failed = self._arrived.failures
+            return letters
         if output.rows is Rows.LATE:
             return self._results.late_rows(output)
         changes = self._state.changes.get(output.name)

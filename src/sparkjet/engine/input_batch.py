@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ from sparkjet.catalyst.columns import HIDDEN, KEPT, SUBSTREAM, TIME
 from sparkjet.catalyst.moments import AS_IT_IS, Moment
 from sparkjet.engine.arrival import arrive
 from sparkjet.engine.dead_letters import DeadLetters
+from sparkjet.plan.diverting import passed
 from sparkjet.plan.partial_rows import ProgressDetail
 
 if TYPE_CHECKING:
@@ -19,7 +21,8 @@ if TYPE_CHECKING:
 
     from sparkjet.engine.arrival import Arrival
     from sparkjet.engine.stage_state import StageState
-    from sparkjet.plan.plan import Plan, PlannedDeadLetters, PlannedFeed, PlannedStreamOutput
+    from sparkjet.plan.plan import DivertedChain, Plan, PlannedDeadLetters, PlannedFeed, PlannedStreamOutput
+    from sparkjet.plan.transformations import Transformations
 
 
 class InputBatch:
@@ -40,6 +43,9 @@ class InputBatch:
         self._moment = moment
         self._batch = batch
         self._held = plan.persisted
+        self._tried: dict[int, DataFrame] = {}
+        self.failures: Counter[str] = Counter()
+        """How many rows have failed where, of the outputs of dead letters that were asked for theirs."""
         if plan.persisted:
             # The source would be read, and a user's Python function run, once for every branch and result.
             self._batch = moment.of(plan.begun(batch), "begun").persist()
@@ -59,13 +65,19 @@ class InputBatch:
             late = self._plan.delivers_late_rows(stage.name)
             for number, feed in enumerate(stage.feeds):
                 if feed.parent is None:
-                    read, state = partial(self._rows, feed), stages[stage.name]
-                    found = arrive(self._batch, read, stage, number, state, detail, moment=self._moment, keep_rows=late)
+                    batch, read, state = self._batch, partial(self._rows, feed), stages[stage.name]
+                    chain = feed.feed.transformations
+                    if self._is_tried_once(chain):
+                        batch, read = self._tried_once(feed.source, chain), partial(self._passed, feed)
+                    found = arrive(batch, read, stage, number, state, detail, moment=self._moment, keep_rows=late)
                     yield stage.name, number, found
 
     def output(self, output: PlannedStreamOutput) -> DataFrame:
         """The rows of an output of a source itself."""
-        rows = self._plan.rows(self._batch, output.reads, output.chain)
+        if self._is_tried_once(output.chain):
+            rows = passed(self._tried_once(output.reads, output.chain))
+        else:
+            rows = self._plan.rows(self._batch, output.reads, output.chain)
         return rows.drop(*HIDDEN) if self._plan.stages else rows
 
     def dead_letters(self, output: PlannedDeadLetters, epoch: int) -> DataFrame | None:
@@ -74,7 +86,16 @@ class InputBatch:
         Raises:
             FailuresError: More rows have failed than the user allows.
         """
-        return DeadLetters(self._plan, output, self._batch, self._moment).rows(epoch)
+
+        def tried(diverted: DivertedChain) -> DataFrame:
+            if self._is_tried_once(diverted.chain):
+                return self._tried_once(diverted.source, diverted.chain)
+            return self._plan.tried(self._batch, diverted.source, diverted.chain)
+
+        letters = DeadLetters(output, self._batch, tried, self._moment)
+        rows = letters.rows(epoch)
+        self.failures += letters.counts
+        return rows
 
     def highest(self, arrivals: Iterable[Arrival]) -> dict[str, int]:
         """Highest event time of each substream that had one, whatever the user's filters drop."""
@@ -93,8 +114,24 @@ class InputBatch:
             return rows.withColumn(KEPT, F.lit(True))
         return chain.marked(batch)
 
+    def _passed(self, feed: PlannedFeed, tried: DataFrame) -> DataFrame:
+        """The same of rows that have been tried once and for all."""
+        return feed.feed.timed(passed(tried)).withColumn(KEPT, F.lit(True))
+
+    def _is_tried_once(self, chain: Transformations) -> bool:
+        return bool(self._plan.of_failures) and chain.is_tried_once(self._plan.shared)
+
+    def _tried_once(self, source: int, chain: Transformations) -> DataFrame:
+        """The rows at the end of a chain, held: tried once more, a row could be both a result and a dead letter."""
+        if id(chain) not in self._tried:
+            tried = self._plan.tried(self._batch, source, chain)
+            self._tried[id(chain)] = self._moment.of(tried, "tried", len(self._tried)).persist()
+        return self._tried[id(chain)]
+
     def release(self) -> None:
         """Unpersist the rows; a second call does nothing."""
+        while self._tried:
+            self._tried.popitem()[1].unpersist()
         if self._held:
             self._held = False
             self._batch.unpersist()

@@ -123,6 +123,8 @@ class ProgressReport(msgspec.Struct, frozen=True, rename="camel"):
     keys; null without such windows."""
     backup: BackupReport | None = None
     """The copies that `snapshotBackup` asks for; null without it."""
+    failed_rows: dict[str, int] = {}
+    """Rows that have failed behind `divert` in this epoch, by the `_stage` of their dead letters."""
 
     def as_dict(self) -> dict[str, Any]:
         """The keys as users get them."""

@@ -49,6 +49,7 @@ class Point(msgspec.Struct, frozen=True, rename="camel"):
     rows_out: int
     late: int
     null_timestamps: int
+    failed: int
     duration_ms: dict[str, int]
     entries: int
 
@@ -61,6 +62,7 @@ class Point(msgspec.Struct, frozen=True, rename="camel"):
             rows_out=self.rows_out + later.rows_out,
             late=self.late + later.late,
             null_timestamps=self.null_timestamps + later.null_timestamps,
+            failed=self.failed + later.failed,
             duration_ms=dict(Counter(self.duration_ms) + Counter(later.duration_ms)),
         )
 
@@ -71,6 +73,7 @@ class Totals(msgspec.Struct):
     epochs: int = 0
     rows_in: int = 0
     rows_out: Counter[str] = msgspec.field(default_factory=Counter)
+    failed: Counter[str] = msgspec.field(default_factory=Counter)
     duration_ms: Counter[str] = msgspec.field(default_factory=Counter)
     buckets: dict[str, list[int]] = msgspec.field(default_factory=dict)
 
@@ -126,9 +129,10 @@ class History:
         """
         number = report.epoch.number
         new = [sink for sink in report.sinks if sink.epoch(number) == number]
+        failed = report.failed_rows
         if self.newest is not None and self.newest.epoch.number == number:
             # Another record of the epoch, such as the one that names maps for the next: it was counted before.
-            new = []
+            new, failed = [], {}
         out = {sink.name: sink.rows for sink in new if sink.rows is not None}
         with self._lock:
             self._move_back(now)
@@ -144,11 +148,12 @@ class History:
             rows_out=sum(out.values()),
             late=report.late_rows.epoch,
             null_timestamps=report.null_timestamps.epoch,
+            failed=sum(failed.values()),
             duration_ms=dict(report.epoch.duration_ms),
             entries=report.snapshot.entries,
         )
         with self._lock:
-            self._count(point, out)
+            self._count(point, out, failed)
             self._note_moves(report, now)
             self.newest, self.ended_at = report, now
             self.dropped = next((each.transaction for each in new if holds_late_rows(each.transaction)), self.dropped)
@@ -194,11 +199,12 @@ class History:
             self._stretch *= 2
             self._points = list(_merged(self._points, self._stretch))
 
-    def _count(self, point: Point, out: dict[str, int]) -> None:
+    def _count(self, point: Point, out: dict[str, int], failed: dict[str, int]) -> None:
         totals = self.totals
         totals.epochs += 1
         totals.rows_in += point.rows_in
         totals.rows_out.update(out)
+        totals.failed.update(failed)
         totals.duration_ms.update(point.duration_ms)
         for phase, duration in point.duration_ms.items():
             counts = totals.buckets.setdefault(phase, [0] * (len(BUCKETS_MS) + 1))

@@ -133,6 +133,14 @@ METRICS = (
         _of_report(lambda report, _: report.null_timestamps.total),
     ),
     Metric(
+        "sparkjet_failed_rows_total",
+        "counter",
+        "Rows that have failed behind divert in this run, by the expression that did.",
+        ("stage",),
+        # Copied at once, as below.
+        lambda run, _: [((stage,), rows) for stage, rows in dict(run.history.totals.failed).items()],
+    ),
+    Metric(
         "sparkjet_rows_in_total",
         "counter",
         "Rows that were read in this run, but for those of the batch that is running.",

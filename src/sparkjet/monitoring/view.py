@@ -110,6 +110,7 @@ def details(run: Run, now: int) -> dict[str, Any]:
         "durationMs": report.epoch.duration_ms,
         "rowsIn": history.totals.rows_in,
         "rowsOut": dict(history.totals.rows_out),
+        "failedRows": dict(history.totals.failed),
         "epochs": history.totals.epochs,
         "substreams": [
             {"name": name, "movedAt": history.moved_at(name), **msgspec.to_builtins(report.substreams[name])}

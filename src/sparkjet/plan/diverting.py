@@ -5,23 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from itertools import zip_longest
 from operator import and_, or_
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from sparkjet.catalyst.columns import FAILURE, KEPT, ORIGINAL, SUBSTREAM, TIME, TRIED, Once, quoted, visible
-from sparkjet.catalyst.expressions import label
+from sparkjet.catalyst.columns import FAILURE, KEPT, ORIGINAL, SUBSTREAM, TIME, TRIED, Once, is_own, quoted, visible
+from sparkjet.catalyst.expressions import redacted
 from sparkjet.catalyst.logical_plans import selected
+from sparkjet.catalyst.python_calls import StagedCalls, has_calls, staged
 from sparkjet.catalyst.tries import VALUE, always, never_raises, tried
 from sparkjet.errors import AnalysisError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-STEP, PLACE = "step", "place"
-"""Fields of ``FAILURE``: the number of the link, and what it computes, in words."""
+STEP, PLACE, CAUSE = "step", "place", "cause"
+"""Fields of ``FAILURE``: the number of the link, what it computes, in words, and what a Python function raised."""
 ADDED = {
     "_stage": "string",
     "_error": "string",
@@ -31,7 +33,7 @@ ADDED = {
     "_epoch": "bigint",
 }
 """What a dead letter is delivered with, and the types."""
-_FAILURE = f"struct<{STEP}:int,{PLACE}:string>"
+_FAILURE = f"struct<{STEP}:int,{PLACE}:string,{CAUSE}:string>"
 _TRY = "_sparkjet_try"
 
 
@@ -48,6 +50,26 @@ class Divert:
     share: float | None = None
 
 
+@dataclass(frozen=True)
+class _Attempt:
+    """A column that is tried.
+
+    Attributes:
+        column: What is tried.
+        place: What it is, where a failure is named.
+        calls: Its calls of Python functions, if there are any.
+    """
+
+    column: Column
+    place: str
+    calls: StagedCalls | None = None
+
+    @property
+    def cause(self) -> Column:
+        """What a Python function raised, null where none did."""
+        return F.lit(None).cast("string") if self.calls is None else self.calls.cause
+
+
 class Tries:
     """Columns that a link computes, each only of rows that are kept and have not failed.
 
@@ -61,14 +83,34 @@ class Tries:
 
     def on(self, frame: DataFrame) -> DataFrame:
         """The rows with what is tried."""
-        found = {f"{_TRY}{number}": column for number, column in enumerate(self._made(frame)) if column is not None}
+        frame, session = self.prepared(frame), frame.sparkSession
+        found = self._once(
+            "tried",
+            build=lambda: {
+                name: tried(F.when(F.col(KEPT), each.column), session) for name, each in self._attempts.items()
+            },
+        )
         return frame.withColumns(found) if found else frame
+
+    def prepared(self, frame: DataFrame) -> DataFrame:
+        """The rows with what Python functions return, or raise, that the columns call."""
+        # Built once: Spark would compile another one anew in each epoch.
+        self._once("attempts", build=lambda: self._attempted(frame))
+        # Those of several columns together, so that they are computed in one go.
+        for stages in zip_longest(*(each.stages for each in self._calls), fillvalue={}):
+            frame = frame.withColumns({name: column for stage in stages for name, column in stage.items()})
+        return frame
+
+    def raising(self, frame: DataFrame) -> DataFrame:
+        """The columns of rows that :meth:`prepared` has made, computed where nothing catches what raises."""
+        # A call whose argument raises is not made, and says nothing of it.
+        arguments = [column for each in self._calls for column in each.arguments]
+        return frame.select(*arguments, *(each.column for each in self._attempts.values()))
 
     def value(self, number: int) -> Column:
         """A column of :meth:`on`, null in rows that are not kept."""
-        if self._known[number] is None:
-            return self._columns[number][1]
-        return F.col(f"{_TRY}{number}.{VALUE}")
+        name = f"{_TRY}{number}"
+        return F.col(f"{name}.{VALUE}") if name in self._attempts else self._columns[number][1]
 
     def marks(self, step: int, passed: Column | None = None) -> dict[str, Column]:
         """What the hidden columns become: whether a row goes on, and where it failed.
@@ -77,40 +119,41 @@ class Tries:
             step: The number of the link.
             passed: What a filter says of rows of which it did not raise.
         """
-        # Their texts only now: without divert(…) nobody asks for them.
-        raised = [
-            (F.col(f"{_TRY}{number}").isNull(), f"{begin} {label(column)}")
-            for number, ((begin, column), made) in enumerate(zip(self._columns, self._known, strict=True))
-            if made is not None
-        ]
+        raised = [(F.col(name).isNull(), _failure(step, each)) for name, each in self._attempts.items()]
         kept = [F.col(KEPT), *(~each for each, _ in raised), *([] if passed is None else [passed])]
         marks = {KEPT: reduce(and_, kept)}
         if raised:
-            places = (F.when(each, _failure(step, place)) for each, place in raised)
-            marks[FAILURE] = F.coalesce(F.col(FAILURE), *places)
+            marks[FAILURE] = F.coalesce(F.col(FAILURE), *(F.when(each, failure) for each, failure in raised))
         return marks
 
     def without(self, frame: DataFrame) -> DataFrame:
         """The rows without what :meth:`on` added."""
-        names = [f"{_TRY}{number}" for number, made in enumerate(self._known) if made is not None]
+        names = [*self._attempts, *(name for each in self._calls for name in each.names)]
         return frame.drop(*names) if names else frame
 
     @property
-    def _known(self) -> list[Column | None]:
-        """Of each column what is tried, None if it cannot raise; after :meth:`on`."""
-        return self._once("made", build=list)
+    def _attempts(self) -> dict[str, _Attempt]:
+        """What is tried of the columns, by the names of :meth:`on`; what cannot raise is not among them."""
+        return self._once("attempts", build=dict)
 
-    def _made(self, frame: DataFrame) -> list[Column | None]:
-        session = frame.sparkSession
+    @property
+    def _calls(self) -> list[StagedCalls]:
+        return [each.calls for each in self._attempts.values() if each.calls is not None]
 
-        def attempt(column: Column) -> Column | None:
+    def _attempted(self, frame: DataFrame) -> dict[str, _Attempt]:
+        session, found = frame.sparkSession, {}
+        for number, (begin, column) in enumerate(self._columns):
+            name, expression = f"{_TRY}{number}", selected(frame, column)
             # What cannot raise is left as it is: a copied event time can still be read in a row that has failed.
-            if never_raises(selected(frame, column), session):
-                return None
-            return tried(F.when(F.col(KEPT), column), session)
-
-        # Built once: Spark would compile another one anew in each epoch.
-        return self._once("made", build=lambda: [attempt(each) for _, each in self._columns])
+            if never_raises(expression, session):
+                continue
+            place = f"{begin} {redacted(column, session)}"
+            if has_calls(expression):
+                calls = staged(expression, frame, name)
+                found[name] = _Attempt(calls.column, place, calls)
+            else:
+                found[name] = _Attempt(column, place)
+        return found
 
 
 def begun(frame: DataFrame) -> DataFrame:
@@ -158,6 +201,10 @@ def letters_shape(rows: DataFrame) -> DataFrame:
     if taken:
         message = f"divert: the column {taken[0]!r} exists already and is added to dead letters. Rename yours before."
         raise AnalysisError(message)
+    own = [name for name in rows.columns if is_own(name)]
+    if own:
+        message = f"divert: the column name {own[0]!r} is one of those that sparkjet uses. Rename yours before."
+        raise AnalysisError(message)
     return rows.withColumns({name: F.lit(None).cast(each) for name, each in ADDED.items()})
 
 
@@ -171,5 +218,5 @@ def common(one: Sequence[object], other: Sequence[object]) -> int:
     return count
 
 
-def _failure(step: int, place: str) -> Column:
-    return F.struct(F.lit(step).alias(STEP), F.lit(place).alias(PLACE))
+def _failure(step: int, attempt: _Attempt) -> Column:
+    return F.struct(F.lit(step).alias(STEP), F.lit(attempt.place).alias(PLACE), attempt.cause.alias(CAUSE))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import reduce
 from itertools import count
 from operator import add
@@ -15,6 +16,7 @@ from pyspark.sql.types import DoubleType, FloatType
 
 from sparkjet.catalyst.columns import HIDDEN, KEPT, Once, is_star, quoted, select_visible, visible
 from sparkjet.catalyst.expressions import label
+from sparkjet.catalyst.lateral_aliases import standing_alone
 from sparkjet.catalyst.logical_plans import analyzed, listed
 from sparkjet.catalyst.stars import leaves_out, stood_for
 from sparkjet.catalyst.window_calls import is_window, window_call
@@ -51,6 +53,7 @@ def where(condition: Column | str) -> Link:
         lambda frame: frame.withColumn(KEPT, passed),
         filters=True,
         tried=tried,
+        tries=lambda: tries,
     )
 
 
@@ -79,7 +82,7 @@ def fillna(shape: DataFrame, value: object, subset: str | Sequence[str] | None) 
     return everywhere(lambda frame: frame.fillna(value, columns))  # type: ignore[arg-type]
 
 
-def replace(shape: DataFrame, arguments: Sequence[Any], subset: str | Sequence[str] | None) -> Link:
+def replace_values(shape: DataFrame, arguments: Sequence[Any], subset: str | Sequence[str] | None) -> Link:
     """Replace values in columns of ``shape``; the hidden ones keep theirs."""
     columns = _names(shape, subset)
     return everywhere(lambda frame: frame.replace(*arguments, subset=columns))
@@ -103,12 +106,18 @@ def with_columns(shape: DataFrame, given: Mapping[str, Column | str]) -> Link:
         lambda frame: frame.withColumns(guarded),
         windows=windows,
         tried=tried,
+        tries=lambda: tries,
     )
 
 
 def everywhere(step: Transformation) -> Link:
     """A transformation that evaluates none of the user's expressions, so that marked rows may go through it."""
     return Link(step, step, tried=lambda frame, _: step(frame))
+
+
+def placed(step: Transformation) -> Link:
+    """A transformation that changes where the rows are, and nothing of them."""
+    return replace(everywhere(step), alone=lambda frame: frame)
 
 
 def alias(name: str) -> Link:
@@ -138,7 +147,7 @@ def repartition(number: int | Column | str, columns: Sequence[Column | str]) -> 
         return frame.repartition(number, *columns)
 
     # An expression may fail on rows that a filter has dropped.
-    return everywhere(plain) if all(isinstance(each, str | int) for each in (number, *columns)) else Link(plain, None)
+    return placed(plain) if all(isinstance(each, str | int) for each in (number, *columns)) else Link(plain, None)
 
 
 def select(shape: DataFrame, columns: Sequence[Column | str]) -> Link:
@@ -150,25 +159,30 @@ def select(shape: DataFrame, columns: Sequence[Column | str]) -> Link:
 
     selected = _selected(shape, items)
     names = visible(selected)
-    tried = _tried(shape, items)
+    tried, tries = _tried(shape, items)
     if len(items) != len(names):
         # A column that expands to several (``struct.*``) has no single name.
-        return Link(plain, None, tried=tried)
+        return Link(plain, None, tried=tried, tries=tries)
     windows = _windows({name: item for name, item in zip(names, items, strict=True) if isinstance(item, Column)}, shape)
     # A column that is only named cannot fail; guarded it would lose the alias by which later steps may name it.
     guarded = [
         item if named or isinstance(item, str) else F.when(F.col(KEPT), item).alias(name)
         for item, name, named in zip(items, names, _named(selected, len(items)), strict=True)
     ]
-    return Link(plain, lambda frame: select_visible(frame, guarded), windows=windows, tried=tried)
+    return Link(plain, lambda frame: select_visible(frame, guarded), windows=windows, tried=tried, tries=tries)
 
 
-def _tried(shape: DataFrame, items: Sequence[Column | str]) -> Callable[[DataFrame, int], DataFrame]:
-    """The selection of some items, none of which may stop it."""
+def _tried(
+    shape: DataFrame, items: Sequence[Column | str]
+) -> tuple[Callable[[DataFrame, int], DataFrame], Callable[[], Tries]]:
+    """The selection of some items, none of which may stop it, and what is tried of them."""
     once = Once()
 
     def planned() -> tuple[list[tuple[str, Column | str, bool]], Tries]:
         each = [one for item in items for one in _one_by_one(shape, item)]
+        selected = select_visible(shape, each)
+        # Each by itself: what is tried is not computed beside the other columns.
+        each = standing_alone(each, visible(selected), shape)
         selected = select_visible(shape, each)
         named = zip(visible(selected), each, _named(selected, len(each)), strict=True)
         found = [(name, item, is_named or isinstance(item, str)) for name, item, is_named in named]
@@ -183,7 +197,7 @@ def _tried(shape: DataFrame, items: Sequence[Column | str]) -> Callable[[DataFra
         hidden = [marks[name].alias(name) if name in marks else name for name in HIDDEN if name in frame.columns]
         return frame.select(*values, *hidden)
 
-    return tried
+    return tried, lambda: once("planned", build=planned)[1]
 
 
 def _one_by_one(shape: DataFrame, item: Column | str) -> Sequence[Column | str]:

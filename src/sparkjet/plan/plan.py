@@ -219,9 +219,9 @@ class Plan:
         """The rows at the end of a chain that reads a source, from a batch that has gone through :meth:`begun`."""
         return chain.apply(self.sources.rows(batch, source), after=self.shared)
 
-    def tried(self, batch: DataFrame, diverted: DivertedChain) -> DataFrame:
+    def tried(self, batch: DataFrame, source: int, chain: Transformations) -> DataFrame:
         """The rows at the end of a chain that diverts, failed ones among them, as :meth:`rows`."""
-        return diverted.chain.tried(self.sources.rows(batch, diverted.source), after=self.shared)
+        return chain.tried(self.sources.rows(batch, source), after=self.shared)
 
     def begun(self, batch: DataFrame) -> DataFrame:
         """A batch after the shared transformations."""

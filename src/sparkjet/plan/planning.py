@@ -184,6 +184,8 @@ def _without_stages(outputs: Sequence[StreamOutput], of_failures: Sequence[DeadL
     _check_connected([[chain] for chain in chains])
     shared = _shared(chains, filters=True)
     source = chains[0].apply(chains[0].source, upto=shared)
+    # Each once: the readers of a chain are told by it.
+    rest = {id(chain): chain.after(shared) for chain in chains}
     return Plan(
         sources=Sources.of({source: None}),
         source=source,
@@ -193,11 +195,11 @@ def _without_stages(outputs: Sequence[StreamOutput], of_failures: Sequence[DeadL
         stages=(),
         outputs=(
             *(
-                PlannedStreamOutput(**_fields(replace(output, chain=chain.after(shared))), reads=0)
+                PlannedStreamOutput(**_fields(replace(output, chain=rest[id(chain)])), reads=0)
                 for output, chain in zip(outputs, chains, strict=True)
             ),
             *(
-                replace(each, diverted=tuple(replace(one, chain=one.chain.after(shared)) for one in each.diverted))
+                replace(each, diverted=tuple(replace(one, chain=rest[id(one.chain)]) for one in each.diverted))
                 for each in _dead_letters(of_failures, [(0, chain) for chain in chains])
             ),
         ),

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from sparkjet.catalyst.columns import FAILURE, HIDDEN, KEPT, ORIGINAL
-from sparkjet.catalyst.logical_plans import attribute_ids
-from sparkjet.catalyst.plan_analysis import calls_python, reads_any
+from sparkjet.catalyst.columns import FAILURE, HIDDEN, KEPT, ORIGINAL, is_own, visible
+from sparkjet.catalyst.logical_plans import analyzed, attribute_ids, listed
+from sparkjet.catalyst.plan_analysis import calls_python, can_repeat, reads_any
+from sparkjet.catalyst.python_calls import check_calls
 from sparkjet.catalyst.row_by_row import Together, check_step
 from sparkjet.catalyst.window_calls import WindowColumn, window_of
 from sparkjet.errors import AnalysisError
@@ -20,7 +21,7 @@ from sparkjet.plan.diverting import passed
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from sparkjet.plan.diverting import Divert
+    from sparkjet.plan.diverting import Divert, Tries
     from sparkjet.plan.static_tables import StaticTable
 
 Transformation = Callable[["DataFrame"], "DataFrame"]
@@ -45,7 +46,11 @@ class Link:
             the user's expressions may be evaluated on rows that are not kept, or fail the query. None if this is
             impossible.
         divert: The point from which failed rows are diverted, if this is one.
+        alone: The same for a row of the driver's, where that is something else.
+        tries: What it tries of rows behind ``divert``, if anything.
         number: How many links are before it, also below a watermark.
+        calls: Whether it calls Python functions.
+        repeats: Whether it gives the same if it is computed once more.
     """
 
     plain: Transformation
@@ -59,7 +64,11 @@ class Link:
     windows: Mapping[str, Column] = field(default_factory=dict, compare=False)
     tried: Callable[[DataFrame, int], DataFrame] | None = None
     divert: Divert | None = None
+    alone: Transformation | None = None
+    tries: Callable[[], Tries] | None = None
     number: int = 0
+    calls: bool = False
+    repeats: bool = True
 
 
 @dataclass(frozen=True)
@@ -132,6 +141,10 @@ class Transformations:
             return 0
         return next((number for number, link in enumerate(self.links) if link.divert is not None), None)
 
+    def is_tried_once(self, after: int) -> bool:
+        """Whether its links from ``after`` on give a row another fate if they are tried once more."""
+        return self.tried_from is not None and not all(link.repeats for link in self.links[after:])
+
     def drops(self, number: int) -> bool:
         """Whether a link of this chain takes rows away, and does not only mark them."""
         is_tried = self.tried_from is not None and number >= self.tried_from
@@ -195,10 +208,17 @@ class Transformations:
         unsafe = ((filtered or link.filters) and link.marked is None) or (filtered and calls_python(shape))
         # Behind divert, what cannot be tried is refused above.
         unsafe = unsafe and self.divert is None
+        known = replace(
+            link,
+            filters=link.filters or generates,
+            number=len(self.all_links),
+            calls=calls_python(shape),
+            repeats=can_repeat(shape),
+        )
         return replace(
             self,
             shape=shape,
-            links=(*self.links, replace(link, filters=link.filters or generates, number=len(self.all_links))),
+            links=(*self.links, known),
             keeps_rows=self.keeps_rows and not (link.filters or link.multiplies or generates),
             markable=self.markable and not unsafe and not generates,
             windows=(*self.windows, *(window_of(shape, *each, self.shape) for each in link.windows.items())),
@@ -267,15 +287,24 @@ def check_tried(link: Link, shape: DataFrame, *, generates: bool) -> None:
         found = "explode and its like, or a window as a column"
     elif link.tried is None:
         found = "repartition by an expression"
-    elif calls_python(shape):
+    elif link.tries is None and calls_python(shape):
         found = "a Python function"
     else:
+        check_calls(listed(analyzed(shape).expressions()))
+        _check_names(shape)
         return
     message = (
         f"divert: {found} is not tried row by row behind it, and would end the query where it raises. Call divert(…) "
         "after it; or have the function return an error as a value."
     )
     raise AnalysisError(message)
+
+
+def _check_names(shape: DataFrame) -> None:
+    taken = next((name for name in visible(shape) if is_own(name)), None)
+    if taken is not None:
+        message = f"divert: the column name {taken!r} is one of those that sparkjet uses behind it. Take another name."
+        raise AnalysisError(message)
 
 
 def _outline(link: Link) -> Transformation:

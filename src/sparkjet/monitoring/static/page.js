@@ -158,7 +158,8 @@ function show({ runs, run, points: all, more }) {
   chart(byId("late"), [
     series("late", 1, (point) => point.late),
     series("without event time", 2, (point) => point.nullTimestamps),
-  ], { label: "Late rows and rows without event time", format: whole });
+    series("failed", 3, (point) => point.failed),
+  ], { label: "Late rows, rows without event time and failed ones", format: whole });
   numbers(run);
   byId("look").hidden = !run.lateRowsShown;
   grid(run);
@@ -271,6 +272,7 @@ function numbers(run) {
     ["rows in, this run", count(run.rowsIn)],
     ["late rows", count(run.lateRows)],
     ["rows without event time", count(run.nullTimestamps)],
+    ["failed rows, this run", count(Object.values(run.failedRows ?? {}).reduce((sum, rows) => sum + rows, 0))],
     ["rows of state", count(run.snapshot?.entries)],
     ["deltas a restart reads", count(run.snapshot?.deltas)],
     ["windows open", run.openWindows === null || run.openWindows === undefined ? "–" : count(run.openWindows)],
