@@ -27,8 +27,9 @@ def windows_case(make: Maker) -> Case:
     if make.chance(0.25):
         plain = make.start(replace(each, before=()), share=0)
         inputs, meet = [plain, replace(plain, mark=Mark(by=make.chance(0.3)))], Step("union", ".union(b)")
+    failing = make.diverting(*inputs)
     branches = _branches(make, make.windows, (1, 2, 2, 3))
-    return Case(make.seed, "append", "UTC", tuple(inputs), branches, (), meet, late=make.late)
+    return Case(make.seed, "append", "UTC", tuple(inputs), branches, (), meet, late=make.late, diverting=failing)
 
 
 def _branches(
@@ -50,7 +51,9 @@ def rolling_case(make: Maker) -> Case:
     each = make.start(make.input())
     if not make.marked:
         each = replace(each, mark=None)
-    return Case(make.seed, mode, "UTC", (each,), _branches(make, make.rolling, (1, 2, 2, 3)), ())
+    failing = make.diverting(each)
+    branches = _branches(make, make.rolling, (1, 2, 2, 3))
+    return Case(make.seed, mode, "UTC", (each,), branches, (), diverting=failing)
 
 
 def duplicates_case(make: Maker) -> Case:
@@ -117,16 +120,20 @@ def windowless_case(make: Maker) -> Case:
     each = make.start(make.input())
     if make.chance(0.6):
         each = replace(each, mark=None)
-    return Case(make.seed, "append", "UTC", (each,), _branches(make, lambda: make.plain(0.7), (1, 1, 2)), ())
+    failing = make.diverting(each)
+    branches = _branches(make, lambda: make.plain(0.7), (1, 1, 2))
+    return Case(make.seed, "append", "UTC", (each,), branches, (), diverting=failing)
 
 
 def early_case(make: Maker) -> Case:
     """Windows that are emitted whenever they change."""
     make.late = make.chance(0.3)
     each = make.start(make.input())
+    failing = make.diverting(each)
     steps = (*make.plain(0.3), make.windowed())
     options = (("isEarly", True),) if make.chance(0.5) else ()
-    return Case(make.seed, "update", "UTC", (each,), (steps,), (), late=make.late, early=True, options=options)
+    case = Case(make.seed, "update", "UTC", (each,), (steps,), (), late=make.late, early=True, options=options)
+    return replace(case, diverting=failing)
 
 
 def timers_case(make: Maker) -> Case:
@@ -250,7 +257,9 @@ def random_case(seed: int) -> Case:
     timers = any(step.operator.startswith(("transform", "Event")) for branch in case.branches for step in branch)
     through = "stream" if case.late or case.early or timers else make.rng.choice(["stream", "batch"])
     sinks = list(OUTLETS) if case.mode == "append" else ANY_MODE
-    return replace(case, through=through, sink=make.rng.choice(sinks) if through == "stream" else case.sink)
+    if through == "batch":
+        return replace(case, through=through)
+    return replace(case, through=through, sink=make.rng.choice(sinks), home=make.rng.choice(["path", "path", "grid"]))
 
 
 def _with_policy(make: Maker, case: Case, each: Input) -> Input:
