@@ -233,7 +233,8 @@ class Case:
 
     def aggregates(self) -> list[str]:
         """The aggregate functions of the query."""
-        return [part.name.rstrip("0123456789") for branch in self.branches for step in branch for part in step.parts]
+        # Without their place.
+        return [part.name[:-1] for branch in self.branches for step in branch for part in step.parts]
 
     def types(self) -> list[str]:
         """The types of the columns."""

@@ -95,6 +95,8 @@ SORTED = {"listagg_distinct": "listagg(DISTINCT {c}, '|') WITHIN GROUP (ORDER BY
 """What sparkjet sorts by itself."""
 
 FUNCTIONS = tuple(_OF)
+_OFTEN = (*TYPES, *(each for each in TYPES if "collated" in each.traits))
+"""Values that are equal though they are not the same are worth more trials."""
 _RAISING = " - 1"
 """What an argument has that may raise, as far as Spark knows."""
 
@@ -121,7 +123,9 @@ def aggregates(rng: Random, columns: Columns, time: str | None, *, calm: bool = 
     number = next((name for name in columns if name.startswith("n")), None)
     wanted = rng.choice([1, 1, 2, 3, 5])
     while len(found) < wanted:
-        name = rng.choice(FUNCTIONS)
+        # Nearly all functions take a number, and most of the others a text.
+        few = sorted(_of_few(columns)) if rng.random() < 0.3 else ()
+        name = rng.choice(few or FUNCTIONS)
         sql, needed, result = _OF[name]
         fitting = [c for c, ddl in columns.items() if ddl and (not needed or needed in traits(c, ddl))]
         if not fitting or ("{n}" in sql and number is None) or (name in BY_TIME and time is None):
@@ -136,6 +140,12 @@ def aggregates(rng: Random, columns: Columns, time: str | None, *, calm: bool = 
         texts = [f'F.product("{column}")' if name == "product" else f'F.expr("{text}")' for text in (stream, batch)]
         found.append(Part(f"{name}{len(found)}", *texts, kind))
     return tuple(found)
+
+
+def _of_few(columns: Columns) -> set[str]:
+    """Functions of what not all columns are."""
+    found = {trait for name, ddl in columns.items() if ddl for trait in traits(name, ddl)} & {"boolean", "text"}
+    return {name for name, (_, needed, _) in _OF.items() if needed in found}
 
 
 def keys(rng: Random, columns: Columns, most: int = 2) -> tuple[str, ...]:
@@ -228,4 +238,4 @@ def _rename(rng: Random, columns: dict[str, str | None], value: str) -> Step:
 
 def some_type(rng: Random) -> str:
     """A type of a column."""
-    return rng.choice(TYPES).ddl
+    return rng.choice(_OFTEN).ddl

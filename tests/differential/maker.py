@@ -130,6 +130,8 @@ class Maker:
     def _aggregated(self, operator: str, by: str, time: str | None, judge: Judge | None) -> Step:
         grouped = keys(self.rng, {name: ddl for name, ddl in self.columns.items() if not name.startswith("ts")})
         parts = aggregates(self.rng, self.columns, time, calm=self.diverts)
+        # Not twice one name, which is refused.
+        grouped = tuple(name for name in grouped if name not in {part.name for part in parts})
         self.columns = {name: self.columns[name] for name in grouped} | {part.name: part.type for part in parts}
         return Step(operator, f".groupBy({by}{{keys}}).agg({{parts}})", keys=grouped, parts=parts, judge=judge)
 
@@ -148,8 +150,9 @@ class Maker:
     def windows(self) -> tuple[Step, ...]:
         """Windows, some over windows."""
         steps = [*self.plain(0.3), self.windowed(), *self.plain(0.3)]
-        if self.chance(0.3) and any(self.columns.values()):
-            steps += [self.chained(), *self.plain(0.2)]
+        for _ in range(2):
+            if self.chance(0.35) and any(self.columns.values()):
+                steps += [self.chained(), *self.plain(0.2)]
         return tuple(steps)
 
     def rolling(self) -> tuple[Step, ...]:
