@@ -206,7 +206,9 @@ class Case:
         found += ["late rows"] if self.late else []
         found += ["by substream"] if any(each.by for each in self.inputs) else []
         found += ["null event time"] if any(e.time is None for e in self.events()) else []
-        found += {"batch": ["in one batch"], "stream": ["real stream", f"sink {self.sink}", f"home {self.home}"]}.get(self.through, [])
+        found += {"batch": ["in one batch"], "stream": ["real stream", f"sink {self.sink}", f"home {self.home}"]}.get(
+            self.through, []
+        )
         found += [f"early results{', marked' if dict(self.options).get('isEarly') else ''}"] if self.early else []
         found += ["NOT NULL column"] if any(each.known for each in self.inputs) else []
         found += [name for each in self.inputs if each.mark for name in each.mark.operators()]

@@ -154,9 +154,7 @@ def keys(rng: Random, columns: Columns, most: int = 2) -> tuple[str, ...]:
     return tuple(rng.sample(fitting, min(len(fitting), rng.randint(0, most))))
 
 
-def plain_step(
-    rng: Random, columns: dict[str, str | None], *, before: bool = False, calm: bool = False
-) -> Step | None:
+def plain_step(rng: Random, columns: dict[str, str | None], *, before: bool = False, calm: bool = False) -> Step | None:
     """A filter, a projection or a function in Python; the columns follow it. None where it does not fit them.
 
     Args:

@@ -33,10 +33,10 @@ KINDS = (
     _Kind("100 div {c} > 20", "{c} <=> 0"),
     _Kind("CASE WHEN {c} > 8 THEN raise_error('much') ELSE {c} < 6 END", "coalesce({c} > 8, false)"),
     _Kind("CAST({c} AS INT) < 0", "{c} IS NOT NULL AND try_cast({c} AS INT) IS NULL", of="text"),
-    _Kind(
-        "CAST(CAST({c} AS INT) AS BIGINT)", "{c} IS NOT NULL AND try_cast({c} AS INT) IS NULL", "n_text", of="text"
-    ),
+    _Kind("CAST(CAST({c} AS INT) AS BIGINT)", "{c} IS NOT NULL AND try_cast({c} AS INT) IS NULL", "n_text", of="text"),
 )
+
+
 def diverting(rng: Random, columns: Columns, *, timed: bool, filters: bool) -> Diverting:
     """One to three steps that may raise; the columns follow them.
 

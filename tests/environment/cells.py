@@ -95,7 +95,7 @@ ONLY: Mapping[Value, Mapping[str, Sequence[str]]] = {
     ("server", "few replicas"): {"sink": ["kafka"]},
     # Windows, but for its dead letters.
     ("query", "diverted"): {
-        **dict.fromkeys(("settings", "path", "clock", "server"), [USUAL]),
+        **{axis: [USUAL] for axis in ("settings", "path", "clock", "server")},
         "fault": [USUAL, "dead letters fill"],
     },
     # Refused at once, as in Spark: api/test_output_modes.

@@ -180,7 +180,7 @@ def test_a_jvm_without_file_handles_loses_and_repeats_nothing(tmp_path: Path) ->
     with Driver(tmp_path / "first.log") as driver:
         driver.bring(found, "reached")
         before = resource.prlimit(driver.jvm, resource.RLIMIT_NOFILE)
-        taken = {int(name) for name in os.listdir(f"/proc/{driver.jvm}/fd")}
+        taken = {int(each.name) for each in Path(f"/proc/{driver.jvm}/fd").iterdir()}
         # Every number below is taken.
         lowest = next(number for number in itertools.count() if number not in taken)
         resource.prlimit(driver.jvm, resource.RLIMIT_NOFILE, (lowest, before[1]))

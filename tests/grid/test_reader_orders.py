@@ -1,8 +1,9 @@
-"""Public methods of the readers in every order: before the first epoch, twice, at once, after the end, without a grid."""
+"""Methods of the readers in every order: before the first epoch, twice, at once, after the end, without a grid."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from tests.grid.maps import MapWriter
 from tests.orders import at_once, outcome
 
 READER = "board"
+Methods = Mapping[str, Callable[..., object]]
 
 
 def held(map_: Map) -> object:
@@ -84,7 +86,7 @@ def grid(tmp_path: Path) -> Iterator[Grid]:
         yield grid
 
 
-def reader_of(kind: str, grid: Grid, patience: float = 30.0) -> tuple[Map | Journal, Mapping[str, Callable[..., object]]]:
+def reader_of(kind: str, grid: Grid, patience: float = 30.0) -> tuple[Map | Journal, Methods]:
     client = grid.client(patience=patience)
     return (Map("", "m", client=client), MAPS) if kind == "map" else (Journal("", "j", client=client), JOURNALS)
 
@@ -101,12 +103,12 @@ def write(kind: str, grid: Grid) -> None:
 def test_readers_in_every_order(grid: Grid, kind: str) -> None:
     reader, methods = reader_of(kind, grid)
     assert {*methods, *ENDS} == {name for name in dir(reader) if not name.startswith("_")}
-    before = {name: outcome(lambda method=method: method(reader)) for name, method in methods.items()}
+    before = {name: outcome(partial(method, reader)) for name, method in methods.items()}
     told = ("done", "AnalysisError: [SPARKJET_ANALYSIS] name: ", "AnalysisError: [SPARKJET_ANALYSIS] reader: ")
     assert {name: end for name, end in before.items() if not end.startswith(told)} == {}
     write(kind, grid)
     for name, method in methods.items():
-        calls = [lambda method=method: method(reader)] * 2
+        calls = [partial(method, reader)] * 2
         if name == "renew":
             # What another thread has released.
             methods["register"](reader)
@@ -114,7 +116,7 @@ def test_readers_in_every_order(grid: Grid, kind: str) -> None:
     # Nothing is held any more.
     assert isinstance(reader, Map) or reader._leases == {}
     assert at_once(reader.remove, reader.remove)[0].startswith(("done", *told))
-    gone = {name: outcome(lambda method=method: method(reader)) for name, method in methods.items()}
+    gone = {name: outcome(partial(method, reader)) for name, method in methods.items()}
     assert {name: end for name, end in gone.items() if not end.startswith((*told, "ReleasedError: "))} == {}
     assert [*at_once(reader.close, reader.close), outcome(reader.close)] == ["done"] * 3
 
@@ -126,7 +128,7 @@ def test_readers_without_a_grid_say_so(grid: Grid, kind: str) -> None:
     for member in [*grid.members]:
         grid.kill(member)
     for name, method in methods.items():
-        found = at_once(*[lambda method=method: method(reader)] * 2)
+        found = at_once(*[partial(method, reader)] * 2)
         told = all("no member of the grid" in each or "reader: " in each for each in found)
         assert told or name in LOCAL, (name, found)
     assert outcome(reader.close) == "done"
