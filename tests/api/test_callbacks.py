@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 import sparkjet as sj
@@ -19,7 +20,7 @@ from sparkjet.time import MIN
 from tests.feed import START, Feed, rows
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
     from pyspark.sql.streaming.listener import (
         QueryIdleEvent,
         QueryProgressEvent,
@@ -87,10 +88,14 @@ class Caller:
     found: dict[tuple[str, str], str] = field(default_factory=dict)
     """How it ended, by place and method."""
     threads: list[threading.Thread] = field(default_factory=list)
+    alone: set[str] = field(default_factory=set)
+    """Places where a function found no active session."""
 
     def here(self, place: str) -> None:
         """Call the methods that were not called from this place yet."""
         query = self.query
+        if SparkSession.getActiveSession() is None:
+            self.alone.add(place)
         if self.stopping and place == "onEpochPhase begin":
             self.methods = ("stop",)
         if query is not None:
@@ -248,6 +253,8 @@ def test_every_method_from_everything_that_the_query_calls(
     assert set(stopped.values()) == {"done"}
     # The clock is asked before; but for the first of them, all were called while the query was ending already.
     assert set(stopped) >= places - {"clock", "throttle"}
+    # Who listens to the log is given to no query.
+    assert caller.alone <= {"log"}
     assert not query.isActive
     assert query.exception() is None
 

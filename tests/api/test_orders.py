@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from sparkjet.clock import SystemClock
 from tests.api.test_callbacks import METHODS, PATIENCE, Caller
 from tests.api.test_callbacks import start as start_calling
 from tests.feed import Feed, rows
+from tests.orders import at_once, outcome
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -86,32 +86,6 @@ WRITERS: Mapping[str, Callable[[StreamWriter], object]] = {
     "trigger": lambda writer: writer.trigger(availableNow=True),
 }
 """Every public method of a writer; a table of memory is refused."""
-
-
-def outcome(action: Callable[[], object]) -> str:
-    """How a call ends."""
-    try:
-        action()
-    except Exception as error:  # noqa: BLE001 - what these tests are about
-        return f"{type(error).__name__}: {error}"
-    return "done"
-
-
-def at_once(*actions: Callable[[], object]) -> list[str]:
-    """How calls end that threads make at the same time."""
-    found = ["hangs"] * len(actions)
-    together = threading.Barrier(len(actions))
-
-    def run(number: int) -> None:
-        together.wait(PATIENCE)
-        found[number] = outcome(actions[number])
-
-    threads = [threading.Thread(target=run, args=(number,), daemon=True) for number in range(len(actions))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(PATIENCE)
-    return found
 
 
 def twice_and_at_once(query: sj.StreamingQuery, expected: Mapping[str, str], *, leaving: str = "") -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import signal
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +16,8 @@ import pytest
 
 from tests.cluster.runs import Run
 from tests.faults.waiting import until
-from tests.servers.spark import ALL_CORES, SparkCluster
+from tests.servers.programs import java
+from tests.servers.spark import ALL_CORES, SparkCluster, children
 
 if TYPE_CHECKING:
     from tests.servers.hdfs import HdfsServer
@@ -116,3 +119,23 @@ def test_the_driver_with_everything_on_s3(on_s3: Run, phase: str) -> None:
     assert on_s3.drive({(phase, 4): lambda: "the driver"}) == -signal.SIGKILL
     assert on_s3.drive({}) == 0
     on_s3.check()
+
+
+@pytest.mark.long
+def test_java_goes_missing_on_one_machine(cluster: SparkCluster, run: Run) -> None:
+    """Spark cannot start an executor there any more: the query goes on with those of the other machine."""
+    machine, found = cluster.workers[0], shutil.which(java())
+    assert found is not None
+    place = Path(found).resolve().parents[1]
+
+    def hide() -> None:
+        inside = ["nsenter", "-m", "-t", str(machine.pid)]
+        subprocess.run([*inside, "mount", "-t", "tmpfs", "tmpfs", str(place)], check=True)
+        for pid in children({machine.pid}):
+            os.kill(pid, signal.SIGKILL)
+
+    assert run.drive({("save", 3): hide}) == 0
+    run.check()
+    # It has only lost its Java.
+    assert machine.runs
+    cluster.replace_workers(0)

@@ -132,6 +132,39 @@ class Epoch:
 
 
 @dataclass(frozen=True)
+class Try:
+    """A step that raises for some rows.
+
+    Attributes:
+        fails: Of which rows it does, in SQL that does not.
+        place: What a dead letter says at first of where the row has failed.
+        stream: The call on a stream.
+        batch: The same for the other rows.
+    """
+
+    fails: str
+    place: str
+    stream: str
+    batch: str
+
+
+@dataclass(frozen=True)
+class Diverting:
+    """What comes behind ``divert``: before the watermark, or behind it."""
+
+    tries: tuple[Try, ...]
+    early: bool = False
+
+    def call(self) -> str:
+        """The calls on a stream."""
+        return "".join([".divert(errors=True)", *(each.stream for each in self.tries)])
+
+    def batch(self) -> str:
+        """The arguments of ``tried``."""
+        return "".join(f", ({_quoted(e.fails)}, {_quoted(e.place)}, lambda rows: rows{e.batch})" for e in self.tries)
+
+
+@dataclass(frozen=True)
 class Case:
     """A query with its input."""
 
@@ -150,10 +183,19 @@ class Case:
     """How the query runs: in a ``driver``, as a real ``stream`` of files, or in one ``batch``."""
     sink: str = "collected"
     """Where the results of a real stream go."""
+    home: str = "path"
+    """Where its snapshots are: in a ``path`` or a ``grid``."""
     start: int = 0
     """What the clock says at first, in microseconds."""
     early: bool = False
     """Whether windows are emitted before they are final."""
+    diverting: Diverting | None = None
+    """What raises for some rows, whose dead letters are one more result."""
+
+    @property
+    def results(self) -> int:
+        """How many results there are, with dead letters."""
+        return len(self.branches) + (self.diverting is not None)
 
     def operators(self) -> list[str]:
         """What the query has, for the coverage."""
@@ -164,10 +206,13 @@ class Case:
         found += ["late rows"] if self.late else []
         found += ["by substream"] if any(each.by for each in self.inputs) else []
         found += ["null event time"] if any(e.time is None for e in self.events()) else []
-        found += {"batch": ["in one batch"], "stream": ["real stream", f"sink {self.sink}"]}.get(self.through, [])
+        found += {"batch": ["in one batch"], "stream": ["real stream", f"sink {self.sink}", f"home {self.home}"]}.get(
+            self.through, []
+        )
         found += [f"early results{', marked' if dict(self.options).get('isEarly') else ''}"] if self.early else []
         found += ["NOT NULL column"] if any(each.known for each in self.inputs) else []
         found += [name for each in self.inputs if each.mark for name in each.mark.operators()]
+        found += [f"dead letters{' before the watermark' * self.diverting.early}"] if self.diverting else []
         found += ["clock"] if any(epoch.pause for epoch in self.epochs) else []
         found += [f"then {epoch.then}" for epoch in self.epochs if epoch.then and self.through == "driver"]
         return [*found, f"mode {self.mode}"]
@@ -190,7 +235,8 @@ class Case:
 
     def aggregates(self) -> list[str]:
         """The aggregate functions of the query."""
-        return [part.name.rstrip("0123456789") for branch in self.branches for step in branch for part in step.parts]
+        # Without their place.
+        return [part.name[:-1] for branch in self.branches for step in branch for part in step.parts]
 
     def types(self) -> list[str]:
         """The types of the columns."""
@@ -212,10 +258,16 @@ class Case:
             lines.append(f"def {'batch' if batch else 'query'}({', '.join(names)}):")
             for number, (name, each) in enumerate(zip(names, self.inputs, strict=True)):
                 lines.append(f"    {name} = {name}{each.reading()}{_calls(each.before, batch=batch)}")
+                if self.diverting and self.diverting.early and not batch:
+                    lines.append(f"    {name} = {name}{self.diverting.call()}")
                 if each.mark is not None and not batch:
                     lines.append(f"    {name} = {name}{each.mark.call(each.suffix, self.substreams(number))}")
             met = self.meet.text(batch=batch) if self.meet else ""
             lines.append(f"    rows = a{met}")
+            if self.diverting and batch:
+                lines.append(f"    rows, dead = tried(rows{self.diverting.batch()})")
+            elif self.diverting and not self.diverting.early:
+                lines.append(f"    rows = rows{self.diverting.call()}")
             found = []
             for number, branch in enumerate(self.branches):
                 if not batch:
@@ -227,6 +279,8 @@ class Case:
                 lines.append(f"    found{number} = before{number}{_calls(branch[cut : cut + 1], batch=True)}")
                 after = f"lambda frame: frame{_calls(branch[cut + 1 :], batch=True)}"
                 found.append(f"(before{number}, found{number}, {after})")
+            if self.diverting:
+                found.append("(dead, dead, lambda frame: frame)" if batch else "letters(rows.deadLetters)")
             lines += [f"    return [{', '.join(found)}]", ""]
         return "\n".join(lines)
 

@@ -95,6 +95,10 @@ SORTED = {"listagg_distinct": "listagg(DISTINCT {c}, '|') WITHIN GROUP (ORDER BY
 """What sparkjet sorts by itself."""
 
 FUNCTIONS = tuple(_OF)
+_OFTEN = (*TYPES, *(each for each in TYPES if "collated" in each.traits))
+"""Values that are equal though they are not the same are worth more trials."""
+_RAISING = " - 1"
+"""What an argument has that may raise, as far as Spark knows."""
 
 
 def traits(column: str, ddl: str | None) -> frozenset[str]:
@@ -106,16 +110,27 @@ def traits(column: str, ddl: str | None) -> frozenset[str]:
     return frozenset()
 
 
-def aggregates(rng: Random, columns: Columns, time: str | None) -> tuple[Part, ...]:
-    """One to five aggregates."""
+def aggregates(rng: Random, columns: Columns, time: str | None, *, calm: bool = False) -> tuple[Part, ...]:
+    """One to five aggregates.
+
+    Args:
+        rng: What is random.
+        columns: The columns.
+        time: The event time.
+        calm: Whether their arguments must be known not to raise.
+    """
     found: list[Part] = []
     number = next((name for name in columns if name.startswith("n")), None)
     wanted = rng.choice([1, 1, 2, 3, 5])
     while len(found) < wanted:
-        name = rng.choice(FUNCTIONS)
+        # Nearly all functions take a number, and most of the others a text.
+        few = sorted(_of_few(columns)) if rng.random() < 0.3 else ()
+        name = rng.choice(few or FUNCTIONS)
         sql, needed, result = _OF[name]
         fitting = [c for c, ddl in columns.items() if ddl and (not needed or needed in traits(c, ddl))]
         if not fitting or ("{n}" in sql and number is None) or (name in BY_TIME and time is None):
+            continue
+        if calm and _RAISING in sql:
             continue
         column = rng.choice(fitting)
         names = {"c": quoted(column), "n": number, "t": time}
@@ -127,25 +142,32 @@ def aggregates(rng: Random, columns: Columns, time: str | None) -> tuple[Part, .
     return tuple(found)
 
 
+def _of_few(columns: Columns) -> set[str]:
+    """Functions of what not all columns are."""
+    found = {trait for name, ddl in columns.items() if ddl for trait in traits(name, ddl)} & {"boolean", "text"}
+    return {name for name, (_, needed, _) in _OF.items() if needed in found}
+
+
 def keys(rng: Random, columns: Columns, most: int = 2) -> tuple[str, ...]:
     """Columns to group by."""
     fitting = [name for name, ddl in columns.items() if "key" in traits(name, ddl)]
     return tuple(rng.sample(fitting, min(len(fitting), rng.randint(0, most))))
 
 
-def plain_step(rng: Random, columns: dict[str, str | None], *, before: bool = False) -> Step | None:
+def plain_step(rng: Random, columns: dict[str, str | None], *, before: bool = False, calm: bool = False) -> Step | None:
     """A filter, a projection or a function in Python; the columns follow it. None where it does not fit them.
 
     Args:
         rng: What is random.
         columns: The columns, which are changed.
         before: Whether it stands before the watermark, where only Spark knows when a table is read.
+        calm: Whether it must be one that may stand behind ``divert``.
     """
-    if "n" in columns and "label" not in columns and rng.random() < 0.2:
+    if not calm and "n" in columns and "label" not in columns and rng.random() < 0.2:
         return _table(rng, columns, before=before)
     number = next((name for name in columns if name.startswith("n")), None)
     values = [name for name, ddl in columns.items() if ddl and not name.startswith(("ts", "sub", "n", "label"))]
-    on_numbers = [_remainder, _more, _function, _function, _explode]
+    on_numbers = [_remainder, _more] if calm else [_remainder, _more, _function, _function, _explode]
     on_values = [_where, _dropna, _drop, _rename]
     made = rng.choice(on_numbers + on_values)
     name = number if made in on_numbers else rng.choice(values) if values else None
@@ -214,4 +236,4 @@ def _rename(rng: Random, columns: dict[str, str | None], value: str) -> Step:
 
 def some_type(rng: Random) -> str:
     """A type of a column."""
-    return rng.choice(TYPES).ddl
+    return rng.choice(_OFTEN).ddl

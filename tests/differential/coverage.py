@@ -31,6 +31,7 @@ OPERATORS = (
     *("clock", "idleTimeout", "substreamTimeout", "discover"),
     *("late rows", "null event time", "by substream", "in one batch", "real stream"),
     *(f"sink {name}" for name in OUTLETS),
+    *("home path", "home grid", "dead letters", "dead letters before the watermark"),
     *("mode append", "mode update", "mode complete"),
     *("then restart", "then stop", "then BEGIN", "then SAVE", "then PREPARE", "then DECIDE", "then COMMIT"),
 )

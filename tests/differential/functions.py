@@ -1,7 +1,8 @@
 """Functions in Python that the queries call."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import reduce
 from typing import Any
 
 import pandas as pd
@@ -10,6 +11,8 @@ from pyspark.sql import DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor
 from pyspark.sql.types import LongType
+
+from sparkjet.catalyst.columns import quoted
 
 # Workers do not have the tests.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -63,6 +66,29 @@ def longest(rows: DataFrame, step: int) -> DataFrame:
     end = F.least(start + F.lit(step), F.col("ended"))
     bounds = F.struct(F.timestamp_micros(start).alias("start"), F.timestamp_micros(end).alias("end"))
     return ended.withColumn("session_window", bounds)
+
+
+def tried(rows: DataFrame, *tries: tuple[str, str, Callable[[DataFrame], DataFrame]]) -> tuple[DataFrame, DataFrame]:
+    """Rows for which no step raises, and those for which one does: as they are here, with where it was.
+
+    Args:
+        rows: Rows.
+        tries: Of which rows a step raises, its place, and the step for the others.
+    """
+    names = rows.columns
+    origin = F.struct(*(F.col(quoted(name)) for name in names)).alias("_origin")
+    rows = rows.select("*", origin)
+    dead = [rows.where("false").select("_origin", F.lit("").alias("place"))]
+    for fails, place, step in tries:
+        dead.append(rows.where(fails).select("_origin", F.lit(place).alias("place")))
+        rows = step(rows.where(f"NOT ({fails})"))
+    return rows.drop("_origin"), reduce(DataFrame.unionAll, dead).select("_origin.*", "place")
+
+
+def letters(dead: Any) -> Any:
+    """Dead letters as :func:`tried` has them."""
+    place = F.regexp_extract("_stage", r"^(where|withColumn \w+)", 1)
+    return dead.withColumn("place", place).drop("_stage", "_error", "_message", "_trace", "_substream", "_epoch")
 
 
 def counted(key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
-from tests.differential.cases import Input, Judge, Step
+from tests.differential.cases import Diverting, Input, Judge, Step
 from tests.differential.columns import aggregates, keys, plain_step, some_type
+from tests.differential.diverting import diverting
 from tests.differential.marks import Mark
 from tests.differential.rows import UNITS
 from tests.differential.values import TYPE
@@ -28,7 +29,7 @@ class Maker:
         self.rng = Random(seed)
         self.seed = seed
         self.unit = self.rng.choice(UNITS)
-        self.late = self.marked = self.windows_roll = False
+        self.late = self.marked = self.windows_roll = self.diverts = False
         self.window_name = "window"
         self.columns: dict[str, str | None] = {}
 
@@ -64,9 +65,20 @@ class Maker:
         """Up to two steps without state, before or behind the watermark."""
         found = []
         for _ in range(2):
-            step = plain_step(self.rng, self.columns, before=before) if self.chance(share) else None
+            step = self._plain(before=before) if self.chance(share) else None
             found += [step] if step else []
         return tuple(found)
+
+    def _plain(self, *, before: bool) -> Step | None:
+        return plain_step(self.rng, self.columns, before=before, calm=self.diverts)
+
+    def diverting(self, *inputs: Input) -> Diverting | None:
+        """Steps that raise for some rows, now and then; behind them only some others may stand."""
+        self.diverts = self.chance(0.15)
+        if not self.diverts:
+            return None
+        timed = len(inputs) == 1 and inputs[0].mark is not None
+        return diverting(self.rng, self.columns, timed=timed, filters=not self.late)
 
     def seconds(self, units: int) -> str:
         """A duration in SQL."""
@@ -117,7 +129,9 @@ class Maker:
 
     def _aggregated(self, operator: str, by: str, time: str | None, judge: Judge | None) -> Step:
         grouped = keys(self.rng, {name: ddl for name, ddl in self.columns.items() if not name.startswith("ts")})
-        parts = aggregates(self.rng, self.columns, time)
+        parts = aggregates(self.rng, self.columns, time, calm=self.diverts)
+        # Not twice one name, which is refused.
+        grouped = tuple(name for name in grouped if name not in {part.name for part in parts})
         self.columns = {name: self.columns[name] for name in grouped} | {part.name: part.type for part in parts}
         return Step(operator, f".groupBy({by}{{keys}}).agg({{parts}})", keys=grouped, parts=parts, judge=judge)
 
@@ -136,8 +150,9 @@ class Maker:
     def windows(self) -> tuple[Step, ...]:
         """Windows, some over windows."""
         steps = [*self.plain(0.3), self.windowed(), *self.plain(0.3)]
-        if self.chance(0.3) and any(self.columns.values()):
-            steps += [self.chained(), *self.plain(0.2)]
+        for _ in range(2):
+            if self.chance(0.35) and any(self.columns.values()):
+                steps += [self.chained(), *self.plain(0.2)]
         return tuple(steps)
 
     def rolling(self) -> tuple[Step, ...]:

@@ -54,7 +54,7 @@ class Oracle:
 
     def expected(self) -> list[Expected]:
         """What the results must be."""
-        found = [self._expected(number) for number in range(len(self._case.branches))]
+        found = [self._expected(number) for number in range(self._case.results)]
         answers: list[list[Row]] = [[] for _ in self._asked]
         if self._asked:
             whole = self._asked[0]
@@ -76,6 +76,8 @@ class Oracle:
         return _united([_records(epoch.rows) for epoch in self._case.epochs], len(self._case.inputs))
 
     def _expected(self, number: int) -> Expected:
+        if number == len(self._case.branches):
+            return self._dead(number)
         if self._case.mode == "append":
             return self._final(number)
         if self._case.early:
@@ -121,6 +123,19 @@ class Oracle:
             expected.late = None
         elif any(dropped):
             self._late(expected, self._of(number, dropped)[0])
+        return expected
+
+    def _dead(self, number: int) -> Expected:
+        """Rows that fail, those that come late too."""
+        epochs = [_records(epoch.rows) for epoch in self._case.epochs]
+        if self._case.mode == "append" or self._case.through == "batch":
+            epochs = [self.all_rows()]
+        expected = None
+        for rows in epochs:
+            frame = self._of(number, rows)[1]
+            expected = expected or Expected(frame.schema)
+            self._count(expected, frame)
+        assert expected is not None
         return expected
 
     def _late(self, expected: Expected, rows: DataFrame) -> None:

@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import atexit
+import shutil
+import tempfile
 import uuid
-from collections.abc import Callable, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psycopg
+from psycopg.rows import dict_row
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType
 
 import sparkjet as sj
 from sparkjet.catalyst.columns import quoted
+from sparkjet.grid.access import create_token
+from sparkjet.grid.journal_reader import Journal
 from sparkjet.testing import CollectingSink
 from tests.differential.texts import texts
+from tests.grid.processes import MemberProcess
 from tests.servers.postgres import PostgresServer
+from tests.sinks.delta.reading import rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -159,27 +167,92 @@ class OrcFiles(Files):
     format = "orc"
 
 
-class Table(Collected):
-    """A table of PostgreSQL with columns of texts."""
+class Texts(Collected):
+    """Rows whose columns become texts, ``c0``, ``c1`` …, where there are not all of Spark's types."""
 
     def __init__(self, home: Path) -> None:
         """Nothing has come."""
-        self._dsn = _postgres().database(f"t{uuid.uuid4().hex}")
-        self._columns = 0
+        self._place = home / f"out-{uuid.uuid4().hex}"
+        self._name = f"t{uuid.uuid4().hex}"
+        self._names: list[str] = []
 
     def writer(self, result: Any) -> Any:
         """See :class:`Collected`."""
         values = [(F.col(quoted(field.name)), field.dataType) for field in result.schema]
         shown = [F.hex(value) if isinstance(kind, BinaryType) else value.cast("string") for value, kind in values]
-        self._columns = len(shown)
-        names = [value.alias(f"c{number}") for number, value in enumerate(shown)]
-        return result.select(*names).writeStream.format("postgres").options(dsn=self._dsn, dbtable="found")
+        self._names = [f"c{number}" for number in range(len(shown))]
+        named = [value.alias(name) for name, value in zip(self._names, shown, strict=True)]
+        return self.to(result.select(*named).writeStream)
+
+    @abstractmethod
+    def to(self, writer: Any) -> Any:
+        """A writer with its sink."""
+
+    @abstractmethod
+    def rows(self) -> Sequence[Mapping[str, Any]]:
+        """All rows, by the names of columns."""
 
     def found(self) -> Found | None:
         """See :class:`Collected`."""
-        names = ", ".join(f"c{number}" for number in range(self._columns))
-        with psycopg.connect(self._dsn) as connection:
-            return Found(None, [connection.execute(f"SELECT {names} FROM found".encode()).fetchall()])
+        return Found(None, [[tuple(row[name] for name in self._names) for row in self.rows()]])
+
+
+class Table(Texts):
+    """A table of PostgreSQL."""
+
+    def to(self, writer: Any) -> Any:
+        """See :class:`Texts`."""
+        return writer.format("postgres").options(dsn=self._dsn, dbtable="found")
+
+    def rows(self) -> Sequence[Mapping[str, Any]]:
+        """See :class:`Texts`."""
+        with psycopg.connect(self._dsn, row_factory=dict_row) as connection:
+            return connection.execute("SELECT * FROM found").fetchall()
+
+    @cached_property
+    def _dsn(self) -> str:
+        return _postgres().database(self._name)
+
+
+class GridJournal(Texts):
+    """A journal of a grid."""
+
+    def to(self, writer: Any) -> Any:
+        """See :class:`Texts`."""
+        return writer.format("grid-journal").option("path", f"grid://{grid().address}/{self._name}")
+
+    def rows(self) -> Sequence[Mapping[str, Any]]:
+        """See :class:`Texts`."""
+        journal = Journal(f"grid://{grid().address}", self._name, token_file=str(grid().token))
+        try:
+            ends = journal.latest().ends
+            found = [journal.read(number, start, ends[number]) for number, start in journal.earliest().items()]
+            return [row for batches in found for batch in batches for row in batch.to_pylist()]
+        finally:
+            journal.close()
+
+
+class DeltaTable(Texts):
+    """A table of Delta Lake, read by delta-rs."""
+
+    def to(self, writer: Any) -> Any:
+        """See :class:`Texts`."""
+        return writer.format("delta").option("path", str(self._place))
+
+    def rows(self) -> Sequence[Mapping[str, Any]]:
+        """See :class:`Texts`."""
+        return rows_of(self._place)
+
+
+@cache
+def grid() -> MemberProcess:
+    """A grid of one member, in a process of its own, until this one ends."""
+    place = Path(tempfile.mkdtemp(prefix="sparkjet-differential-grid-"))
+    atexit.register(shutil.rmtree, place, ignore_errors=True)
+    create_token(place / "token")
+    member = MemberProcess(place, place / "token")
+    atexit.register(member.kill)
+    return member.__enter__()
 
 
 @cache
@@ -198,6 +271,8 @@ OUTLETS: dict[str, Callable[[Path], Collected]] = {
     "parquet": Files,
     "orc": OrcFiles,
     "postgres": Table,
+    "delta": DeltaTable,
+    "grid journal": GridJournal,
 }
 ANY_MODE = ("collected", "collected", "foreachBatch", "noop")
 """Those that know the epoch of a row, or need not."""

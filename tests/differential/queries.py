@@ -15,20 +15,36 @@ from tests.differential.values import TYPE
 
 ZONES = ("UTC", "Europe/Berlin", "America/St_Johns", "Asia/Kathmandu")
 HOWS = ("inner", "left", "right", "full", "left_semi", "left_anti")
+SELDOM_INNER = (*HOWS, *HOWS[1:])
+"""An inner join is part of each of the others."""
 METHODS = ("transformWithState", "transformWithStateInPandas")
 ROWS = Part("n_rows", "", 'F.count("*")', "bigint")
 
 
 def windows_case(make: Maker) -> Case:
-    """Windows that close, of one stream or of the union of two."""
+    """Windows that close, of one stream or of the union of two; beside them now and then results of other kinds."""
     make.late = make.chance(0.3)
-    each = make.start(make.input())
-    inputs, meet = [each], None
-    if make.chance(0.25):
-        plain = make.start(replace(each, before=()), share=0)
-        inputs, meet = [plain, replace(plain, mark=Mark(by=make.chance(0.3)))], Step("union", ".union(b)")
-    branches = _branches(make, make.windows, (1, 2, 2, 3))
-    return Case(make.seed, "append", "UTC", tuple(inputs), branches, (), meet, late=make.late)
+    inputs, meet = _united(make, make.start(make.input()))
+    failing = make.diverting(*inputs)
+
+    def one() -> tuple[Step, ...]:
+        kind = make.rng.random()
+        if kind < 0.15:
+            return _by_time(make)
+        return make.plain(0.7) if kind < 0.25 else make.windows()
+
+    branches = _branches(make, one, (1, 2, 2, 3))
+    return Case(make.seed, "append", "UTC", inputs, branches, (), meet, late=make.late, diverting=failing)
+
+
+def _united(make: Maker, each: Input) -> tuple[tuple[Input, ...], Step | None]:
+    """A stream, or the union of two with the same columns."""
+    if not make.chance(0.25):
+        return (each,), None
+    plain = make.start(replace(each, before=()), share=0)
+    mark = None if each.mark is None else Mark(by=make.chance(0.3))
+    method = make.rng.choice(["union", "union", "unionAll", "unionByName"])
+    return (plain, replace(plain, mark=mark)), Step("union", f".{method}(b)")
 
 
 def _branches(
@@ -50,35 +66,44 @@ def rolling_case(make: Maker) -> Case:
     each = make.start(make.input())
     if not make.marked:
         each = replace(each, mark=None)
-    return Case(make.seed, mode, "UTC", (each,), _branches(make, make.rolling, (1, 2, 2, 3)), ())
+    inputs, meet = _united(make, each)
+    failing = make.diverting(*inputs)
+    branches = _branches(make, make.rolling, (1, 2, 2, 3))
+    return Case(make.seed, mode, "UTC", inputs, branches, (), meet, diverting=failing)
 
 
 def duplicates_case(make: Maker) -> Case:
     """Rows whose key has come before are dropped; what is compared is the same for each of them."""
     make.late = make.chance(0.3)
-    each = make.start(make.input())
+    inputs, meet = _united(make, make.start(make.input()))
     before = make.plain(0.3)
     names = {name: ddl for name, ddl in make.columns.items() if name != "ts"}
     grouped = keys(make.rng, names, 3)
-    if make.chance(0.3):
+    if make.chance(0.4):
         make.late = False
         grouped = grouped or ("sub",)
         step = Step("dropDuplicates", ".select({keys}).dropDuplicates([{names}])", keys=grouped)
-        if make.chance(0.3):
+        if make.chance(0.5):
             step = Step("distinct", ".select({keys}).distinct()", keys=grouped)
         if make.chance(0.5):
-            each = replace(each, mark=None)
-        return Case(make.seed, "append", "UTC", (each,), ((*before, step),), ())
+            inputs = tuple(replace(each, mark=None) for each in inputs)
+        return Case(make.seed, "append", "UTC", inputs, ((*before, step),), (), meet)
     if make.chance(0.3):
         make.late, grouped = False, grouped or ("sub",)
         texts = [f".{name}([{{names}}]).select({{keys}})" for name in (WITHIN, "dropDuplicates")]
         step = Step(WITHIN, *texts, keys=grouped, judge=Judge())
-        return Case(make.seed, "append", "UTC", (each,), ((*before, step),), ())
+        return Case(make.seed, "append", "UTC", inputs, ((*before, step),), (), meet)
+    steps = (*before, *_by_time(make, grouped))
+    return Case(make.seed, "append", "UTC", inputs, (steps,), (), meet, late=make.late)
+
+
+def _by_time(make: Maker, grouped: tuple[str, ...] | None = None) -> tuple[Step, ...]:
+    names = {name: ddl for name, ddl in make.columns.items() if name != "ts"}
+    grouped = keys(make.rng, names, 3) if grouped is None else grouped
     text = '.dropDuplicates(["ts"{more}]).select("ts"{keys})'
     step = Step("dropDuplicates by time", text, keys=grouped, judge=Judge())
     make.columns = {"ts": "timestamp"} | {name: names[name] for name in grouped}
-    behind = (make.windowed(),) if make.chance(0.4) else ()
-    return Case(make.seed, "append", "UTC", (each,), ((*before, step, *behind),), (), late=make.late)
+    return (step, make.windowed()) if make.chance(0.4) else (step,)
 
 
 def join_case(make: Maker) -> Case:
@@ -89,7 +114,7 @@ def join_case(make: Maker) -> Case:
     left, right = replace(left, before=()), replace(right, before=())
     make.columns = {"ts": "timestamp", "sub": "string", "n": "bigint"} | dict(left.columns)
     others = {"ts_b": "timestamp", "sub_b": "string", "n_b": "bigint"} | {f"{n}_b": ddl for n, ddl in right.columns}
-    how = make.rng.choice(HOWS)
+    how = make.rng.choice(SELDOM_INNER)
     same = make.rng.choice(["", "<=>", "AND n < n_b", "AND sub <=> sub_b"])
     low, high = (make.seconds(make.rng.choice([0, 1, 6, 20])) for _ in range(2))
     pair = quoted(left.columns[0][0]), quoted(f"{right.columns[0][0]}_b")
@@ -117,16 +142,21 @@ def windowless_case(make: Maker) -> Case:
     each = make.start(make.input())
     if make.chance(0.6):
         each = replace(each, mark=None)
-    return Case(make.seed, "append", "UTC", (each,), _branches(make, lambda: make.plain(0.7), (1, 1, 2)), ())
+    inputs, meet = _united(make, each)
+    failing = make.diverting(*inputs)
+    branches = _branches(make, lambda: make.plain(0.7), (1, 1, 2))
+    return Case(make.seed, "append", "UTC", inputs, branches, (), meet, diverting=failing)
 
 
 def early_case(make: Maker) -> Case:
     """Windows that are emitted whenever they change."""
     make.late = make.chance(0.3)
     each = make.start(make.input())
+    failing = make.diverting(each)
     steps = (*make.plain(0.3), make.windowed())
     options = (("isEarly", True),) if make.chance(0.5) else ()
-    return Case(make.seed, "update", "UTC", (each,), (steps,), (), late=make.late, early=True, options=options)
+    case = Case(make.seed, "update", "UTC", (each,), (steps,), (), late=make.late, early=True, options=options)
+    return replace(case, diverting=failing)
 
 
 def timers_case(make: Maker) -> Case:
@@ -214,7 +244,7 @@ def window_join_case(make: Maker) -> Case:
         filtered = make.rng.choice(["", '.where("n > 1")', '.where("n % 2 = 0")'])
         aggregate = make.rng.choice(['F.count("*")', 'F.max("n")', 'F.min("sub")'])
         sides.append(f'rows{filtered}.groupBy({by}{{keys}}).agg({aggregate}.alias("{side}"))')
-    how = make.rng.choice(HOWS)
+    how = make.rng.choice(SELDOM_INNER)
     text = f'.transform(lambda rows: {sides[0]}.join({sides[1]}, ["window"{{more}}], "{how}"))'
     step = Step(f"window join {how}", text, keys=grouped, judge=judge)
     return Case(make.seed, "append", "UTC", (each,), ((step,),), (), late=make.late)
@@ -224,11 +254,11 @@ SHAPES: tuple[tuple[Callable[[Maker], Case], int], ...] = (
     (windows_case, 7),
     (early_case, 2),
     (rolling_case, 4),
-    (duplicates_case, 2),
+    (duplicates_case, 3),
     (join_case, 4),
     (window_join_case, 3),
     (windowless_case, 1),
-    (timers_case, 2),
+    (timers_case, 3),
     (forgetting_case, 2),
 )
 
@@ -250,7 +280,9 @@ def random_case(seed: int) -> Case:
     timers = any(step.operator.startswith(("transform", "Event")) for branch in case.branches for step in branch)
     through = "stream" if case.late or case.early or timers else make.rng.choice(["stream", "batch"])
     sinks = list(OUTLETS) if case.mode == "append" else ANY_MODE
-    return replace(case, through=through, sink=make.rng.choice(sinks) if through == "stream" else case.sink)
+    if through == "batch":
+        return replace(case, through=through)
+    return replace(case, through=through, sink=make.rng.choice(sinks), home=make.rng.choice(["path", "path", "grid"]))
 
 
 def _with_policy(make: Maker, case: Case, each: Input) -> Input:

@@ -43,8 +43,9 @@ def arrivals(rng: Random, case: Case, unit: int) -> Case:
     ]
     if rng.random() < 0.1:
         _put(rng, cut[0][0], YEAR_1)
-    if rng.random() < 0.1:
-        _put(rng, cut[-1][0], YEAR_9999)
+    if rng.random() < 0.15:
+        # All rows behind it are late.
+        _put(rng, rng.choice(cut if case.late else cut[-1:])[-1], YEAR_9999)
     then = ["" if rng.random() < QUIET else rng.choice(THEN) for _ in cut]
     epochs = tuple(Epoch(tuple(map(tuple, rows)), after) for rows, after in zip(cut, then, strict=True))
     if case.clocked:
@@ -52,9 +53,9 @@ def arrivals(rng: Random, case: Case, unit: int) -> Case:
         epochs = _paused(rng, case, epochs, unit)
     if any(step.operator == WITHIN for branch in case.branches for step in branch):
         # Otherwise some keys are forgotten, and in a batch none is.
-        times = [event.time for rows in cut for event in rows[0] if event.time is not None]
+        times = [event.time for rows in cut for each in rows for event in each if event.time is not None]
         span = max(times, default=0) - min(times, default=0)
-        return _with_lags(replace(case, epochs=epochs), [span])
+        return _with_lags(replace(case, epochs=epochs), [span] * len(case.inputs))
     lags = [_lag(rng, [rows[i] for rows in cut], unit, late=case.late) for i in range(len(case.inputs))]
     return _with_lags(replace(case, epochs=epochs), lags)
 

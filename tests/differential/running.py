@@ -15,8 +15,9 @@ from sparkjet import EpochPhase, ManualClock
 from sparkjet.testing import StreamDriver
 from tests.differential.cases import Case
 from tests.differential.oracle import Oracle
-from tests.differential.outlets import OUTLETS, Collected, Found, TextSink
+from tests.differential.outlets import OUTLETS, Collected, Found, TextSink, grid
 from tests.differential.texts import texts
+from tests.servers.delta import kernel
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,7 +34,7 @@ class Outcome:
 def driven(spark: SparkSession, case: Case, query: Any, oracle: Oracle) -> Outcome:
     """In a driver, with crashes."""
     del oracle
-    sinks = [TextSink() for _ in case.branches]
+    sinks = [TextSink() for _ in range(case.results)]
     schemas = [each.schema for each in case.inputs]
     options = {**dict(case.options), "outputMode": case.mode}
     driver = StreamDriver(spark, query, schemas, sinks=sinks, clock=ManualClock(case.start), **options)
@@ -74,7 +75,7 @@ def streamed(spark: SparkSession, case: Case, query: Any, oracle: Oracle) -> Out
     """As a real stream: a file is an epoch, and the query ends after those that are followed by something."""
     del oracle
     with tempfile.TemporaryDirectory(prefix="sparkjet-differential-") as home:
-        outlets = [OUTLETS[case.sink](Path(home)) for _ in case.branches]
+        outlets = [OUTLETS[case.sink](Path(home)) for _ in range(case.results)]
         for number, epoch in enumerate(case.epochs):
             for side, (events, each) in enumerate(zip(epoch.rows, case.inputs, strict=True)):
                 names = ["t", "sub", "n", *(f"v{place}" for place in range(len(each.columns)))]
@@ -90,19 +91,26 @@ def streamed(spark: SparkSession, case: Case, query: Any, oracle: Oracle) -> Out
 
 
 def _run(spark: SparkSession, case: Case, query: Any, outlets: list[Collected], home: Path, *, last: bool) -> None:
+    if case.home == "grid" or case.sink == "grid journal":
+        spark.conf.set("spark.sparkjet.grid.tokenFile", str(grid().token))
+    if case.sink == "delta":
+        for jar in kernel():
+            spark.sql(f"ADD JAR '{jar}'")
     inputs = []
     for side, each in enumerate(case.inputs):
         reader = spark.readStream.schema(each.schema).option("maxFilesPerTrigger", 1)
         inputs.append(sj.stream(reader.json(str(home / f"{side}"))))
-    writers = [
-        outlet.writer(result).outputMode(case.mode).trigger(availableNow=True)
-        for result, outlet in zip(query(*inputs), outlets, strict=True)
-    ]
+    every = [outlet.writer(result) for result, outlet in zip(query(*inputs), outlets, strict=True)]
+    dead, writers = every[len(case.branches) :], every[: len(case.branches)]
+    writers = [writer.outputMode(case.mode).trigger(availableNow=True) for writer in writers]
     if last and case.has_an_end:
         writers[0] = writers[0].option("closeWindowsAtEnd", True)
     if "isEarly" in dict(case.options):
         writers = [writer.option("isEarly", True) for writer in writers]
-    sj.start(*writers, checkpointLocation=str(home / "query")).awaitTermination()
+    if case.home == "grid":
+        writers[0] = writers[0].option("snapshotStore", f"grid://{grid().address}").option("queryId", home.name)
+    place = None if case.home == "grid" else str(home / "query")
+    sj.start(*writers, deadLetters=dead, checkpointLocation=place).awaitTermination()
     for outlet in outlets:
         outlet.ended(spark)
 

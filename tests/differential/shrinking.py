@@ -46,7 +46,10 @@ def _smaller(case: Case) -> Iterator[Case]:
             yield _with_input(case, number, replace(each, before=_without(each.before, place)))
         for plainer in _fewer_marks(each):
             yield _with_input(case, number, plainer)
-    for plainer in (replace(case, options=()), replace(case, zone="UTC"), replace(case, through="driver")):
+    for number, _ in enumerate(case.diverting.tries if case.diverting else ()):
+        yield replace(case, diverting=replace(case.diverting, tries=_without(case.diverting.tries, number)))
+    plain = {"options": (), "zone": "UTC", "through": "driver", "home": "path", "sink": "collected", "diverting": None}
+    for plainer in (replace(case, **{name: value}) for name, value in plain.items()):
         if plainer != case:
             yield plainer
     yield from _fewer_rows(case)

@@ -405,10 +405,12 @@ def test_what_a_stage_computes_of_rows_is_refused_if_it_may_raise(spark: SparkSe
 
 @pytest.mark.long
 def test_aggregates_of_columns_are_not_refused(spark: SparkSession) -> None:
-    given = spark.createDataFrame([("a", 1, 1.0), ("a", 2, 2.0)], "k string, n int, x double")
+    given = spark.createDataFrame([("a", 1, 1.0, 1), ("a", 2, 2.0, 2)], "k string, n int, x double, l long")
     stream = sj.stream(given).divert(errors=True)
     calls = [F.sum("n"), F.avg("n"), F.min("x"), F.max("k"), F.count("*"), F.count_distinct("n"), F.stddev("x")]
     calls += [F.max_by("k", "n"), F.sum(F.when(F.col("n") > 1, 1)), F.collect_list("k"), J.sum("n"), J.avg("x")]
+    # Their sums are of the upper and the lower half.
+    calls += [F.sum("l"), F.avg("l"), F.try_sum("l"), F.try_avg("l")]
     named = [call.alias(f"c{number}") for number, call in enumerate(calls)]
     assert stream.groupBy("k").agg(*named).toDF().count() == 1
 

@@ -58,14 +58,20 @@ AXES: Mapping[str, Sequence[str]] = {
     "settings": (USUAL, ALL, *GROUPS),
     "since": (USUAL, "before", "after"),
     "path": tuple(PATHS),
-    "fault": (USUAL, "home fills", "output fills", "no token", "no handles", "full home", "late rows fill", "full tmp"),
+    "fault": (
+        *(USUAL, "home fills", "output fills", "no token", "no handles"),
+        *("full home", "late rows fill", "full tmp", "dead letters fill", "token goes"),
+    ),
     "clock": (USUAL, "day ahead", "hour ahead", "hour back"),
-    "server": (USUAL, "sessions", "read only", "small records", "other topic", "impatient", "more partitions"),
+    "server": (
+        *(USUAL, "sessions", "read only", "small records", "other topic"),
+        *("impatient", "more partitions", "no slots", "few replicas"),
+    ),
     "query": tuple(QUERIES),
     "sink": tuple(DESTINATIONS),
     "home": ("path", "grid"),
 }
-OFTEN: Mapping[str, int] = {"settings": 2, "path": 3, "fault": 5, "clock": 3, "server": 5}
+OFTEN: Mapping[str, int] = {"settings": 2, "path": 3, "fault": 5, "clock": 3, "server": 5, "query": 5}
 """How many values of an axis, those that break most, are in pairs."""
 WORTH = 14
 """How many pairs that are in no cell before it a cell that CI runs has at least."""
@@ -76,13 +82,22 @@ ONLY: Mapping[Value, Mapping[str, Sequence[str]]] = {
     ("fault", "home fills"): {"home": ["path"]},
     ("fault", "output fills"): {"sink": ["files"]},
     ("fault", "late rows fill"): {"query": ["windows"]},
+    ("fault", "dead letters fill"): {"query": ["diverted"]},
     ("fault", "no token"): {"home": ["grid"]},
+    ("fault", "token goes"): {"home": ["grid"]},
     ("server", "sessions"): {"sink": ["postgres"]},
     ("server", "read only"): {"sink": ["postgres"]},
     ("server", "impatient"): {"sink": ["postgres"]},
     ("server", "small records"): {"sink": ["kafka"]},
     ("server", "other topic"): {"sink": ["kafka"]},
     ("server", "more partitions"): {"sink": ["kafka"]},
+    ("server", "no slots"): {"sink": ["postgres"]},
+    ("server", "few replicas"): {"sink": ["kafka"]},
+    # Windows, but for its dead letters.
+    ("query", "diverted"): {
+        **{axis: [USUAL] for axis in ("settings", "path", "clock", "server")},
+        "fault": [USUAL, "dead letters fill"],
+    },
     # Refused at once, as in Spark: api/test_output_modes.
     ("query", "rolling"): {"sink": [sink for sink in DESTINATIONS if sink != "files"]},
 }

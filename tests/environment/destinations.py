@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -100,6 +101,23 @@ class Table:
         options = "-c statement_timeout=0 -c default_transaction_read_only=off"
         with psycopg.connect(self.dsn, autocommit=True, options=options) as connection:
             connection.execute(SQL("ALTER DATABASE {} RESET ALL").format(Identifier(connection.info.dbname)))
+
+    def fill_slots(self) -> None:
+        """Leave the server no prepared transaction."""
+        with psycopg.connect(self.server.dsn(), autocommit=True) as connection:
+            for number in itertools.count():
+                connection.execute("BEGIN")
+                try:
+                    connection.execute(f"PREPARE TRANSACTION 'slot {number}'".encode())
+                except psycopg.errors.OutOfMemory:
+                    return
+
+    def free_slots(self) -> None:
+        """Give them back."""
+        with psycopg.connect(self.server.dsn(), autocommit=True) as connection:
+            held = connection.execute("SELECT gid FROM pg_prepared_xacts WHERE gid LIKE 'slot %'").fetchall()
+            for (name,) in held:
+                connection.execute(f"ROLLBACK PREPARED '{name}'".encode())
 
     def rows(self) -> Sequence[Found]:
         """See :class:`Destination`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +43,7 @@ class Input:
             *rows([2, 14, 31], p="a", k="x", v=7),
             *rows([4, 15], p="b", k=ODD, v=3),
             *rows([-100], p="b", k=LATE, v=5),
+            *rows([15], p="b", k="z", v=0),
         )
         right.add(*rows([6, 33], p="a", k="x", v=71), *rows([16], p="b", k=ODD, v=21))
 
@@ -73,12 +74,14 @@ class Query:
         batch: Makes Spark's batch query of the same rows.
         mode: The output mode.
         closes: Whether it has windows to close at the end.
+        fails: Keys of rows that become dead letters.
     """
 
     stream: Callable[[list[DataFrame]], tuple[Any, Any]]
     batch: Callable[[list[DataFrame]], DataFrame]
     mode: str = "append"
     closes: bool = False
+    fails: Sequence[str] = ()
 
 
 TEN = "10 seconds"
@@ -115,6 +118,15 @@ def _each(rows: Any) -> Any:
     return rows.where("v > 0").selectExpr("k", "ts AS at", "v AS n", "v * 2 AS total")
 
 
+def _diverted(inputs: list[DataFrame]) -> tuple[Any, Any]:
+    tried = sj.stream(inputs[0]).divert(errors=True).withColumn("total", F.expr("100 div v"))
+    return tried.selectExpr("k", "ts AS at", "v AS n", "total"), None
+
+
+def _diverted_batch(inputs: list[DataFrame]) -> DataFrame:
+    return inputs[0].where("v <> 0").selectExpr("k", "ts AS at", "v AS n", "100 div nullif(v, 0) AS total")
+
+
 QUERIES: Mapping[str, Query] = {
     "windows": Query(_windows, _windows_batch, closes=True),
     "rolling": Query(
@@ -131,4 +143,5 @@ QUERIES: Mapping[str, Query] = {
         lambda inputs: _joined(*inputs).selectExpr("k", "ts AS at", "v AS n", "w AS total"),
     ),
     "windowless": Query(lambda inputs: (_each(sj.stream(inputs[0])), None), lambda inputs: _each(inputs[0])),
+    "diverted": Query(_diverted, _diverted_batch, fails=["y", "z"]),
 }

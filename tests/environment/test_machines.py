@@ -1,20 +1,24 @@
-"""What is wrong with a whole machine, from the start of its processes: its clock, and the disk of Spark's own files."""
+"""What is wrong with a whole machine, or has changed since a crash: clocks, disks, handles, settings, Spark itself."""
 
 from __future__ import annotations
 
+import itertools
+import os
+import resource
 import shutil
 import struct
 import subprocess
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from scripts.sparks import LINES, PLACE
 from sparkjet import EpochPhase
-from tests.crash.drivers import Driver, Query
+from tests.crash.drivers import ROOT, Driver, Query, Victim
 from tests.crash.farm import Crash, calm
 from tests.crash.feeds import write_skewed
 from tests.crash.invariants import check
@@ -33,6 +37,23 @@ JOBS = ("sums", "state")
 SOURCE = Path(__file__).with_name("machine_clock.c")
 DAY, HOUR = 86_400, 3_600
 CLUSTER = "local-cluster[1,2,1024]"
+OF_PROCESSES = {
+    "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
+    "spark.io.compression.codec": "zstd",
+    "spark.io.encryption.enabled": "true",
+    "spark.rdd.compress": "true",
+    "spark.shuffle.compress": "false",
+    "spark.shuffle.sort.bypassMergeThreshold": "0",
+    "spark.memory.fraction": "0.2",
+    "spark.default.parallelism": "5",
+    "spark.python.worker.reuse": "false",
+    "spark.python.worker.faulthandler.enabled": "true",
+    "spark.hadoop.parquet.block.size": "1024",
+    "spark.hadoop.parquet.enable.dictionary": "false",
+    "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
+    "spark.hadoop.fs.permissions.umask-mode": "077",
+}
+"""Settings that only a new process has, and that could change what is written or read."""
 
 
 @dataclass(frozen=True)
@@ -152,3 +173,59 @@ def test_a_full_disk_below_sparks_own_files_loses_and_repeats_nothing(tmp_path: 
         driver.bring(calm(found))
         assert driver.end() == 0
     whole(found)
+
+
+def test_a_jvm_without_file_handles_loses_and_repeats_nothing(tmp_path: Path) -> None:
+    found = queries(tmp_path)
+    with Driver(tmp_path / "first.log") as driver:
+        driver.bring(found, "reached")
+        before = resource.prlimit(driver.jvm, resource.RLIMIT_NOFILE)
+        taken = {int(each.name) for each in Path(f"/proc/{driver.jvm}/fd").iterdir()}
+        # Every number below is taken.
+        lowest = next(number for number in itertools.count() if number not in taken)
+        resource.prlimit(driver.jvm, resource.RLIMIT_NOFILE, (lowest, before[1]))
+        driver.release()
+        errors = driver.results(found)
+        resource.prlimit(driver.jvm, resource.RLIMIT_NOFILE, before)
+        driver.kill(Victim.BOTH)
+        driver.gone()
+    assert all(errors.values()), errors
+    with Driver(tmp_path / "second.log") as driver:
+        driver.bring(calm(found))
+        assert driver.end() == 0
+    whole(found)
+
+
+def test_settings_of_the_process_may_be_others_after_a_crash(tmp_path: Path) -> None:
+    found = queries(tmp_path)
+    _crash(found, tmp_path / "first.log")
+    settings = " ".join(f"--conf {name}={value}" for name, value in OF_PROCESSES.items())
+    with Driver(tmp_path / "second.log", more={"PYSPARK_SUBMIT_ARGS": f"{settings} pyspark-shell"}) as driver:
+        assert b"KryoSerializer" in Path(f"/proc/{driver.jvm}/cmdline").read_bytes()
+        driver.bring(calm(found))
+        assert driver.end() == 0
+    whole(found)
+
+
+@pytest.mark.parametrize("version", [LINES[name] for name in ("4.0", "4.1", "4.2")])
+def test_spark_may_be_of_another_line_after_a_crash(tmp_path: Path, version: str) -> None:
+    """On the older line, then on the newest, and back."""
+    place = PLACE / version
+    if not place.is_dir():
+        pytest.skip(f"scripts/sparks.py --install has not put Spark {version} there")
+    found = queries(tmp_path)
+    older = {"PYTHONPATH": os.pathsep.join(map(str, [place, ROOT / "src", ROOT]))}
+    _crash(found, tmp_path / "first.log", older)
+    _crash([replace(query, epoch=query.epoch + 1) for query in found if query.epoch], tmp_path / "second.log")
+    with Driver(tmp_path / "third.log", more=older) as driver:
+        driver.bring(calm(found))
+        assert driver.end() == 0
+    whole(found)
+
+
+def _crash(found: list[Query], log: Path, more: Mapping[str, str] | None = None) -> None:
+    """Run queries until each is where it blocks, and kill them."""
+    with Driver(log, more=more) as driver:
+        driver.bring(found, "reached")
+        driver.kill(Victim.BOTH)
+        driver.gone()

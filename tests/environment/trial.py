@@ -36,6 +36,7 @@ DISKS = {
     "home fills": "home",
     "output fills": "out",
     "late rows fill": "late",
+    "dead letters fill": "dead",
     "full tmp": "tmp",
 }
 """What is on a small disk of its own."""
@@ -48,6 +49,7 @@ DATABASES: Mapping[str, Mapping[str, str]] = {
 TOPICS: Mapping[str, Mapping[str, str]] = {
     # Less than a record of ours, more than the broker's own marks of ended transactions.
     "small records": {"max.message.bytes": "90"},
+    "few replicas": {"min.insync.replicas": "2"},
     "other topic": {"message.timestamp.type": "LogAppendTime", "compression.type": "zstd"},
 }
 """Settings of a topic."""
@@ -57,12 +59,15 @@ REFUSALS: Mapping[str, str] = {
     "home fills": SPACE,
     "output fills": SPACE,
     "late rows fill": SPACE,
+    "dead letters fill": SPACE,
     "full tmp": SPACE,
     "no token": "token.*cannot be read: No such file",
     "no handles": "Too many open files.*othing is lost.*ulimit -n",
     "read only": "read-only",
     "impatient": "timeout",
     "small records": "max.message.bytes",
+    "no slots": "Raise max_prepared_transactions",
+    "few replicas": "min.insync.replicas",
 }
 """What an error says that names the cause of a refusal and the way out; the second run may as well succeed."""
 
@@ -177,6 +182,8 @@ class Trial:
         writer.trigger(availableNow=True).clock(self.clock).onEpochPhase(self._reached)
         if self.query.closes:
             writer.option("closeWindowsAtEnd", last)
+        if self.query.fails:
+            writer.option("deadLettersPath", self.folder / "dead")
         if self.cell.home == "grid":
             writer.option("snapshotStore", f"grid://{self.grid.address}").option("queryId", self.name)
         else:
@@ -206,7 +213,12 @@ class Trial:
         counts = Counter(found)
         assert counts == expected, f"missing: {sorted(expected - counts)}, too many: {sorted(counts - expected)}"
         if self.query.closes:
-            assert [row.k for row in sj.read_files(str(self.folder / "late")).select("k").collect()] == [LATE]
+            assert self._keys("late") == [LATE]
+        if self.query.fails:
+            assert self._keys("dead") == self.query.fails
+
+    def _keys(self, name: str) -> list[str]:
+        return sorted(row.k for row in sj.read_files(str(self.folder / name)).select("k").collect())
 
     @contextmanager
     def _fault(self) -> Iterator[Callable[[], Any]]:
@@ -217,6 +229,8 @@ class Trial:
                 yield lambda: self._full(disk)
         elif fault == "no token":
             yield self._without_token
+        elif fault == "token goes":
+            yield self._losing_token
         elif fault == "no handles":
             yield self._without_handles
         else:
@@ -247,6 +261,18 @@ class Trial:
             self.token = before
 
     @contextmanager
+    def _losing_token(self) -> Iterator[None]:
+        before, copy = self.token, self.place / "token"
+        copy.write_text(Path(before).read_text())
+        copy.chmod(0o600)
+        self.token = str(copy)
+        self.steps.append(copy.unlink)
+        try:
+            yield
+        finally:
+            self.token = before
+
+    @contextmanager
     def _without_handles(self) -> Iterator[None]:
         before = resource.getrlimit(resource.RLIMIT_NOFILE)
 
@@ -268,6 +294,8 @@ class Trial:
         destination, now = self.destination, self.cell.server if self.cell.server in wrong else USUAL
         if isinstance(destination, Table):
             destination.set(DATABASES.get(now, {}))
+            if now == "no slots":
+                destination.fill_slots()
         elif isinstance(destination, Topic):
             destination.set(TOPICS.get(now, {}))
             if now == "more partitions":
@@ -277,5 +305,7 @@ class Trial:
         finally:
             if isinstance(destination, Table):
                 destination.reset()
+                if now == "no slots":
+                    destination.free_slots()
             elif isinstance(destination, Topic):
                 destination.reset(TOPICS.get(now, {}))

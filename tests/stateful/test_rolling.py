@@ -308,6 +308,27 @@ def test_results_of_a_batch_are_those_of_all_rows(spark: SparkSession) -> None:
     assert tuple(events.agg(F.first("value"), F.last("value")).toDF().collect()[0]) == (1, 5)
 
 
+@pytest.mark.parametrize(
+    ("schema", "first", "second"),
+    [
+        # Spark's hash of a null is that of nothing: these have the same.
+        ("a string, b string", [("x", None), (None, "x")], [(None, "x")]),
+        ("a array<int>", [(None,), ([None],), ([],)], [([None],)]),
+        # What a collation calls equal has other bytes, so no key has a hash of its own.
+        ("a string collate UTF8_LCASE", [("x",), ("y",)], [("X",)]),
+    ],
+    ids=["nulls", "arrays", "collated"],
+)
+def test_keys_that_share_a_hash_are_sent_when_they_have_changed(
+    spark: SparkSession, schema: str, first: list[Any], second: list[Any]
+) -> None:
+    keys = [field.split()[0] for field in schema.split(", ")]
+    driver = StreamDriver(spark, lambda s: s.groupBy(*keys).count(), schema, outputMode="update")
+    driver.process(first)
+    driver.process(second)
+    assert [row["count"] for row in driver.results()] == [1] * len(first) + [2]
+
+
 @pytest.mark.crash
 def test_an_epoch_that_crashed_sends_the_same_keys_again_and_no_others(spark: SparkSession) -> None:
     driver = StreamDriver(spark, keyed, SCHEMA, outputMode="update")

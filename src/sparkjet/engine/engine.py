@@ -79,7 +79,7 @@ class Engine:
         self._ending: _EndingEpoch | None = None
         self._executors = Executors(context.session)
         self._maps = MapReads(context.plan.tables)
-        self.turn = Turn(context.label)
+        self.turn = Turn(context.label, context.session)
         self._beside = ThreadPoolExecutor(2, thread_name_prefix="sparkjet-epoch", initializer=self.turn.enlist)
         self.record = record
         self.state = state

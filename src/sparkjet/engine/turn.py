@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from types import TracebackType
+from typing import TYPE_CHECKING
 
+from sparkjet.java import GONE
 from sparkjet.query_log import begin, end
+from sparkjet.storage.read_back import activated, deactivate
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 class Turn:
@@ -13,10 +20,12 @@ class Turn:
 
     What users give a query (functions, listeners, sinks, policies, clocks) is called in the threads that
     :attr:`is_ours` tells. What waits there for the turn, or for the end of the query, would wait for itself. A thread
-    that such a function starts is not known here.
+    that such a function starts is not known here. They have an active session, as Spark's own thread has: a function
+    that reads a table of ``SparkSession.getActiveSession()`` must not depend on what called it.
 
     Args:
         query: What the log lines of these threads name.
+        session: The session that is made active in a thread that has none.
 
     >>> turn = Turn()
     >>> with turn:
@@ -26,8 +35,9 @@ class Turn:
     (False, False)
     """
 
-    def __init__(self, query: object = None) -> None:
+    def __init__(self, query: object = None, session: SparkSession | None = None) -> None:
         self._query = query
+        self._session = session
         self._lock = threading.Lock()
         self._here = threading.local()
 
@@ -37,18 +47,37 @@ class Turn:
         if taken:
             self._here.ours = True
             self._here.log = begin(self._query)
+            try:
+                self._here.activated = self._activate()
+            except BaseException:
+                # Without the JVM: the next one is told so too, instead of waiting for ever.
+                self._here.activated = False
+                self.give_back()
+                raise
         return taken
 
     def give_back(self) -> None:
         """End the turn; in the thread that has taken it."""
-        self._here.ours = False
-        end(self._here.log)
-        self._lock.release()
+        try:
+            if self._here.activated and self._session is not None:
+                # With the JVM, its threads have gone.
+                with contextlib.suppress(*GONE):
+                    deactivate(self._session)
+        finally:
+            self._here.ours = False
+            end(self._here.log)
+            self._lock.release()
 
     def enlist(self) -> None:
         """Have the calling thread work for whoever has the turn, as long as it lives; it never takes it itself."""
         self._here.ours = True
         begin(self._query)
+        # Without the JVM, whatever this thread is to do says so.
+        with contextlib.suppress(*GONE):
+            self._activate()
+
+    def _activate(self) -> bool:
+        return self._session is not None and activated(self._session)
 
     @property
     def is_taken(self) -> bool:

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from sparkjet.catalyst.columns import CompiledColumns
 from sparkjet.snapshots.record import RollingSettings
 from sparkjet.state import KEY_HASH, NEVER, KeyedStore, Segment
-from sparkjet.state.keyed_rows import Touched
+from sparkjet.state.keyed_rows import FRESH, Touched
 from sparkjet.time import MIN
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ class RollingGroups:
         self._summary = self._store.summary()
         self._columns = CompiledColumns([KEY_HASH, *stored, *accumulators.fields])
         self._never = F.lit(NEVER)
+        self._fresh = [F.lit(fresh).alias(FRESH) for fresh in (True, False)]
         bounds: list[Column | str] = []
         if window is not None:
             starts = F.expr(f"explode({_starts(window)})").alias(_START)
@@ -111,8 +112,15 @@ class RollingGroups:
 
     def _combined(self, touched: Touched) -> DataFrame:
         """The keys with pending rows, as they are with these."""
-        rows = [self._columns.select(each) for each in (touched.arrived, touched.stored) if each is not None]
-        combined = self.accumulators.group(reduce(DataFrame.union, rows), KEY_HASH, *self._store.keys)
+        rows = [
+            self._columns.select(each, fresh)
+            for each, fresh in zip((touched.arrived, touched.stored), self._fresh, strict=True)
+            if each is not None
+        ]
+        every = self.accumulators.group(reduce(DataFrame.union, rows), KEY_HASH, *self._store.keys, beside=(FRESH,))
+        # Keys that have not changed share a hash with those that have: (null, 1) and (1, null), or all that are
+        # compared by a collation.
+        combined = every.where(FRESH)
         return self._store.stamped(combined.withColumn("due", self._never), version=touched.version)
 
     def _by_window(self, partials: DataFrame) -> DataFrame:

@@ -31,6 +31,7 @@ _VECTORIZED = "spark.sql.parquet.enableVectorizedReader"
 """How fast, not what is read. Spark asks the reading session how rows come and the user's how to take them."""
 _SESSIONS: dict[Hashable, Any] = {}
 _MOST = 8
+_OF_THREADS = "org.apache.spark.sql.classic.SparkSession"
 """Sessions that are kept."""
 
 
@@ -62,16 +63,28 @@ def in_session(session: SparkSession, rows: DataFrame) -> DataFrame:
 @contextmanager
 def active(session: SparkSession) -> Iterator[None]:
     """Make a session the one whose settings Spark looks up where it was handed none: it lists files so."""
-    sessions = "org.apache.spark.sql.classic.SparkSession"
-    before = static_method(session, f"{sessions}.getActiveSession")()
-    static_method(session, f"{sessions}.setActiveSession")(session._jsparkSession)
+    before = static_method(session, f"{_OF_THREADS}.getActiveSession")()
+    static_method(session, f"{_OF_THREADS}.setActiveSession")(session._jsparkSession)
     try:
         yield
     finally:
         if before.isDefined():
-            static_method(session, f"{sessions}.setActiveSession")(before.get())
+            static_method(session, f"{_OF_THREADS}.setActiveSession")(before.get())
         else:
-            static_method(session, f"{sessions}.clearActiveSession")()
+            deactivate(session)
+
+
+def activated(session: SparkSession) -> bool:
+    """Make a session the active one of this thread, if it has none; says whether it had none."""
+    if static_method(session, f"{_OF_THREADS}.getActiveSession")().isDefined():
+        return False
+    static_method(session, f"{_OF_THREADS}.setActiveSession")(session._jsparkSession)
+    return True
+
+
+def deactivate(session: SparkSession) -> None:
+    """Leave this thread without an active session."""
+    static_method(session, f"{_OF_THREADS}.clearActiveSession")()
 
 
 def _with_defaults(session: SparkSession, jsession: Any) -> Any:
