@@ -34,7 +34,7 @@ try:
     from examples.flights_control import DriverError, Places, run
     from examples.flights_feed import TWO_DAYS, WHOLE_YEAR, NoFlightsError, Slices, write_feed
     from sparkjet.errors import SparkjetError
-    from sparkjet.grid.map_reader import Map
+    from sparkjet_grid.map_reader import Map
     from tests.grid.processes import GridProcesses
 except ModuleNotFoundError as missing:
     sys.exit(f"board: the package {missing.name} is not installed. Run `make setup`, which needs a network.")

@@ -13,7 +13,7 @@ import pytest
 
 import sparkjet
 from sparkjet.errors import AnalysisError, SinkError, SparkjetError, StorageError
-from sparkjet.grid.errors import FallenBehindError, QuorumLostError
+from sparkjet_grid.errors import FallenBehindError, QuorumLostError
 
 PAGE = Path(__file__).parents[1] / "docs" / "guide" / "errors.md"
 ROW = re.compile(r"\| `(\w+(?:\.\w+)?)` \| `(\w+)` \| ([^|]+) \| ([^|]+) \|")

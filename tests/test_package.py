@@ -14,7 +14,7 @@ import sys
 sys.modules["pyspark"] = None
 from sparkjet import errors, grid
 import sparkjet
-print(errors.__name__, grid.__name__, sparkjet.grid is grid, hasattr(sparkjet, "__wrapped__"))
+print(errors.__name__, grid.__name__, sparkjet_grid is grid, hasattr(sparkjet, "__wrapped__"))
 print(sorted({name.split(".")[1] for name in sys.modules if name.startswith("sparkjet.")}))
 try:
     sparkjet.stream
@@ -31,7 +31,7 @@ def run(program: str) -> list[str]:
 
 def test_packages_are_imported_where_there_is_no_pyspark() -> None:
     first, packages, error = run(WITHOUT_PYSPARK)
-    assert first == "sparkjet.errors sparkjet.grid True False"
+    assert first == "sparkjet.errors sparkjet_grid True False"
     assert packages == "['errors', 'grid']"
     assert "pyspark" in error
 

@@ -15,12 +15,12 @@ from sparkjet.api.interrupts import INTERRUPTS
 from sparkjet.engine.phases import EpochPhase
 from sparkjet.engine.progress import EpochProgress
 from sparkjet.engine.turn import Turn
-from sparkjet.grid.background import in_background
-from sparkjet.grid.client import GridClient
-from sparkjet.grid.putting import Putting
-from sparkjet.grid.reader_leases import Lease
 from sparkjet.query_log import about, current, logger
 from sparkjet.storage import put_probe
+from sparkjet_grid.background import in_background
+from sparkjet_grid.client import GridClient
+from sparkjet_grid.putting import Putting
+from sparkjet_grid.reader_leases import Lease
 
 
 def test_a_line_names_its_query(caplog: pytest.LogCaptureFixture) -> None:

@@ -13,19 +13,19 @@ import pyarrow.compute as pc
 import pytest
 
 from sparkjet.errors import AnalysisError
-from sparkjet.grid import map_reader, map_store, map_writing
-from sparkjet.grid.contents import Content
-from sparkjet.grid.entries import Entries, Key
-from sparkjet.grid.errors import LostRowsError, MalformedError, ReleasedError, UnreachableError
-from sparkjet.grid.files import write_files
-from sparkjet.grid.finding import rows_of
-from sparkjet.grid.map_keys import hash_of, text_of
-from sparkjet.grid.map_layers import EXPIRES, GONE, HASH, layer_schema, merged
-from sparkjet.grid.map_reader import EPOCH, WATERMARK, Map
-from sparkjet.grid.map_store import MapStore
-from sparkjet.grid.messages import Held
-from sparkjet.grid.reader_leases import LEASE, LeaseBook
-from sparkjet.grid.requests import FindRows, Lookup
+from sparkjet_grid import map_reader, map_store, map_writing
+from sparkjet_grid.contents import Content
+from sparkjet_grid.entries import Entries, Key
+from sparkjet_grid.errors import LostRowsError, MalformedError, ReleasedError, UnreachableError
+from sparkjet_grid.files import write_files
+from sparkjet_grid.finding import rows_of
+from sparkjet_grid.map_keys import hash_of, text_of
+from sparkjet_grid.map_layers import EXPIRES, GONE, HASH, layer_schema, merged
+from sparkjet_grid.map_reader import EPOCH, WATERMARK, Map
+from sparkjet_grid.map_store import MapStore
+from sparkjet_grid.messages import Held
+from sparkjet_grid.reader_leases import LEASE, LeaseBook
+from sparkjet_grid.requests import FindRows, Lookup
 from tests.faults.waiting import until
 from tests.grid.grids import Grid, grid_of
 from tests.grid.maps import MapWriter
@@ -513,7 +513,7 @@ class Refused:
         if name.partition(".")[0] in {"pyspark", "py4j", "pandas", "kazoo"}:
             raise ModuleNotFoundError(name)
 sys.meta_path.insert(0, Refused())
-import sparkjet.grid.map_reader
+import sparkjet_grid.map_reader
 print(sorted({name.split(".")[1] for name in sys.modules if name.startswith("sparkjet.")}))
 """
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)

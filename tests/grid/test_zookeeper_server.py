@@ -14,16 +14,16 @@ import pytest
 from kazoo.client import KazooClient
 
 from sparkjet.errors import AnalysisError
-from sparkjet.grid.listening import free_port
-from sparkjet.grid.zookeeper_config import ServerAddress, Voting
-from sparkjet.grid.zookeeper_server import ZooKeeperServer, jars, java
-from sparkjet.grid.zookeeper_settings import ZooKeeperSettings
+from sparkjet_grid.listening import free_port
+from sparkjet_grid.zookeeper_config import ServerAddress, Voting
+from sparkjet_grid.zookeeper_server import ZooKeeperServer, jars, java
+from sparkjet_grid.zookeeper_settings import ZooKeeperSettings
 from tests.faults.waiting import until
 
 MEMBER = """
 import sys
-from sparkjet.grid.zookeeper_settings import ZooKeeperSettings
-from sparkjet.grid.zookeeper_server import ZooKeeperServer
+from sparkjet_grid.zookeeper_settings import ZooKeeperSettings
+from sparkjet_grid.zookeeper_server import ZooKeeperServer
 from tests.grid.test_zookeeper_server import address
 server = ZooKeeperServer(address(), ZooKeeperSettings("a token for tests", directory=sys.argv[1]))
 server.start([server.address.line], is_first=True)
