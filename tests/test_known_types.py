@@ -34,5 +34,7 @@ for number in range(100):
 @pytest.mark.parametrize("package", ["sparkjet", "sparkjet_grid"])
 def test_threads_that_decode_a_type_for_the_first_time_at_once_live(package: str) -> None:
     """A member of the grid, and whoever asked it, died of the first requests that came at once (SIGSEGV)."""
-    ended = subprocess.run([sys.executable, "-c", PROGRAM.replace("{}", package, 1)], capture_output=True, text=True, check=False)
+    ended = subprocess.run(
+        [sys.executable, "-c", PROGRAM.replace("{}", package, 1)], capture_output=True, text=True, check=False
+    )
     assert (ended.returncode, ended.stderr) == (0, "")

@@ -1,1 +1,1 @@
-"""The grid: member processes that keep snapshots in replicated memory, and their clients; without sparkjet and Spark."""
+"""The grid: processes that keep maps, journals and snapshots in replicated memory, and their clients; without Spark."""

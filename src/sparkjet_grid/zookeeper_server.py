@@ -1,4 +1,4 @@
-"""A ZooKeeper server as the child process of a member, from the jars that PySpark has."""
+"""A ZooKeeper server as the child process of a member, from the jars of an installed PySpark, or of a folder."""
 
 from __future__ import annotations
 
@@ -44,6 +44,10 @@ exec "$@"
 """Kills the program when its standard input ends without a line: the member has died, which a JVM does not notice.
 
 Files are for their owner alone: ZooKeeper writes its configuration anew, secrets included."""
+_WAY_OUT = (
+    "Install pyspark on the machines of the members (pyspark-client comes without jars), or name a folder with the "
+    "jars: --jars."
+)
 _LOGIN = "login.conf"
 _KEPT_SNAPSHOTS = 3
 _NEEDS = 16 << 20
@@ -66,27 +70,29 @@ def java() -> str:
     return found
 
 
-def jars(folder: Path | None = None) -> list[Path]:
-    """The jars of PySpark's that a server needs.
+def jars(named: str | None = None) -> list[Path]:
+    """The jars that a server needs.
 
     Args:
-        folder: Where they are; PySpark's own by default.
+        named: Folder that has them; that of the installed PySpark by default.
 
     Raises:
         AnalysisError: They are not there.
     """
-    if folder is None:
+    if named is None:
         # Not imported: a member has no use for it, and it would take a second and 50 MB.
         spec = importlib.util.find_spec("pyspark")
-        folder = Path(spec.origin).with_name("jars") if spec is not None and spec.origin else Path("jars")
+        if spec is None or spec.origin is None:
+            raise AnalysisError(f"A grid of several members runs ZooKeeper from PySpark's jars. {_WAY_OUT}")
+        folder = Path(spec.origin).with_name("jars")
+    else:
+        folder = Path(named)
     found = {name: next(iter(sorted(folder.glob(f"{name}-[0-9]*.jar"))), None) for name in _JARS}
     missing = [name for name, path in found.items() if path is None]
     if missing:
-        message = (
-            f"A grid of several members runs ZooKeeper from PySpark's jars, and {folder} has no {', no '.join(missing)}"
-            ". The package pyspark-client comes without jars: install pyspark on the machines of the members."
-        )
-        raise AnalysisError(message)
+        whose = "PySpark's jars" if named is None else "the jars of --jars"
+        lacks = f"{folder} has no {', no '.join(missing)}"
+        raise AnalysisError(f"A grid of several members runs ZooKeeper from {whose}, and {lacks}. {_WAY_OUT}")
     return [path for path in found.values() if path is not None]
 
 
@@ -113,7 +119,7 @@ class ZooKeeperServer:
             # Nothing of the member's own Java settings: they are for Spark.
             f"-Djava.security.auth.login.config={_LOGIN}",
             "-cp",
-            ":".join(map(str, jars())),
+            ":".join(map(str, jars(settings.jars))),
             "org.apache.zookeeper.server.quorum.QuorumPeerMain",
         ]
         self._home = Path(tempfile.mkdtemp(prefix="sparkjet-grid-", dir=_made(settings.directory)))
@@ -266,7 +272,7 @@ def check_server(settings: ZooKeeperSettings) -> None:
         AnalysisError: Java, jars or certificates are missing, or there is no place for its files.
     """
     java()
-    jars()
+    jars(settings.jars)
     if settings.is_encrypted:
         for name in ("certificate", "key", "authorities"):
             settings.pem(name)

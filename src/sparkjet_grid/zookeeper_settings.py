@@ -34,6 +34,7 @@ class ZooKeeperSettings:
         cut_off: Seconds after which a member that has no majority ends. Until then it holds what it has, for the
             operator to form the survivors anew, and refuses everything.
         heap: MB of a server's heap: what is in the slots of all queries, several times.
+        jars: Folder with ZooKeeper's jars and those that it needs; by default that of the installed PySpark.
     """
 
     token: str = field(repr=False)
@@ -48,6 +49,7 @@ class ZooKeeperSettings:
     patience: float = 10.0
     cut_off: float = 600.0
     heap: int = 96
+    jars: str | None = None
 
     def __post_init__(self) -> None:
         files = self.certificate, self.key, self.authorities

@@ -78,6 +78,9 @@ def start(
             help="how long it waits, when it is stopped, while nobody else has what would go with it",
         ),
     ] = 3600.0,
+    jars: Annotated[
+        str | None, typer.Option(metavar="FOLDER", help="has ZooKeeper's jars, if not the installed PySpark")
+    ] = None,
     token_file: TokenFile = None,
     tls_certificate: TlsCertificate = None,
     tls_key: TlsKey = None,
@@ -120,7 +123,7 @@ def start(
 
         control: Control = InProcessControl(partitions=partitions, backup_count=backup_count)
     else:
-        control = _joining(advertise or bind, ports, join, access, partitions=partitions, backup_count=backup_count)
+        control = _joining(advertise or bind, ports, join, access, jars, (partitions, backup_count))
     return run_member(settings, access, control)
 
 
@@ -237,9 +240,8 @@ def _joining(
     ports: tuple[int, int, int, int],
     join: str | None,
     access: Access,
-    *,
-    partitions: int,
-    backup_count: int,
+    jars: str | None,
+    new: tuple[int, int],
 ) -> Control:
     try:
         from sparkjet_grid.zookeeper_control import ZooKeeperControl  # noqa: PLC0415 - the extra is optional
@@ -254,9 +256,11 @@ def _joining(
             certificate=access.certificate,
             key=access.key,
             authorities=access.authorities,
+            jars=jars,
         )
     with _named("--join"):
         contacts = _contacts(join.split(","), access) if join else []
+    partitions, backup_count = new
     return ZooKeeperControl(settings, contacts, partitions=partitions, backup_count=backup_count)
 
 
