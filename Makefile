@@ -113,6 +113,6 @@ $(CLASSES): $(READY) scripts/class_archive.py
 	@$(PYTHON_RUN) scripts/class_archive.py $@
 
 # Again only when what is installed would change.
-$(READY): requirements.lock pyproject.toml scripts/setup.sh
+$(READY): requirements.lock pyproject.toml src/sparkjet_grid/pyproject.toml scripts/setup.sh
 	@scripts/setup.sh --install
 	@touch $@

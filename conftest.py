@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -43,6 +44,10 @@ CARRIERS = ("cli", "crash", "sinks", "snapshots", "sources", "storage", *(f"engi
 """Tests whose queries only carry what they are about: homes, sinks, sources, damage, and what epochs leave behind. In
 `make test-crash` no code is generated for these; in `make test-long` it is."""
 
+# As pytest's `pythonpath`, for the processes that tests start.
+os.environ["PYTHONPATH"] = os.pathsep.join(
+    [str(Path(__file__).parent / "src"), *filter(None, [os.environ.get("PYTHONPATH")])]
+)
 # Before any JVM: naive datetimes of rows are read in the process's zone, and a test must not depend on the machine's.
 os.environ["TZ"] = "UTC"
 time.tzset()

@@ -31,9 +31,9 @@ from benchmarks.hazelcast import hazelcast
 from benchmarks.ratio import Ratio
 from benchmarks.studies import main
 from benchmarks.work import Goal
-from sparkjet.grid.access import Access, create_token
-from sparkjet.grid.client import GridClient
-from sparkjet.grid.messages import Held
+from sparkjet_grid.access import Access, create_token
+from sparkjet_grid.client import GridClient
+from sparkjet_grid.messages import Held
 
 MEMBERS = 3
 COPIES = 2

@@ -36,8 +36,8 @@ from benchmarks.studies import main
 from benchmarks.work import Goal
 from sparkjet import functions as J
 from sparkjet.errors import SparkjetError
-from sparkjet.grid.client import GridClient
-from sparkjet.grid.journal_reader import Journal
+from sparkjet_grid.client import GridClient
+from sparkjet_grid.journal_reader import Journal
 from tests.servers.kafka import KafkaServer
 
 if TYPE_CHECKING:

@@ -30,15 +30,15 @@ from benchmarks.process import PeerError
 from benchmarks.ratio import Ratio
 from benchmarks.studies import main
 from benchmarks.work import Goal
-from sparkjet.grid.client import GridClient
-from sparkjet.grid.map_keys import hash_of, text_of
-from sparkjet.grid.map_layers import EXPIRES, GONE, HASH, layer_schema
-from sparkjet.grid.map_reader import Map
-from sparkjet.grid.map_store import MapStore
-from sparkjet.grid.map_version import MapVersion
-from sparkjet.grid.map_writing import following, write_layers
-from sparkjet.grid.places import MapPlace
-from sparkjet.grid.reader_leases import LeaseBook
+from sparkjet_grid.client import GridClient
+from sparkjet_grid.map_keys import hash_of, text_of
+from sparkjet_grid.map_layers import EXPIRES, GONE, HASH, layer_schema
+from sparkjet_grid.map_reader import Map
+from sparkjet_grid.map_store import MapStore
+from sparkjet_grid.map_version import MapVersion
+from sparkjet_grid.map_writing import following, write_layers
+from sparkjet_grid.places import MapPlace
+from sparkjet_grid.reader_leases import LeaseBook
 
 ROWS = 100_000
 SMALL = 10_000

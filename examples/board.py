@@ -33,8 +33,8 @@ try:
     from examples.board_queries import BOARD
     from examples.flights_control import DriverError, Places, run
     from examples.flights_feed import TWO_DAYS, WHOLE_YEAR, NoFlightsError, Slices, write_feed
-    from sparkjet.errors import SparkjetError
-    from sparkjet.grid.map_reader import Map
+    from sparkjet_grid.errors import AnalysisError, StorageError
+    from sparkjet_grid.map_reader import Map
     from tests.grid.processes import GridProcesses
 except ModuleNotFoundError as missing:
     sys.exit(f"board: the package {missing.name} is not installed. Run `make setup`, which needs a network.")
@@ -117,7 +117,7 @@ class Board:
     def table(self) -> Table:
         """The newest hour of each airport, as the map has it now; as before where it cannot be read at the moment."""
         # Not begun yet, or a member is just being replaced.
-        with contextlib.suppress(SparkjetError):
+        with contextlib.suppress(AnalysisError, StorageError):
             self._shown = self.rows()
         table = Table("Airport", "Hour from (UTC)", "Departures", "Mean delay", title="Departures", caption=self.told)
         newest: dict[str, dict[str, object]] = {}

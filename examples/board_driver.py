@@ -17,7 +17,7 @@ from examples.board_queries import TEN_MINUTES, per_hour, per_ten_minutes
 from examples.flights_control import Places
 from examples.flights_driver import say
 from examples.session import local_session
-from sparkjet.grid.journal_reader import Journal
+from sparkjet_grid.journal_reader import Journal
 
 
 def main(root: Path) -> None:

@@ -21,24 +21,27 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "architecture.md"
 BEGIN, END = "<!-- layers, drawn by scripts/architecture.py -->\n", "<!-- end of layers -->\n"
-PACKAGE = "sparkjet"
+PACKAGE, GRID = "sparkjet", "sparkjet_grid"
 
 Imports = dict[str, frozenset[str]]
-"""By package or module directly below sparkjet: those that it imports."""
+"""By package or module directly below sparkjet, and for the grid beside it: those that it imports."""
 
 
 def layers_of(root: Path) -> list[list[str]]:
     """The layers as import-linter has them, the highest first; those of one layer do not import each other."""
     contracts = read_configuration(str(root / "pyproject.toml"))["contracts_options"]
     layers = next(contract["layers"] for contract in contracts if contract["type"] == "layers")
-    return [re.split(r"\s*[|:]\s*", str(layer)) for layer in layers]
+    # import-linter has a contract of its own that the grid is below all of sparkjet.
+    return [*(re.split(r"\s*[|:]\s*", str(layer)) for layer in layers), [GRID]]
 
 
 def imports_of() -> Imports:
-    """The imports between the packages and modules directly below sparkjet."""
+    """The imports between the packages and modules directly below sparkjet, and of the grid."""
     # No cache: it would be written into the directory in which this happens to run.
-    graph = grimp.build_graph(PACKAGE, cache_dir=None)
-    children = sorted(graph.find_children(PACKAGE))
+    graph = grimp.build_graph(PACKAGE, GRID, cache_dir=None)
+    # The errors of both are made one family there. Drawn, it would imply all arrows to the grid.
+    graph.remove_import(importer=f"{PACKAGE}.errors", imported=f"{GRID}.errors")
+    children = sorted([*graph.find_children(PACKAGE), GRID])
     for child in children:
         if graph.find_children(child):
             graph.squash_module(child)
@@ -69,17 +72,23 @@ def reduced(imports: Mapping[str, frozenset[str]]) -> Imports:
     return {name: imports[name] - implied[name] for name in imports}
 
 
+def place_of(root: Path, name: str) -> Path:
+    """The folder of a package, or the file of a module."""
+    path = root / "src" / (name if name == GRID else f"{PACKAGE}/{name}")
+    return path if path.is_dir() else path.with_suffix(".py")
+
+
 def purpose(root: Path, name: str) -> str:
     """The first line of a package's docstring, as Markdown."""
-    source = root / "src" / PACKAGE
-    path = source / name / "__init__.py" if (source / name).is_dir() else source / f"{name}.py"
+    place = place_of(root, name)
+    path = place / "__init__.py" if place.is_dir() else place
     first = (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").partition("\n")[0]
     return re.sub(r"(?::\w+:)?`+([^`]+)`+", r"`\1`", first)
 
 
 def modules(root: Path, name: str) -> int:
     """The number of modules that a package consists of."""
-    return max(1, sum(path.stem != "__init__" for path in (root / "src" / PACKAGE / name).rglob("*.py")))
+    return max(1, sum(path.stem != "__init__" for path in place_of(root, name).rglob("*.py")))
 
 
 def drawn(layers: Sequence[Sequence[str]], imports: Imports, root: Path) -> str:
@@ -90,8 +99,7 @@ def drawn(layers: Sequence[Sequence[str]], imports: Imports, root: Path) -> str:
     rows = []
     for number, layer in enumerate(layers, 1):
         for name in layer:
-            is_package = (root / "src" / PACKAGE / name).is_dir()
-            link = f"[`{name}`](../src/{PACKAGE}/{name if is_package else f'{name}.py'})"
+            link = f"[`{name}`](../{place_of(root, name).relative_to(root)})"
             below = ", ".join(f"`{each}`" for flat in layers for each in flat if each in imports[name])
             rows.append(f"| {number} | {link} | {purpose(root, name)} | {modules(root, name)} | {below or '–'} |")
     lines = [

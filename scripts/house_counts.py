@@ -102,4 +102,4 @@ def main(packages: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:] or ["sparkjet"])
+    main(sys.argv[1:] or ["sparkjet", "sparkjet_grid"])

@@ -80,9 +80,11 @@ class Rules:
         """A module is tested by a file of its name, or by those that tests/README.md lists for it."""
         index = self.root / "tests" / "README.md"
         listed = dict(INDEX_ROW.findall(index.read_text(encoding="utf-8"))) if index.is_file() else {}
-        source = self.root / "src" / "sparkjet"
+        source = self.root / "src"
         for path in self.below("src/**/*.py"):
-            module = path.relative_to(source).with_suffix("")
+            package, *inner = path.relative_to(source).with_suffix("").parts
+            # Tests of the grid are beside those of sparkjet.
+            module = Path(*(["grid"] if package == "sparkjet_grid" else []), *inner)
             own = self.root / "tests" / module.parent / f"test_{module.name}.py"
             if module.name.startswith("__") or own.is_file():
                 continue
@@ -103,7 +105,7 @@ class Rules:
     def own_words(self) -> Iterator[str]:
         """What has another origin is not written here: it is read from where it is installed, or is made anew."""
         for path, number, found in self.found(ORIGIN):
-            if path != self.root / "LICENSE":
+            if path.name != "LICENSE":
                 yield self.at(path, number, f"names the origin of its text: {found.strip()}…; write your own")
 
     def found(self, pattern: re.Pattern[str]) -> Iterator[tuple[Path, int, str]]:
@@ -127,14 +129,16 @@ class Rules:
     def one_log(self) -> Iterator[str]:
         """A line that a module logs by itself does not name the query that it is about."""
         for path in self.below("src/**/*.py"):
-            if path.name == "query_log.py":
+            if path.name in {"query_log.py", "log.py"}:
                 continue
             for node in ast.walk(ast.parse(path.read_bytes())):
                 match node:
                     case ast.Call(
-                        func=ast.Attribute(attr="getLogger"), args=[ast.Constant(value="sparkjet")], lineno=line
+                        func=ast.Attribute(attr="getLogger"),
+                        args=[ast.Constant(value="sparkjet" | "sparkjet.grid")],
+                        lineno=line,
                     ):
-                        yield self.at(path, line, "a log of its own: use sparkjet.query_log.logger")
+                        yield self.at(path, line, "a log of its own: use sparkjet.query_log.logger, or the grid's")
 
     def known_types(self) -> Iterator[str]:
         """Threads that have msgspec look at one type for the first time at once can kill the process."""

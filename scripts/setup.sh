@@ -108,7 +108,7 @@ install() {
     echo "sparkjet: installing the locked packages into $venv (PySpark alone is some 450 MB; a few minutes the first time)"
     # --no-build-isolation: the build backend is in the lock, nothing else is downloaded to build us.
     if "$venv/bin/python" -m pip install --disable-pip-version-check --quiet -r requirements.lock >"$log" 2>&1 &&
-        "$venv/bin/python" -m pip install --disable-pip-version-check --quiet --no-build-isolation --no-deps -e . >>"$log" 2>&1
+        "$venv/bin/python" -m pip install --disable-pip-version-check --quiet --no-build-isolation --no-deps -e src/sparkjet_grid -e . >>"$log" 2>&1
     then
         return
     fi

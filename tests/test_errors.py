@@ -7,13 +7,16 @@ import pickle
 import pkgutil
 import re
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 import pytest
 
 import sparkjet
+import sparkjet_grid
 from sparkjet.errors import AnalysisError, SinkError, SparkjetError, StorageError
-from sparkjet.grid.errors import FallenBehindError, QuorumLostError
+from sparkjet_grid import errors
+from sparkjet_grid.errors import FallenBehindError, QuorumLostError
 
 PAGE = Path(__file__).parents[1] / "docs" / "guide" / "errors.md"
 ROW = re.compile(r"\| `(\w+(?:\.\w+)?)` \| `(\w+)` \| ([^|]+) \| ([^|]+) \|")
@@ -21,7 +24,8 @@ ROW = re.compile(r"\| `(\w+(?:\.\w+)?)` \| `(\w+)` \| ([^|]+) \| ([^|]+) \|")
 
 def classes() -> Iterator[type[BaseException]]:
     """All of ours that have a condition."""
-    for module in pkgutil.walk_packages(sparkjet.__path__, "sparkjet."):
+    packages = ((each.__path__, f"{each.__name__}.") for each in (sparkjet, sparkjet_grid))
+    for module in chain.from_iterable(pkgutil.walk_packages(*each) for each in packages):
         if module.name == "sparkjet.__main__":
             continue
         for found in vars(importlib.import_module(module.name)).values():
@@ -31,7 +35,9 @@ def classes() -> Iterator[type[BaseException]]:
 
 
 def test_each_class_has_a_condition_of_its_own_and_a_way_out_on_the_page() -> None:
-    found = sorted((vars(each).get("condition", "none"), each.__name__) for each in classes())
+    # Two of the grid's have the conditions of the classes of sparkjet that they are derived from.
+    ours = [each for each in classes() if each not in {errors.AnalysisError, errors.StorageError}]
+    found = sorted((vars(each).get("condition", "none"), each.__name__) for each in ours)
     listed = [match.groups() for line in PAGE.read_text().splitlines() if (match := ROW.match(line))]
     assert sorted((condition, name) for condition, name, _, _ in listed) == found
     assert len({condition for condition, _ in found}) == len(found)
@@ -49,6 +55,20 @@ def test_an_error_that_quotes_another_has_one_condition() -> None:
     quoted = SinkError(str(StorageError(f"{QuorumLostError('cut off.')} Free space.")))
     assert str(quoted) == "[SPARKJET_SINK] cut off. Free space."
     assert str(SinkError("[OTHER] is no condition of ours")) == "[SPARKJET_SINK] [OTHER] is no condition of ours"
+
+
+@pytest.mark.parametrize(
+    ("of_the_grid", "of_sparkjet"), [(errors.AnalysisError, AnalysisError), (QuorumLostError, StorageError)]
+)
+def test_who_catches_errors_of_sparkjet_catches_those_of_the_grid(
+    of_the_grid: type[Exception], of_sparkjet: type[SparkjetError]
+) -> None:
+    with pytest.raises(of_sparkjet, match=r"^\[SPARKJET_[A-Z_.]+\] text$") as caught:
+        raise of_the_grid("text")
+    assert isinstance(caught.value, ValueError) == issubclass(of_sparkjet, ValueError)
+    assert caught.value.getErrorClass() == caught.value.condition
+    # The class stays what it is: its attributes and its condition are not lost on the way.
+    assert type(pickle.loads(pickle.dumps(caught.value))) is of_the_grid  # noqa: S301 - our own
 
 
 @pytest.mark.parametrize("kind", [SparkjetError, AnalysisError])

@@ -3,6 +3,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from logging.handlers import BufferingHandler
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,12 +16,13 @@ from sparkjet.api.interrupts import INTERRUPTS
 from sparkjet.engine.phases import EpochPhase
 from sparkjet.engine.progress import EpochProgress
 from sparkjet.engine.turn import Turn
-from sparkjet.grid.background import in_background
-from sparkjet.grid.client import GridClient
-from sparkjet.grid.putting import Putting
-from sparkjet.grid.reader_leases import Lease
 from sparkjet.query_log import about, current, logger
 from sparkjet.storage import put_probe
+from sparkjet_grid.background import in_background
+from sparkjet_grid.client import GridClient
+from sparkjet_grid.log import logger as grids
+from sparkjet_grid.putting import Putting
+from sparkjet_grid.reader_leases import Lease
 
 
 def test_a_line_names_its_query(caplog: pytest.LogCaptureFixture) -> None:
@@ -43,6 +45,27 @@ def test_a_line_names_its_query(caplog: pytest.LogCaptureFixture) -> None:
         "query 100% of clicks: epoch 10",
         "epoch 11",
     ]
+
+
+def test_a_line_of_the_grid_names_the_query_too_and_hides_users(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "sparkjet"):
+        with about("100% of clicks"):
+            grids.info("member %s is gone", "grid://ann:pw@10.0.0.1")
+        grids.info("member %d", 2)
+    assert caplog.messages == ["query 100% of clicks: member grid://10.0.0.1 is gone", "member 2"]
+    assert fields(caplog.records[0]) == ["100% of clicks", None, None, None]
+
+
+@pytest.mark.logs_errors
+def test_who_listens_to_sparkjet_hears_the_grid() -> None:
+    # As the check does that fails a test during which an error is logged.
+    heard = BufferingHandler(10)
+    logging.getLogger("sparkjet").addHandler(heard)
+    try:
+        grids.error("member 2 has failed")
+    finally:
+        logging.getLogger("sparkjet").removeHandler(heard)
+    assert [(each.name, each.getMessage()) for each in heard.buffer] == [("sparkjet.grid", "member 2 has failed")]
 
 
 def fields(record: logging.LogRecord) -> list[Any]:

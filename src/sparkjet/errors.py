@@ -212,3 +212,13 @@ def chain(error: BaseException, *, suppressed: bool = False) -> list[BaseExcepti
         hidden = next_one.__suppress_context__ and not suppressed
         next_one = next_one.__cause__ or (None if hidden else next_one.__context__)
     return found
+
+
+try:
+    from sparkjet_grid import errors as _grid
+except ModuleNotFoundError:
+    # The extra is not installed.
+    pass
+else:
+    # Here, before anything can be caught: who uses a grid through sparkjet catches one family of errors.
+    _grid.derive(AnalysisError, StorageError)

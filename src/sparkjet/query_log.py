@@ -61,6 +61,22 @@ class _Fields(logging.Filter):
         return True
 
 
+class _GridFields(_Fields):
+    """Begins the lines of the grid as well, which is a package of its own and knows of no queries."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.msg = begun(record.msg)
+        return super().filter(record)
+
+
+def begun(text: object) -> str:
+    """A line with the query that the calling thread works for at its start."""
+    query = _place.get().query
+    start = "" if query is None else f"query {query}: "
+    # A % of the name is no place for an argument; logging looks for them only in lines that have some.
+    return f"{start.replace('%', '%%') if '%' in str(text) else start}{text}"
+
+
 class QueryLogger(_Adapter):
     """Sparkjet's log, with the query that the calling thread works for at the start of each line.
 
@@ -74,14 +90,12 @@ class QueryLogger(_Adapter):
     def __init__(self) -> None:
         log = logging.getLogger("sparkjet")
         log.addFilter(_Fields())
+        logging.getLogger("sparkjet.grid").addFilter(_GridFields())
         super().__init__(log, {})
 
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
         """The line as it is logged."""
-        query = _place.get().query
-        start = "" if query is None else f"query {query}: "
-        # A % of the name is no place for an argument; logging looks for them only in lines that have some.
-        return f"{start.replace('%', '%%') if '%' in str(msg) else start}{msg}", kwargs
+        return begun(msg), kwargs
 
 
 logger = QueryLogger()

@@ -15,7 +15,7 @@ import sparkjet as sj
 from sparkjet import functions as J
 from sparkjet.cli.transactions import _record
 from sparkjet.errors import AnalysisError
-from sparkjet.grid.local_directory import local_directory
+from sparkjet.storage.local_directory import local_directory
 from tests.feed import START, Feed, rows
 from tests.servers.programs import free_port
 from tests.servers.s3 import BUCKET

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import sparkjet as sj
-from sparkjet.grid.embedded import embedded_member
-from sparkjet.grid.local_directory import local_directory
+from sparkjet.storage.embedded_grid import embedded_member
+from sparkjet.storage.local_directory import local_directory
 from tests.feed import Feed, rows
 
 if TYPE_CHECKING:

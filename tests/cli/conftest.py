@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkjet.grid.access import create_token
+from sparkjet_grid.access import create_token
 
 
 @pytest.fixture

@@ -10,11 +10,11 @@ import pytest
 
 from sparkjet.cli import main
 from sparkjet.errors import AnalysisError
-from sparkjet.grid.access import TOKEN_VARIABLE, Access, create_token
-from sparkjet.grid.client import GridClient
-from sparkjet.grid.errors import GridFullError
-from sparkjet.grid.requests import Status
-from sparkjet.grid.sizes import size_of
+from sparkjet_grid.access import TOKEN_VARIABLE, Access, create_token
+from sparkjet_grid.client import GridClient
+from sparkjet_grid.errors import GridFullError
+from sparkjet_grid.requests import Status
+from sparkjet_grid.sizes import size_of
 from tests.grid.batches import ROWS, rows_of
 from tests.grid.certificates import Authority
 from tests.grid.processes import GridProcesses, MemberProcess

@@ -10,11 +10,11 @@ import pytest
 
 from sparkjet.cli import main
 from sparkjet.cli.grid_places import listed, moment
-from sparkjet.grid.journal_reader import Journal
-from sparkjet.grid.journal_retention import Retention
-from sparkjet.grid.messages import Held
-from sparkjet.grid.places import JournalPlace
 from sparkjet.time import MAX, MIN
+from sparkjet_grid.journal_reader import Journal
+from sparkjet_grid.journal_retention import Retention
+from sparkjet_grid.messages import Held
+from sparkjet_grid.places import JournalPlace
 from tests.grid.grids import Grid, grid_of
 from tests.grid.journals import JournalWriter
 

@@ -15,7 +15,7 @@ from sparkjet.cli import grid_maps, main
 from sparkjet.cli.grid_maps import _key
 from sparkjet.cli.grid_places import show_rows
 from sparkjet.errors import AnalysisError
-from sparkjet.grid.map_reader import Map
+from sparkjet_grid.map_reader import Map
 from tests.grid.grids import Grid, grid_of
 from tests.grid.maps import MapWriter
 

@@ -8,9 +8,9 @@ import pytest
 
 from sparkjet.cli import main
 from sparkjet.cli.grid import NOT_ALL_ANSWER
-from sparkjet.grid.access import Access
-from sparkjet.grid.client import GridClient
-from sparkjet.grid.cluster_state import may_start
+from sparkjet_grid.access import Access
+from sparkjet_grid.client import GridClient
+from sparkjet_grid.cluster_state import may_start
 from tests.faults.waiting import until
 from tests.grid.batches import ROWS, rows_of
 from tests.grid.processes import GridProcesses, MemberProcess

@@ -15,7 +15,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from sparkjet.grid.access import create_token
+from sparkjet_grid.access import create_token
 from tests.cluster.runs import ROOT, SETTINGS
 from tests.grid.processes import MemberProcess
 from tests.servers.spark import SPARK_HOME

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 
 import sparkjet as sj
 from sparkjet.errors import AnalysisError
-from sparkjet.grid.journal_reader import Journal
+from sparkjet_grid.journal_reader import Journal
 from tests.crash.driver import session
 from tests.faults.waiting import until
 from tests.sources.grid.chained import SCHEMA, both_in_batch, per_hour, per_ten_minutes

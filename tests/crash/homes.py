@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sparkjet.grid.access import TOKEN_VARIABLE, Access
-from sparkjet.grid.local_directory import local_directory
 from sparkjet.storage.grid_directory import GridDirectory
 from sparkjet.storage.grid_location import GridLocation
+from sparkjet.storage.local_directory import local_directory
 from sparkjet.storage.posix_directory import PosixDirectory
+from sparkjet_grid.access import TOKEN_VARIABLE, Access
 
 if TYPE_CHECKING:
     from sparkjet.storage.directory import Directory

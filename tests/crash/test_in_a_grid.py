@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sparkjet import EpochPhase
-from sparkjet.grid.access import Access
-from sparkjet.grid.client import PATIENCE
-from sparkjet.grid.client_of import client_of
-from sparkjet.grid.map_reader import Map
-from sparkjet.grid.map_store import MapStore
-from sparkjet.grid.places import MapPlace
+from sparkjet_grid.access import Access
+from sparkjet_grid.client import PATIENCE
+from sparkjet_grid.client_of import client_of
+from sparkjet_grid.map_reader import Map
+from sparkjet_grid.map_store import MapStore
+from sparkjet_grid.places import MapPlace
 from tests.crash import test_random_kills
 from tests.crash.drivers import Query, Victim
 from tests.crash.farm import FAULTS, SERVER, Crash, Farm, Suite

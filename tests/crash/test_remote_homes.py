@@ -17,7 +17,7 @@ import pytest
 from pyspark.sql import functions as F
 
 import sparkjet as sj
-from sparkjet.grid.access import create_token
+from sparkjet_grid.access import create_token
 from tests.crash.drivers import ROOT
 from tests.feed import START, Feed, rows
 from tests.grid.processes import MemberProcess

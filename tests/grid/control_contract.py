@@ -14,9 +14,9 @@ import msgspec
 import pytest
 
 from sparkjet.errors import StorageError
-from sparkjet.grid.cluster_state import ClusterState, Member, may_start
-from sparkjet.grid.control import LONGEST_TOKEN, Control
-from sparkjet.grid.errors import QuorumLostError, StaleStateError
+from sparkjet_grid.cluster_state import ClusterState, Member, may_start
+from sparkjet_grid.control import LONGEST_TOKEN, Control
+from sparkjet_grid.errors import QuorumLostError, StaleStateError
 from tests.faults.waiting import until
 
 RACES = 20

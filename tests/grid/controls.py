@@ -9,12 +9,12 @@ from collections.abc import Iterator, Sequence
 from kazoo.client import KazooClient
 from typing_extensions import Self
 
-from sparkjet.grid.cluster_state import Member, left
-from sparkjet.grid.zookeeper_config import ServerAddress
-from sparkjet.grid.zookeeper_control import ZooKeeperControl
-from sparkjet.grid.zookeeper_session import ZooKeeperSession
-from sparkjet.grid.zookeeper_settings import ZooKeeperSettings
-from sparkjet.grid.zookeeper_slots import ZooKeeperSlots
+from sparkjet_grid.cluster_state import Member, left
+from sparkjet_grid.zookeeper_config import ServerAddress
+from sparkjet_grid.zookeeper_control import ZooKeeperControl
+from sparkjet_grid.zookeeper_session import ZooKeeperSession
+from sparkjet_grid.zookeeper_settings import ZooKeeperSettings
+from sparkjet_grid.zookeeper_slots import ZooKeeperSlots
 from tests.faults.waiting import until
 from tests.grid.control_contract import Joined
 from tests.servers.programs import listens

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sparkjet.grid.access import Access, create_token
-from sparkjet.grid.client import GridClient
-from sparkjet.grid.member import Member, MemberSettings
+from sparkjet_grid.access import Access, create_token
+from sparkjet_grid.client import GridClient
+from sparkjet_grid.member import Member, MemberSettings
 from tests.faults.waiting import until
 from tests.grid.shared_control import SharedCluster, SharedControl
 

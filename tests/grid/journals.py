@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from sparkjet.grid.client import GridClient
-from sparkjet.grid.journal_reader import Journal
-from sparkjet.grid.journal_retention import Retention
-from sparkjet.grid.journal_store import JournalStore
-from sparkjet.grid.journal_version import JournalVersion, following
-from sparkjet.grid.journal_writing import Appending
-from sparkjet.grid.messages import Held
-from sparkjet.grid.places import JournalPlace
-from sparkjet.grid.reader_leases import LeaseBook
-from sparkjet.grid.version_store import Writer
+from sparkjet_grid.client import GridClient
+from sparkjet_grid.journal_reader import Journal
+from sparkjet_grid.journal_retention import Retention
+from sparkjet_grid.journal_store import JournalStore
+from sparkjet_grid.journal_version import JournalVersion, following
+from sparkjet_grid.journal_writing import Appending
+from sparkjet_grid.messages import Held
+from sparkjet_grid.places import JournalPlace
+from sparkjet_grid.reader_leases import LeaseBook
+from sparkjet_grid.version_store import Writer
 
 ROWS = pa.schema([("n", pa.int64())])
 PARTITIONS = 4

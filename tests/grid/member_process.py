@@ -11,9 +11,9 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from sparkjet.grid.cluster_state import Member, ready
-from sparkjet.grid.zookeeper_control import ZooKeeperControl
-from sparkjet.grid.zookeeper_settings import ZooKeeperSettings
+from sparkjet_grid.cluster_state import Member, ready
+from sparkjet_grid.zookeeper_control import ZooKeeperControl
+from sparkjet_grid.zookeeper_settings import ZooKeeperSettings
 from tests.faults.waiting import until
 from tests.grid.calls import CalledProcess, answer
 from tests.grid.control_contract import Joined, newer, put

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from typing_extensions import Self
 
-from sparkjet.grid.access import Access, create_token
+from sparkjet_grid.access import Access, create_token
 from tests.faults.waiting import until
 from tests.grid.certificates import Authority
 from tests.grid.client_process import ClientProcess

@@ -14,10 +14,10 @@ from typing import Any
 
 from typing_extensions import Self
 
-from sparkjet.grid.access import Access, create_token
-from sparkjet.grid.client import GridClient
-from sparkjet.grid.requests import Status
-from sparkjet.grid.voters import wanted_voters
+from sparkjet_grid.access import Access, create_token
+from sparkjet_grid.client import GridClient
+from sparkjet_grid.requests import Status
+from sparkjet_grid.voters import wanted_voters
 from tests.faults.waiting import until
 from tests.servers.programs import PATIENCE
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from uuid import uuid4
 
 from sparkjet.errors import StorageError
-from sparkjet.grid.cluster_state import ClusterState, Member, departed, first, joined, reformed
-from sparkjet.grid.control import is_below
-from sparkjet.grid.errors import QuorumLostError, StaleStateError
+from sparkjet_grid.cluster_state import ClusterState, Member, departed, first, joined, reformed
+from sparkjet_grid.control import is_below
+from sparkjet_grid.errors import QuorumLostError, StaleStateError
 
 
 @dataclass

@@ -7,8 +7,8 @@ import threading
 import msgspec
 import pytest
 
-from sparkjet.grid.announcements import Announcements
-from sparkjet.grid.cluster_state import ClusterState, Member, first
+from sparkjet_grid.announcements import Announcements
+from sparkjet_grid.cluster_state import ClusterState, Member, first
 from tests.faults.waiting import until
 
 STATE = first("c", Member("n1", "grpc://127.0.0.1:1", "h1"))

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from sparkjet.errors import AnalysisError
-from sparkjet.grid.background import Loop, in_background
+from sparkjet_grid.background import Loop, in_background
 from tests.faults.waiting import until
 
 CAUSES = [

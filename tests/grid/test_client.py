@@ -11,24 +11,24 @@ import pyarrow as pa
 import pytest
 
 from sparkjet.errors import AnalysisError
-from sparkjet.grid.access import Access, create_token
-from sparkjet.grid.background import in_background
-from sparkjet.grid.client import GridClient
-from sparkjet.grid.cluster_state import ClusterState, Row, left, reformed
-from sparkjet.grid.cluster_state import Member as Address
-from sparkjet.grid.contents import Content
-from sparkjet.grid.entries import Key
-from sparkjet.grid.errors import (
+from sparkjet_grid.access import Access, create_token
+from sparkjet_grid.background import in_background
+from sparkjet_grid.client import GridClient
+from sparkjet_grid.cluster_state import ClusterState, Row, left, reformed
+from sparkjet_grid.cluster_state import Member as Address
+from sparkjet_grid.contents import Content
+from sparkjet_grid.entries import Key
+from sparkjet_grid.errors import (
     DifferentContentError,
     GridError,
     GridFullError,
     MissingEntriesError,
     UnreachableError,
 )
-from sparkjet.grid.member import Member
-from sparkjet.grid.messages import Held
-from sparkjet.grid.putting import NewEntry
-from sparkjet.grid.requests import GetState, Listed, Unheld, Verify
+from sparkjet_grid.member import Member
+from sparkjet_grid.messages import Held
+from sparkjet_grid.putting import NewEntry
+from sparkjet_grid.requests import GetState, Listed, Unheld, Verify
 from tests.faults.waiting import until
 from tests.grid.batches import FILE, ROWS, file_of, rows_of
 from tests.grid.grids import Grid, grid_of

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparkjet.errors import AnalysisError, StorageError
-from sparkjet.grid.cluster_state import (
+from sparkjet_grid.cluster_state import (
     ClusterState,
     Member,
     Row,
@@ -26,7 +26,7 @@ from sparkjet.grid.cluster_state import (
     silenced,
     would_lose,
 )
-from sparkjet.grid.partition_table import PARTITIONS, placed
+from sparkjet_grid.partition_table import PARTITIONS, placed
 
 
 def member(number: int, host: str | None = None) -> Member:

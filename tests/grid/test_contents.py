@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 
-from sparkjet.grid.contents import Content, check_batch, check_schema, digest_of, size_of
-from sparkjet.grid.errors import MalformedError
+from sparkjet_grid.contents import Content, check_batch, check_schema, digest_of, size_of
+from sparkjet_grid.errors import MalformedError
 from tests.grid.batches import FILE, NESTED, ROWS, batches, file_of, rows_of, sent
 
 

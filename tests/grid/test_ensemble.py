@@ -8,13 +8,13 @@ import msgspec
 import pytest
 from kazoo.exceptions import BadVersionError, NoNodeError
 
-from sparkjet.grid.cluster_state import Member, first
-from sparkjet.grid.ensemble import Ensemble, _Own
-from sparkjet.grid.errors import QuorumLostError
-from sparkjet.grid.listening import free_port
-from sparkjet.grid.zookeeper_config import ServerAddress, Voting
-from sparkjet.grid.zookeeper_server import ZooKeeperServer
-from sparkjet.grid.zookeeper_session import ZooKeeperSession
+from sparkjet_grid.cluster_state import Member, first
+from sparkjet_grid.ensemble import Ensemble, _Own
+from sparkjet_grid.errors import QuorumLostError
+from sparkjet_grid.listening import free_port
+from sparkjet_grid.zookeeper_config import ServerAddress, Voting
+from sparkjet_grid.zookeeper_server import ZooKeeperServer
+from sparkjet_grid.zookeeper_session import ZooKeeperSession
 from tests.faults.waiting import until
 from tests.grid.controls import SETTINGS, Controls, address
 from tests.servers.programs import listens

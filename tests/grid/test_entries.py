@@ -8,9 +8,9 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from sparkjet.grid.contents import Content
-from sparkjet.grid.entries import Entries, Key, key_of
-from sparkjet.grid.errors import DifferentContentError, GridFullError
+from sparkjet_grid.contents import Content
+from sparkjet_grid.entries import Entries, Key, key_of
+from sparkjet_grid.errors import DifferentContentError, GridFullError
 from tests.grid.batches import ROWS, rows_of
 
 LIMIT = 20_000

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from sparkjet.errors import AnalysisError
-from sparkjet.grid.access import Access, create_token
-from sparkjet.grid.connections import Connections
-from sparkjet.grid.listening import free_port
-from sparkjet.grid.requests import Ping
-from sparkjet.grid.zookeeper_config import ServerAddress
-from sparkjet.grid.zookeeper_server import ZooKeeperServer
-from sparkjet.grid.zookeeper_settings import ZooKeeperSettings
+from sparkjet_grid.access import Access, create_token
+from sparkjet_grid.connections import Connections
+from sparkjet_grid.listening import free_port
+from sparkjet_grid.requests import Ping
+from sparkjet_grid.zookeeper_config import ServerAddress
+from sparkjet_grid.zookeeper_server import ZooKeeperServer
+from sparkjet_grid.zookeeper_settings import ZooKeeperSettings
 from tests.faults.waiting import until
 from tests.grid.batches import ROWS, rows_of
 from tests.grid.certificates import Authority

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from sparkjet.grid.fitting import _nullable, fitted
+from sparkjet_grid.fitting import _nullable, fitted
 
 UTC, LOCAL = pa.timestamp("us", "UTC"), pa.timestamp("us", "Asia/Kathmandu")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from sparkjet.errors import AnalysisError, StorageError
-from sparkjet.grid.cluster_state import Member
-from sparkjet.grid.errors import QuorumLostError
-from sparkjet.grid.in_process_control import InProcessControl
+from sparkjet_grid.cluster_state import Member
+from sparkjet_grid.errors import QuorumLostError
+from sparkjet_grid.in_process_control import InProcessControl
 from tests.grid.control_contract import ControlContract, ControlUnderTest, Joined
 
 ALONE = Member("n1", "grpc://127.0.0.1:1", "h1")

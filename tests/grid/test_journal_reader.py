@@ -10,10 +10,10 @@ from types import SimpleNamespace
 import pytest
 
 from sparkjet.errors import AnalysisError
-from sparkjet.grid.errors import FallenBehindError, LostRowsError, ReleasedError
-from sparkjet.grid.journal_reader import Journal
-from sparkjet.grid.journal_retention import FullError, Retention
-from sparkjet.grid.reader_leases import LEASE
+from sparkjet_grid.errors import FallenBehindError, LostRowsError, ReleasedError
+from sparkjet_grid.journal_reader import Journal
+from sparkjet_grid.journal_retention import FullError, Retention
+from sparkjet_grid.reader_leases import LEASE
 from tests.grid.grids import Grid, grid_of
 from tests.grid.journals import PARTITIONS, JournalWriter, read
 from tests.grid.test_journal_version import EMPTY
@@ -280,7 +280,7 @@ def test_a_process_without_pyspark_reads(grid: Grid, writer: JournalWriter) -> N
     address = grid.members[0].address.uri.partition("//")[2]
     program = (
         "import sys; sys.modules['pyspark'] = None\n"
-        "from sparkjet.grid.journal_reader import Journal\n"
+        "from sparkjet_grid.journal_reader import Journal\n"
         f"with Journal('grid://{address}', {writer.name!r}, token_file={grid.access.token_file!r}) as journal:\n"
         "    print(next(journal.read(0, 0, 1)).to_pylist(), journal.latest().epoch)\n"
     )

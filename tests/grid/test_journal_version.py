@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkjet.grid.contents import Digest
-from sparkjet.grid.entries import Key
-from sparkjet.grid.fetching import Fetched
-from sparkjet.grid.journal_retention import FullError, Retention
-from sparkjet.grid.journal_version import (
+from sparkjet_grid.contents import Digest
+from sparkjet_grid.entries import Key
+from sparkjet_grid.fetching import Fetched
+from sparkjet_grid.journal_retention import FullError, Retention
+from sparkjet_grid.journal_version import (
     MOST_PROGRESS,
     PROGRESS,
     Appended,
@@ -27,10 +27,10 @@ from sparkjet.grid.journal_version import (
     thinned,
     to_merge,
 )
-from sparkjet.grid.journal_writing import Appending
-from sparkjet.grid.messages import Held
-from sparkjet.grid.places import JournalPlace
-from sparkjet.grid.putting import NewEntry
+from sparkjet_grid.journal_writing import Appending
+from sparkjet_grid.messages import Held
+from sparkjet_grid.places import JournalPlace
+from sparkjet_grid.putting import NewEntry
 
 PARTITIONS = 3
 EMPTY = JournalVersion(

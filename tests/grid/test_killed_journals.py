@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from sparkjet.grid.journal_reader import Journal
-from sparkjet.grid.journal_retention import Retention
-from sparkjet.grid.map_reader import Map
+from sparkjet_grid.journal_reader import Journal
+from sparkjet_grid.journal_retention import Retention
+from sparkjet_grid.map_reader import Map
 from tests.grid import test_killed_maps
 from tests.grid.certificates import Authority
 from tests.grid.journals import PARTITIONS, JournalWriter, read

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from sparkjet.errors import AnalysisError
-from sparkjet.grid.errors import LostRowsError, MissingEntriesError
-from sparkjet.grid.map_reader import Map
+from sparkjet_grid.errors import LostRowsError, MissingEntriesError
+from sparkjet_grid.map_reader import Map
 from tests.grid.maps import MapWriter
 from tests.grid.processes import GridProcesses
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from sparkjet.grid.access import Access, create_token
-from sparkjet.grid.member import Member
-from sparkjet.grid.messages import Held
+from sparkjet_grid.access import Access, create_token
+from sparkjet_grid.member import Member
+from sparkjet_grid.messages import Held
 from tests.faults.waiting import until
 from tests.grid.batches import ROWS, rows_of
 from tests.grid.grids import Grid, grid_of

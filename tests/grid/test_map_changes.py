@@ -13,20 +13,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkjet.grid.entries import Key
-from sparkjet.grid.errors import GridError
-from sparkjet.grid.finding import Found
-from sparkjet.grid.journal_version import EPOCH, JournalVersion, following
-from sparkjet.grid.journal_writing import Appending
-from sparkjet.grid.map_changes import NEW, OLD, Changes, _one
-from sparkjet.grid.map_keys import hash_of, text_of
-from sparkjet.grid.map_layers import EXPIRES, GONE, HASH, found, layer_schema, merged, visible
-from sparkjet.grid.map_store import MapStore
-from sparkjet.grid.map_version import MapVersion
-from sparkjet.grid.map_writing import following as following_layers
-from sparkjet.grid.messages import Held
-from sparkjet.grid.places import JournalPlace, MapPlace
-from sparkjet.grid.requests import Lookup
+from sparkjet_grid.entries import Key
+from sparkjet_grid.errors import GridError
+from sparkjet_grid.finding import Found
+from sparkjet_grid.journal_version import EPOCH, JournalVersion, following
+from sparkjet_grid.journal_writing import Appending
+from sparkjet_grid.map_changes import NEW, OLD, Changes, _one
+from sparkjet_grid.map_keys import hash_of, text_of
+from sparkjet_grid.map_layers import EXPIRES, GONE, HASH, found, layer_schema, merged, visible
+from sparkjet_grid.map_store import MapStore
+from sparkjet_grid.map_version import MapVersion
+from sparkjet_grid.map_writing import following as following_layers
+from sparkjet_grid.messages import Held
+from sparkjet_grid.places import JournalPlace, MapPlace
+from sparkjet_grid.requests import Lookup
 from tests.grid.maps import ROWS
 from tests.grid.test_journal_version import EMPTY, Memory
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkjet.grid.map_keys import hash_of, text_of
-from sparkjet.grid.map_layers import (
+from sparkjet_grid.map_keys import hash_of, text_of
+from sparkjet_grid.map_layers import (
     EXPIRES,
     GONE,
     GROWTH,

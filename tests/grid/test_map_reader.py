@@ -13,19 +13,19 @@ import pyarrow.compute as pc
 import pytest
 
 from sparkjet.errors import AnalysisError
-from sparkjet.grid import map_reader, map_store, map_writing
-from sparkjet.grid.contents import Content
-from sparkjet.grid.entries import Entries, Key
-from sparkjet.grid.errors import LostRowsError, MalformedError, ReleasedError, UnreachableError
-from sparkjet.grid.files import write_files
-from sparkjet.grid.finding import rows_of
-from sparkjet.grid.map_keys import hash_of, text_of
-from sparkjet.grid.map_layers import EXPIRES, GONE, HASH, layer_schema, merged
-from sparkjet.grid.map_reader import EPOCH, WATERMARK, Map
-from sparkjet.grid.map_store import MapStore
-from sparkjet.grid.messages import Held
-from sparkjet.grid.reader_leases import LEASE, LeaseBook
-from sparkjet.grid.requests import FindRows, Lookup
+from sparkjet_grid import map_reader, map_store, map_writing
+from sparkjet_grid.contents import Content
+from sparkjet_grid.entries import Entries, Key
+from sparkjet_grid.errors import LostRowsError, MalformedError, ReleasedError, UnreachableError
+from sparkjet_grid.files import write_files
+from sparkjet_grid.finding import rows_of
+from sparkjet_grid.map_keys import hash_of, text_of
+from sparkjet_grid.map_layers import EXPIRES, GONE, HASH, layer_schema, merged
+from sparkjet_grid.map_reader import EPOCH, WATERMARK, Map
+from sparkjet_grid.map_store import MapStore
+from sparkjet_grid.messages import Held
+from sparkjet_grid.reader_leases import LEASE, LeaseBook
+from sparkjet_grid.requests import FindRows, Lookup
 from tests.faults.waiting import until
 from tests.grid.grids import Grid, grid_of
 from tests.grid.maps import MapWriter
@@ -505,19 +505,33 @@ def test_a_map_of_which_the_manifest_is_lost_says_how_it_is_built_again(
         reader.get("a")
 
 
-def test_it_is_imported_where_there_is_no_pyspark() -> None:
+def test_a_process_reads_it_that_has_neither_sparkjet_nor_spark(grid: Grid, writer: MapWriter) -> None:
+    writer.write(3, {"a": 1, "b": 2})
     program = """
 import sys
 class Refused:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {"pyspark", "py4j", "pandas", "kazoo"}:
+        if name.partition(".")[0] in {"sparkjet", "pyspark", "py4j", "pandas", "kazoo"}:
             raise ModuleNotFoundError(name)
 sys.meta_path.insert(0, Refused())
-import sparkjet.grid.map_reader
-print(sorted({name.split(".")[1] for name in sys.modules if name.startswith("sparkjet.")}))
+from sparkjet_grid.errors import AnalysisError, GridError, StorageError
+from sparkjet_grid.map_reader import Map
+uri, name, token = sys.argv[1:]
+map_ = Map(uri, name, token_file=token)
+print(map_.get("a"), map_.scan().read_all().num_rows, map_.epoch)
+map_.close()
+try:
+    Map(uri, "nothing", token_file=token).get("a")
+except AnalysisError as error:
+    print(isinstance(error, ValueError), error)
+print(issubclass(GridError, StorageError), GridError("[SPARKJET_GRID.MOVED] it has moved"))
 """
-    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert (found.stdout.strip(), found.stderr) == ("['errors', 'grid', 'known_types', 'query_log']", "")
+    given = f"grid://{grid.addresses[0]}", writer.name, str(grid.access.token_file)
+    found = subprocess.run([sys.executable, "-c", program, *given], capture_output=True, text=True, check=False)
+    read, unknown, told = found.stdout.splitlines() or [found.stderr] * 3
+    assert read == "{'k': 'a', 'n': 1} 2 3"
+    assert unknown.startswith('True [SPARKJET_ANALYSIS] name: the grid has no map "nothing"; ')
+    assert (told, found.stderr) == ("True [SPARKJET_GRID] it has moved", "")
 
 
 def test_the_address_of_a_grid_is_not_that_of_a_map() -> None:

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkjet.grid.entries import Key
-from sparkjet.grid.errors import MalformedError
-from sparkjet.grid.messages import LARGEST, MOST, Get, Held, Message, Part, Put, decoded, encoded
-from sparkjet.grid.requests import REQUESTS, ListEntries, PutSlot, Remove, Verify
+from sparkjet_grid.entries import Key
+from sparkjet_grid.errors import MalformedError
+from sparkjet_grid.messages import LARGEST, MOST, Get, Held, Message, Part, Put, decoded, encoded
+from sparkjet_grid.requests import REQUESTS, ListEntries, PutSlot, Remove, Verify
 
 KINDS: list[type[Message]] = [Put, Part, Get, *REQUESTS.values()]
 MESSAGES = [

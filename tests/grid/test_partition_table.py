@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from sparkjet.grid.partition_table import MOST_BACKUPS, PARTITIONS, placed
+from sparkjet_grid.partition_table import MOST_BACKUPS, PARTITIONS, placed
 from tests.grid.fewest_copies import fewest_copies
 
 Table = Sequence[Sequence[str]]

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from sparkjet.grid.cluster_state import Member
-from sparkjet.grid.pings import Pings
+from sparkjet_grid.cluster_state import Member
+from sparkjet_grid.pings import Pings
 from tests.faults.waiting import until
 from tests.grid.grids import grid_of
 

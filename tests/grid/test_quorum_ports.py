@@ -10,10 +10,10 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NoAuthError
 from kazoo.handlers.threading import KazooTimeoutError
 
-from sparkjet.grid.listening import free_port
-from sparkjet.grid.zookeeper_config import ServerAddress
-from sparkjet.grid.zookeeper_server import ZooKeeperServer
-from sparkjet.grid.zookeeper_settings import ZooKeeperSettings
+from sparkjet_grid.listening import free_port
+from sparkjet_grid.zookeeper_config import ServerAddress
+from sparkjet_grid.zookeeper_server import ZooKeeperServer
+from sparkjet_grid.zookeeper_settings import ZooKeeperSettings
 from tests.faults.waiting import holds_within
 from tests.grid.control_contract import put
 from tests.grid.controls import SETTINGS, Controls, address, pid

@@ -9,11 +9,11 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from sparkjet.grid.cluster_state import ClusterState, Row, left
-from sparkjet.grid.connections import Connections
-from sparkjet.grid.contents import Content
-from sparkjet.grid.entries import Key
-from sparkjet.grid.errors import (
+from sparkjet_grid.cluster_state import ClusterState, Row, left
+from sparkjet_grid.connections import Connections
+from sparkjet_grid.contents import Content
+from sparkjet_grid.entries import Key
+from sparkjet_grid.errors import (
     DifferentContentError,
     GridFullError,
     MalformedError,
@@ -22,11 +22,11 @@ from sparkjet.grid.errors import (
     StaleStateError,
     UnreachableError,
 )
-from sparkjet.grid.fetching import fetched
-from sparkjet.grid.member import Member
-from sparkjet.grid.messages import Held, Part, Put
-from sparkjet.grid.requests import GetState, Listed, ListEntries, PutSlot, Unheld, Verify
-from sparkjet.grid.sending import Sending
+from sparkjet_grid.fetching import fetched
+from sparkjet_grid.member import Member
+from sparkjet_grid.messages import Held, Part, Put
+from sparkjet_grid.requests import GetState, Listed, ListEntries, PutSlot, Unheld, Verify
+from sparkjet_grid.sending import Sending
 from tests.faults.waiting import holds_within, until
 from tests.grid.batches import ROWS, rows_of, sent
 from tests.grid.grids import Grid, grid_of

@@ -17,14 +17,14 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from sparkjet.errors import AnalysisError
-from sparkjet.grid.access import Access, create_token
-from sparkjet.grid.client import GridClient
-from sparkjet.grid.connections import Connections, refusals
-from sparkjet.grid.entries import Key
-from sparkjet.grid.errors import ForbiddenError, MalformedError, MovedError, UnreachableError
-from sparkjet.grid.member import Member, MemberSettings
-from sparkjet.grid.messages import ERRORS, Get, Part, Put, encoded
-from sparkjet.grid.requests import REQUESTS, Ping
+from sparkjet_grid.access import Access, create_token
+from sparkjet_grid.client import GridClient
+from sparkjet_grid.connections import Connections, refusals
+from sparkjet_grid.entries import Key
+from sparkjet_grid.errors import ForbiddenError, MalformedError, MovedError, UnreachableError
+from sparkjet_grid.member import Member, MemberSettings
+from sparkjet_grid.messages import ERRORS, Get, Part, Put, encoded
+from sparkjet_grid.requests import REQUESTS, Ping
 from tests.grid.batches import FILE, ROWS, file_of, rows_of
 from tests.grid.certificates import Authority
 from tests.grid.grids import Grid, grid_of

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from sparkjet.grid.access import Access, create_token
-from sparkjet.grid.connections import Connections
-from sparkjet.grid.errors import UnreachableError
-from sparkjet.grid.requests import Ping
-from sparkjet.grid.strangers import Strangers
+from sparkjet_grid.access import Access, create_token
+from sparkjet_grid.connections import Connections
+from sparkjet_grid.errors import UnreachableError
+from sparkjet_grid.requests import Ping
+from sparkjet_grid.strangers import Strangers
 from tests.faults.waiting import holds_within, until
 from tests.grid.batches import ROWS, rows_of
 from tests.grid.grids import Grid, grid_of

@@ -15,24 +15,24 @@ from typing import Any, TypeVar
 import pytest
 
 from sparkjet.errors import AnalysisError, StorageError
-from sparkjet.grid.access import Access, create_token
-from sparkjet.grid.announcements import Announcements
-from sparkjet.grid.background import LoopThread, in_background
-from sparkjet.grid.client import GridClient
-from sparkjet.grid.cluster_state import Member, first
-from sparkjet.grid.copying import Copying
-from sparkjet.grid.entries import Entries
-from sparkjet.grid.errors import GridError
-from sparkjet.grid.in_process_control import InProcessControl
-from sparkjet.grid.lease import Lease
-from sparkjet.grid.member import Member as WholeMember
-from sparkjet.grid.member import MemberSettings
-from sparkjet.grid.membership import Membership
-from sparkjet.grid.pings import Pings
-from sparkjet.grid.strangers import Strangers
-from sparkjet.grid.view import View
-from sparkjet.grid.zookeeper_control import ZooKeeperControl
-from sparkjet.grid.zookeeper_settings import ZooKeeperSettings
+from sparkjet_grid.access import Access, create_token
+from sparkjet_grid.announcements import Announcements
+from sparkjet_grid.background import LoopThread, in_background
+from sparkjet_grid.client import GridClient
+from sparkjet_grid.cluster_state import Member, first
+from sparkjet_grid.copying import Copying
+from sparkjet_grid.entries import Entries
+from sparkjet_grid.errors import GridError
+from sparkjet_grid.in_process_control import InProcessControl
+from sparkjet_grid.lease import Lease
+from sparkjet_grid.member import Member as WholeMember
+from sparkjet_grid.member import MemberSettings
+from sparkjet_grid.membership import Membership
+from sparkjet_grid.pings import Pings
+from sparkjet_grid.strangers import Strangers
+from sparkjet_grid.view import View
+from sparkjet_grid.zookeeper_control import ZooKeeperControl
+from sparkjet_grid.zookeeper_settings import ZooKeeperSettings
 from tests.faults.waiting import until
 from tests.grid.batches import ROWS, rows_of
 from tests.grid.control_contract import put

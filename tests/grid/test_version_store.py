@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 import pyarrow as pa
 
-from sparkjet.grid.contents import Digest
-from sparkjet.grid.fetching import Fetched
-from sparkjet.grid.map_store import MapStore
-from sparkjet.grid.map_version import MapVersion
-from sparkjet.grid.messages import Held
-from sparkjet.grid.places import MapPlace
+from sparkjet_grid.contents import Digest
+from sparkjet_grid.fetching import Fetched
+from sparkjet_grid.map_store import MapStore
+from sparkjet_grid.map_version import MapVersion
+from sparkjet_grid.messages import Held
+from sparkjet_grid.places import MapPlace
 
 if TYPE_CHECKING:
-    from sparkjet.grid.client import GridClient
+    from sparkjet_grid.client import GridClient
 
 
 class Manifests:

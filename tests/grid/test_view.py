@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from sparkjet.grid.cluster_state import ClusterState, Member, first, joined
-from sparkjet.grid.errors import MovedError, QuorumLostError
-from sparkjet.grid.lease import Lease
-from sparkjet.grid.view import LEASE, View
+from sparkjet_grid.cluster_state import ClusterState, Member, first, joined
+from sparkjet_grid.errors import MovedError, QuorumLostError
+from sparkjet_grid.lease import Lease
+from sparkjet_grid.view import LEASE, View
 from tests.faults.waiting import until
 from tests.grid.shared_control import SharedCluster, SharedControl
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from sparkjet.errors import AnalysisError
-from sparkjet.grid.access import create_token
-from sparkjet.grid.cluster_state import Member, first, joined, without_votes
-from sparkjet.grid.voters import wanted_voters
-from sparkjet.grid.zookeeper_control import ZooKeeperControl
-from sparkjet.grid.zookeeper_server import check_server
-from sparkjet.grid.zookeeper_settings import ZooKeeperSettings
+from sparkjet_grid.access import create_token
+from sparkjet_grid.cluster_state import Member, first, joined, without_votes
+from sparkjet_grid.voters import wanted_voters
+from sparkjet_grid.zookeeper_control import ZooKeeperControl
+from sparkjet_grid.zookeeper_server import check_server
+from sparkjet_grid.zookeeper_settings import ZooKeeperSettings
 from tests.faults.waiting import until
 from tests.grid.control_contract import put
 from tests.grid.controls import SETTINGS, Controls

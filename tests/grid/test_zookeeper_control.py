@@ -15,11 +15,11 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 
 from sparkjet.errors import AnalysisError, StorageError
-from sparkjet.grid.cluster_state import ClusterState, Member, left
-from sparkjet.grid.errors import QuorumLostError, RemovedError, StaleStateError
-from sparkjet.grid.zookeeper_control import ZooKeeperControl
-from sparkjet.grid.zookeeper_settings import ZooKeeperSettings
-from sparkjet.grid.zookeeper_slots import STATE, ZooKeeperSlots
+from sparkjet_grid.cluster_state import ClusterState, Member, left
+from sparkjet_grid.errors import QuorumLostError, RemovedError, StaleStateError
+from sparkjet_grid.zookeeper_control import ZooKeeperControl
+from sparkjet_grid.zookeeper_settings import ZooKeeperSettings
+from sparkjet_grid.zookeeper_slots import STATE, ZooKeeperSlots
 from tests.faults.waiting import until
 from tests.grid.control_contract import ControlContract, ControlUnderTest, Joined, newer, put
 from tests.grid.controls import Controls, pid

@@ -152,9 +152,9 @@ def test_what_is_read_from_a_leader_that_was_paused_is_not_old() -> None:
 
 def _reader(member: MemberProcess) -> Any:
     """A session with the server of one member alone, longer than the pause."""
-    from sparkjet.grid.zookeeper_session import ZooKeeperSession
-    from sparkjet.grid.zookeeper_settings import ZooKeeperSettings
-    from sparkjet.grid.zookeeper_slots import ZooKeeperSlots
+    from sparkjet_grid.zookeeper_session import ZooKeeperSession
+    from sparkjet_grid.zookeeper_settings import ZooKeeperSettings
+    from sparkjet_grid.zookeeper_slots import ZooKeeperSlots
 
     settings = ZooKeeperSettings("a token for tests", session=20.0, patience=30.0)
     slots = ZooKeeperSlots(ZooKeeperSession(member.call("contacts")[:1], settings, lambda: None), "reader")

@@ -14,16 +14,16 @@ import pytest
 from kazoo.client import KazooClient
 
 from sparkjet.errors import AnalysisError
-from sparkjet.grid.listening import free_port
-from sparkjet.grid.zookeeper_config import ServerAddress, Voting
-from sparkjet.grid.zookeeper_server import ZooKeeperServer, jars, java
-from sparkjet.grid.zookeeper_settings import ZooKeeperSettings
+from sparkjet_grid.listening import free_port
+from sparkjet_grid.zookeeper_config import ServerAddress, Voting
+from sparkjet_grid.zookeeper_server import ZooKeeperServer, check_server, jars, java
+from sparkjet_grid.zookeeper_settings import ZooKeeperSettings
 from tests.faults.waiting import until
 
 MEMBER = """
 import sys
-from sparkjet.grid.zookeeper_settings import ZooKeeperSettings
-from sparkjet.grid.zookeeper_server import ZooKeeperServer
+from sparkjet_grid.zookeeper_settings import ZooKeeperSettings
+from sparkjet_grid.zookeeper_server import ZooKeeperServer
 from tests.grid.test_zookeeper_server import address
 server = ZooKeeperServer(address(), ZooKeeperSettings("a token for tests", directory=sys.argv[1]))
 server.start([server.address.line], is_first=True)
@@ -51,12 +51,22 @@ def test_pyspark_brings_the_jars() -> None:
     assert all(path.is_file() for path in jars())
 
 
+def test_a_folder_may_have_them_where_there_is_no_pyspark(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for each in jars():
+        (tmp_path / each.name).touch()
+    monkeypatch.setitem(sys.modules, "pyspark", None)  # type: ignore[arg-type] # Python has it for what is absent
+    assert [each.parent for each in jars(str(tmp_path))] == [tmp_path] * len(list(tmp_path.iterdir()))
+    check_server(ZooKeeperSettings("token", jars=str(tmp_path)))
+    with pytest.raises(AnalysisError, match=r"from PySpark's jars\. Install pyspark .* or name a folder .* --jars\."):
+        check_server(ZooKeeperSettings("token"))
+
+
 def test_pyspark_client_has_none(tmp_path: Path) -> None:
-    with pytest.raises(AnalysisError, match=r"no zookeeper, no zookeeper-jute, .* pyspark-client comes without jars"):
-        jars(tmp_path)
+    with pytest.raises(AnalysisError, match=r"no zookeeper, no zookeeper-jute, .*pyspark-client comes without jars"):
+        jars(str(tmp_path))
     (tmp_path / "zookeeper-3.9.5.jar").touch()
     with pytest.raises(AnalysisError, match="has no zookeeper-jute"):
-        jars(tmp_path)
+        jars(str(tmp_path))
 
 
 def test_without_java_it_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from sparkjet.grid.local_directory import local_directory
 from sparkjet.monitoring.open_pages import Note, OpenPage, open_pages
 from sparkjet.monitoring.open_pages import _looked_at as looked_at
+from sparkjet.storage.local_directory import local_directory
 
 PAGE = OpenPage(os.getpid(), "http://127.0.0.1:41027/", "secret")
 KILLED = """

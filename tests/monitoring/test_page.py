@@ -18,10 +18,10 @@ import pytest
 from sparkjet.clock import ManualClock
 from sparkjet.engine.progress_report import SinkReport
 from sparkjet.errors import AnalysisError
-from sparkjet.grid.errors import UnreachableError
 from sparkjet.monitoring import Run, Runs, open_page
 from sparkjet.monitoring.open_pages import open_pages
 from sparkjet.monitoring.page import READERS, Page
+from sparkjet_grid.errors import UnreachableError
 from tests.monitoring.reports import NOW, SECOND, report, substream
 
 

@@ -6,8 +6,8 @@ import threading
 from typing import Any
 
 from sparkjet.errors import SinkError
-from sparkjet.grid.errors import UnreachableError
 from sparkjet.monitoring.runs import ENDED, Run, Runs
+from sparkjet_grid.errors import UnreachableError
 from tests.faults.waiting import until
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
-from sparkjet.grid.access import create_token
+from sparkjet_grid.access import create_token
 from tests.grid.processes import MemberProcess
 
 if TYPE_CHECKING:

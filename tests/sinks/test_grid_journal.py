@@ -16,19 +16,19 @@ from pyspark.sql import functions as F
 
 import sparkjet as sj
 from sparkjet.errors import AnalysisError, RecoveryError, SinkError
-from sparkjet.grid.access import Access
-from sparkjet.grid.errors import FallenBehindError
-from sparkjet.grid.journal_reader import Journal
-from sparkjet.grid.journal_retention import Retention
-from sparkjet.grid.places import JournalPlace
-from sparkjet.grid.reader_leases import LEASE, LeaseBook
-from sparkjet.grid.version_store import Writer
 from sparkjet.sinks.grid_journal import GridJournalSink
 from sparkjet.sinks.grid_journal_settings import GridJournalSettings
 from sparkjet.sinks.grid_journal_task import Appends, JournalTask, RefusedEpochError
 from sparkjet.storage.grid_location import GridLocation
 from sparkjet.testing import StreamDriver
 from sparkjet.testing.sink_contract import SCHEMA, SinkContract, SinkUnderTest, transaction
+from sparkjet_grid.access import Access
+from sparkjet_grid.errors import FallenBehindError
+from sparkjet_grid.journal_reader import Journal
+from sparkjet_grid.journal_retention import Retention
+from sparkjet_grid.places import JournalPlace
+from sparkjet_grid.reader_leases import LEASE, LeaseBook
+from sparkjet_grid.version_store import Writer
 from tests.grid.grids import Grid, grid_of
 from tests.grid.journals import ROWS, JournalWriter
 from tests.grid.test_journal_version import EMPTY

@@ -15,14 +15,6 @@ from pyspark.sql.types import StructField, StructType
 
 import sparkjet as sj
 from sparkjet.errors import AnalysisError, LostTransactionError, RecoveryError, SinkError
-from sparkjet.grid.access import Access
-from sparkjet.grid.files import write_files
-from sparkjet.grid.map_keys import hash_of, text_of
-from sparkjet.grid.map_layers import HASH
-from sparkjet.grid.map_reader import Map
-from sparkjet.grid.map_store import MapStore
-from sparkjet.grid.places import MapPlace
-from sparkjet.grid.version_store import Writer
 from sparkjet.sinks.grid_columns import key_text
 from sparkjet.sinks.grid_map import GridMapSink
 from sparkjet.sinks.grid_map_settings import GridMapSettings
@@ -31,6 +23,14 @@ from sparkjet.storage.grid_location import GridLocation
 from sparkjet.testing import StreamDriver
 from sparkjet.testing.sink_contract import SCHEMA, SinkContract, SinkUnderTest, crash_at, transaction
 from sparkjet.time.frames import MAX
+from sparkjet_grid.access import Access
+from sparkjet_grid.files import write_files
+from sparkjet_grid.map_keys import hash_of, text_of
+from sparkjet_grid.map_layers import HASH
+from sparkjet_grid.map_reader import Map
+from sparkjet_grid.map_store import MapStore
+from sparkjet_grid.places import MapPlace
+from sparkjet_grid.version_store import Writer
 from tests.grid.grids import Grid, grid_of
 from tests.grid.maps import ROWS, MapWriter
 

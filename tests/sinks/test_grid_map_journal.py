@@ -12,10 +12,6 @@ from pyspark.sql import functions as F
 
 import sparkjet as sj
 from sparkjet.errors import AnalysisError, RecoveryError, SinkError
-from sparkjet.grid.journal_reader import Journal
-from sparkjet.grid.map_reader import Map
-from sparkjet.grid.map_version import MapVersion
-from sparkjet.grid.places import JournalPlace, MapPlace
 from sparkjet.options import Options
 from sparkjet.sinks.grid_journal import GridJournalSink
 from sparkjet.sinks.grid_journal_settings import GridJournalSettings
@@ -25,6 +21,10 @@ from sparkjet.sinks.grid_map_settings import GridMapSettings
 from sparkjet.storage.grid_location import GridLocation
 from sparkjet.testing import StreamDriver
 from sparkjet.testing.sink_contract import SCHEMA, SinkContract, SinkUnderTest, crash_at, transaction
+from sparkjet_grid.journal_reader import Journal
+from sparkjet_grid.map_reader import Map
+from sparkjet_grid.map_version import MapVersion
+from sparkjet_grid.places import JournalPlace, MapPlace
 from tests.grid.grids import Grid, grid_of
 
 if TYPE_CHECKING:

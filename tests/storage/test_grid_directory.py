@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from sparkjet.errors import AnalysisError
-from sparkjet.grid.client import GridClient
-from sparkjet.grid.errors import MissingEntriesError, UnreachableError
-from sparkjet.grid.requests import PutSlot
 from sparkjet.storage.grid_directory import GridDirectory
 from sparkjet.testing.directory_contract import DirectoryContract, DirectoryUnderTest
+from sparkjet_grid.client import GridClient
+from sparkjet_grid.errors import MissingEntriesError, UnreachableError
+from sparkjet_grid.requests import PutSlot
 from tests.faults.waiting import until
 from tests.grid.grids import Grid, grid_of
 

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from sparkjet.errors import AnalysisError
-from sparkjet.grid.access import Access, create_token
-from sparkjet.grid.cluster_state import reformed
 from sparkjet.storage.directory import Directory
 from sparkjet.storage.grid_location import GridLocation, grid_location
 from sparkjet.storage.schemes import directory_at
+from sparkjet_grid.access import Access, create_token
+from sparkjet_grid.cluster_state import reformed
 from tests.grid.grids import Grid, grid_of
 
 

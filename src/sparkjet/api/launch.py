@@ -32,7 +32,6 @@ from sparkjet.engine.start_steps import StartSteps
 from sparkjet.engine.supervisor import Supervisor
 from sparkjet.engine.ticker import Ticker, tick_interval
 from sparkjet.errors import AnalysisError
-from sparkjet.grid.local_directory import local_directory
 from sparkjet.monitoring.feeding import Feed
 from sparkjet.monitoring.runs import DRIVER, Run
 from sparkjet.monitoring.spark_metrics import SparkGauges
@@ -46,6 +45,7 @@ from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.record_log import RecordLog
 from sparkjet.storage.directory import HoldsRows
 from sparkjet.storage.full_disk import full_disks_named
+from sparkjet.storage.local_directory import local_directory
 from sparkjet.storage.sharing import check_reached, check_shared, is_local, slots
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import typer
 from sparkjet.errors import AnalysisError
 
 if TYPE_CHECKING:
-    from sparkjet.grid.access import Access
+    from sparkjet_grid.access import Access
 
 _SETTING = "a setting of Spark's, for a location on HDFS, in an object store or a grid; may be repeated"
 HOME = "a query's checkpointLocation, or its place in a grid: grid://host:port/name"
@@ -57,7 +57,7 @@ def access_of(
         AnalysisError: The extra ``grid`` is not installed.
     """
     try:
-        from sparkjet.grid.access import Access  # noqa: PLC0415 - the extra is optional
+        from sparkjet_grid.access import Access  # noqa: PLC0415 - the extra is optional
     except ImportError as error:
         raise incomplete(error) from error
     return Access(token_file, tls_certificate, tls_key, tls_authorities)

@@ -22,14 +22,12 @@ from sparkjet.cli.arguments import (
     show,
 )
 from sparkjet.errors import AnalysisError, SparkjetError
-from sparkjet.grid.partition_table import MOST_BACKUPS, MOST_PARTITIONS, PARTITIONS
-from sparkjet.grid.sizes import size_of
 from sparkjet.query_log import logger
 
 if TYPE_CHECKING:
-    from sparkjet.grid.access import Access
-    from sparkjet.grid.client import GridClient
-    from sparkjet.grid.control import Control
+    from sparkjet_grid.access import Access
+    from sparkjet_grid.client import GridClient
+    from sparkjet_grid.control import Control
 
 PORT = 5710
 NOT_ALL_ANSWER = 3
@@ -71,8 +69,8 @@ def start(
         ),
     ] = "0,0,0,0",
     max_memory: Annotated[str, typer.Option(help="what entries may take, such as 512m or 8g")] = "1g",
-    backup_count: Annotated[int, typer.Option(help=f"backups of a new cluster, 0 to {MOST_BACKUPS}")] = 1,
-    partitions: Annotated[int, typer.Option(help="of a new cluster")] = PARTITIONS,
+    backup_count: Annotated[int, typer.Option(help="backups of a new cluster")] = 1,
+    partitions: Annotated[int | None, typer.Option(help="of a new cluster (271)")] = None,
     leave_timeout: Annotated[
         float,
         typer.Option(
@@ -80,6 +78,9 @@ def start(
             help="how long it waits, when it is stopped, while nobody else has what would go with it",
         ),
     ] = 3600.0,
+    jars: Annotated[
+        str | None, typer.Option(metavar="FOLDER", help="has ZooKeeper's jars, if not the installed PySpark")
+    ] = None,
     token_file: TokenFile = None,
     tls_certificate: TlsCertificate = None,
     tls_key: TlsKey = None,
@@ -87,9 +88,11 @@ def start(
 ) -> int:
     """Start a member."""
     access = access_of(token_file, tls_certificate, tls_key, tls_authorities)
-    from sparkjet.grid.member import MemberSettings  # noqa: PLC0415 - the extra is optional
-    from sparkjet.grid.process import run as run_member  # noqa: PLC0415 - as above
-    from sparkjet.grid.process import with_one_arena  # noqa: PLC0415 - as above
+    from sparkjet_grid.member import MemberSettings  # noqa: PLC0415 - the extra is optional
+    from sparkjet_grid.partition_table import MOST_BACKUPS, MOST_PARTITIONS, PARTITIONS  # noqa: PLC0415 - as above
+    from sparkjet_grid.process import run as run_member  # noqa: PLC0415 - as above
+    from sparkjet_grid.process import with_one_arena  # noqa: PLC0415 - as above
+    from sparkjet_grid.sizes import size_of  # noqa: PLC0415 - as above
 
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
     logger.setLevel(logging.INFO)
@@ -97,6 +100,7 @@ def start(
         raise AnalysisError(f"--backup-count: {backup_count} is not from 0 to {MOST_BACKUPS}; 1 is usual.")
     if alone and join is not None:
         raise AnalysisError("--alone: a member that joins others is not alone. Leave out --alone or --join.")
+    partitions = PARTITIONS if partitions is None else partitions
     if not 1 <= partitions <= MOST_PARTITIONS:
         raise AnalysisError(f"--partitions: {partitions} is not from 1 to {MOST_PARTITIONS}; {PARTITIONS} is usual.")
     if not 0 <= leave_timeout <= _LONGEST:
@@ -115,11 +119,11 @@ def start(
                 access.uri_of(address)
     with_one_arena()
     if alone:
-        from sparkjet.grid.in_process_control import InProcessControl  # noqa: PLC0415 - the extra is optional
+        from sparkjet_grid.in_process_control import InProcessControl  # noqa: PLC0415 - the extra is optional
 
         control: Control = InProcessControl(partitions=partitions, backup_count=backup_count)
     else:
-        control = _joining(advertise or bind, ports, join, access, partitions=partitions, backup_count=backup_count)
+        control = _joining(advertise or bind, ports, join, access, jars, (partitions, backup_count))
     return run_member(settings, access, control)
 
 
@@ -142,8 +146,8 @@ def status(
     """Show how a grid is."""
     access = access_of(token_file, tls_certificate, tls_key, tls_authorities)
     from sparkjet.cli.grid_report import report  # noqa: PLC0415 - the extra is optional
-    from sparkjet.grid.client import GridClient  # noqa: PLC0415 - as above
-    from sparkjet.grid.standing import answers_of, described  # noqa: PLC0415 - as above
+    from sparkjet_grid.client import GridClient  # noqa: PLC0415 - as above
+    from sparkjet_grid.standing import answers_of, described  # noqa: PLC0415 - as above
 
     process, members, access = _member(member, access, embedded=embedded)
     with _named(_ADDRESS):
@@ -208,7 +212,7 @@ def _named(option: str) -> Iterator[None]:
 
 def _check_addresses(bind: str, port: int, advertise: str | None, access: Access, *, alone: bool) -> None:
     """Refuse what nobody could connect to: a server that cannot listen does not say why, or waits for a minute."""
-    from sparkjet.grid.listening import addresses, check_free  # noqa: PLC0415 - the extra is optional
+    from sparkjet_grid.listening import addresses, check_free  # noqa: PLC0415 - the extra is optional
 
     here = addresses(bind, "--bind")
     access.check_bind(bind)
@@ -236,13 +240,12 @@ def _joining(
     ports: tuple[int, int, int, int],
     join: str | None,
     access: Access,
-    *,
-    partitions: int,
-    backup_count: int,
+    jars: str | None,
+    new: tuple[int, int],
 ) -> Control:
     try:
-        from sparkjet.grid.zookeeper_control import ZooKeeperControl  # noqa: PLC0415 - the extra is optional
-        from sparkjet.grid.zookeeper_settings import ZooKeeperSettings  # noqa: PLC0415 - as above
+        from sparkjet_grid.zookeeper_control import ZooKeeperControl  # noqa: PLC0415 - the extra is optional
+        from sparkjet_grid.zookeeper_settings import ZooKeeperSettings  # noqa: PLC0415 - as above
     except ImportError as error:
         raise incomplete(error) from error
     with _named("--advertise"):
@@ -253,9 +256,11 @@ def _joining(
             certificate=access.certificate,
             key=access.key,
             authorities=access.authorities,
+            jars=jars,
         )
     with _named("--join"):
         contacts = _contacts(join.split(","), access) if join else []
+    partitions, backup_count = new
     return ZooKeeperControl(settings, contacts, partitions=partitions, backup_count=backup_count)
 
 
@@ -270,7 +275,7 @@ def _ports(text: str) -> tuple[int, int, int, int]:
 
 
 def _contacts(members: Sequence[str], access: Access) -> list[str]:
-    from sparkjet.grid.client import GridClient  # noqa: PLC0415 - the extra is optional
+    from sparkjet_grid.client import GridClient  # noqa: PLC0415 - the extra is optional
 
     client = GridClient(members, access, patience=_JOINS_WITHIN)
     try:
@@ -284,7 +289,7 @@ def _contacts(members: Sequence[str], access: Access) -> list[str]:
 
 def _places(client: GridClient, told: dict[str, Any]) -> list[str]:
     """Lines about the maps and journals of a grid, which are added to what is told of it."""
-    from sparkjet.grid.errors import GridError  # noqa: PLC0415 - the extra is optional
+    from sparkjet_grid.errors import GridError  # noqa: PLC0415 - the extra is optional
 
     try:
         maps, journals = [*grid_maps.summaries(client)], [*grid_journals.summaries(client)]
@@ -311,7 +316,7 @@ def _places(client: GridClient, told: dict[str, Any]) -> list[str]:
 
 def _member(member: str, access: Access, *, embedded: bool) -> tuple[int | None, str, Access]:
     """The process of the embedded member, and where a grid is with what gives access to it."""
-    from sparkjet.grid.embedded import embedded_directory, running_member  # noqa: PLC0415 - the extra is optional
+    from sparkjet_grid.embedded import embedded_directory, running_member  # noqa: PLC0415 - the extra is optional
 
     if not embedded:
         access.token()

@@ -12,9 +12,9 @@ from sparkjet.cli.grid_places import Lines, listed, moment, opened, show_rows
 from sparkjet.errors import AnalysisError
 
 if TYPE_CHECKING:
-    from sparkjet.grid.access import Access
-    from sparkjet.grid.client import GridClient
-    from sparkjet.grid.journal_reader import Journal
+    from sparkjet_grid.access import Access
+    from sparkjet_grid.client import GridClient
+    from sparkjet_grid.journal_reader import Journal
 
 _WHERE = "grid://HOST:PORT,…/JOURNAL; grid:///JOURNAL is in the member that drivers start on this machine"
 _Journal = Annotated[str, typer.Argument(metavar="JOURNAL", help=_WHERE, show_default=False)]
@@ -75,7 +75,7 @@ def remove(
 
 
 def _opened(where: str, access: Access) -> Journal:
-    from sparkjet.grid.journal_reader import Journal  # noqa: PLC0415 - the extra is optional
+    from sparkjet_grid.journal_reader import Journal  # noqa: PLC0415 - the extra is optional
 
     client, name = opened(where, access, "journal", of_all=False)
     return Journal("", name, client=client)
@@ -83,10 +83,10 @@ def _opened(where: str, access: Access) -> Journal:
 
 def summaries(client: GridClient) -> Iterable[dict[str, Any]]:
     """What there is to know of each journal of a grid."""
-    from sparkjet.grid.journal_retention import lag  # noqa: PLC0415 - the extra is optional
-    from sparkjet.grid.journal_store import JournalStore  # noqa: PLC0415 - as above
-    from sparkjet.grid.places import JournalPlace  # noqa: PLC0415 - as above
-    from sparkjet.grid.version_store import names_of  # noqa: PLC0415 - as above
+    from sparkjet_grid.journal_retention import lag  # noqa: PLC0415 - the extra is optional
+    from sparkjet_grid.journal_store import JournalStore  # noqa: PLC0415 - as above
+    from sparkjet_grid.places import JournalPlace  # noqa: PLC0415 - as above
+    from sparkjet_grid.version_store import names_of  # noqa: PLC0415 - as above
 
     for name in names_of(client, JournalPlace):
         store = JournalStore(client, JournalPlace(name))

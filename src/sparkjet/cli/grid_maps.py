@@ -13,9 +13,9 @@ from sparkjet.cli.grid_places import Lines, listed, moment, opened, show_rows
 from sparkjet.errors import AnalysisError
 
 if TYPE_CHECKING:
-    from sparkjet.grid.access import Access
-    from sparkjet.grid.client import GridClient
-    from sparkjet.grid.map_reader import Map
+    from sparkjet_grid.access import Access
+    from sparkjet_grid.client import GridClient
+    from sparkjet_grid.map_reader import Map
 
 _WHERE = "grid://HOST:PORT,…/MAP; grid:///MAP is in the member that drivers start on this machine"
 _Map = Annotated[str, typer.Argument(metavar="MAP", help=_WHERE, show_default=False)]
@@ -108,7 +108,7 @@ def remove(
 
 
 def _opened(where: str, access: Access) -> Map:
-    from sparkjet.grid.map_reader import Map  # noqa: PLC0415 - the extra is optional
+    from sparkjet_grid.map_reader import Map  # noqa: PLC0415 - the extra is optional
 
     client, name = opened(where, access, "map", of_all=False)
     return Map("", name, client=client)
@@ -116,9 +116,9 @@ def _opened(where: str, access: Access) -> Map:
 
 def summaries(client: GridClient) -> Iterable[dict[str, Any]]:
     """What there is to know of each map of a grid."""
-    from sparkjet.grid.map_store import MapStore  # noqa: PLC0415 - the extra is optional
-    from sparkjet.grid.places import MapPlace  # noqa: PLC0415 - as above
-    from sparkjet.grid.version_store import names_of  # noqa: PLC0415 - as above
+    from sparkjet_grid.map_store import MapStore  # noqa: PLC0415 - the extra is optional
+    from sparkjet_grid.places import MapPlace  # noqa: PLC0415 - as above
+    from sparkjet_grid.version_store import names_of  # noqa: PLC0415 - as above
 
     for name in names_of(client, MapPlace):
         store = MapStore(client, MapPlace(name))
@@ -140,7 +140,7 @@ def summaries(client: GridClient) -> Iterable[dict[str, Any]]:
 
 
 def _key(text: str, map_: Map) -> tuple[object, ...]:
-    from sparkjet.grid.map_keys import key_of  # noqa: PLC0415 - the extra is optional
+    from sparkjet_grid.map_keys import key_of  # noqa: PLC0415 - the extra is optional
 
     kinds = map_.kinds
     try:

@@ -15,8 +15,8 @@ from sparkjet.time import MIN
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from sparkjet.grid.access import Access
-    from sparkjet.grid.client import GridClient
+    from sparkjet_grid.access import Access
+    from sparkjet_grid.client import GridClient
 
 _EPOCH = datetime.fromtimestamp(0, timezone.utc)
 _ESCAPES = {code: f"\\u{code:04x}" for code in range(0x7F, 0xA0)}
@@ -36,8 +36,8 @@ def opened(where: str, access: Access, kind: str, *, of_all: bool) -> tuple[Grid
     Raises:
         AnalysisError: It names no grid, or one that does not answer.
     """
-    from sparkjet.grid.client_of import client_of  # noqa: PLC0415 - the extra is optional
-    from sparkjet.grid.places import split_uri  # noqa: PLC0415 - as above
+    from sparkjet_grid.client_of import client_of  # noqa: PLC0415 - the extra is optional
+    from sparkjet_grid.places import split_uri  # noqa: PLC0415 - as above
 
     scheme, members, name = split_uri(where)
     grid = f"grid://{members}"

@@ -20,8 +20,8 @@ from sparkjet.sources import GRID_MAP
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from sparkjet.grid.map_reader import Map, Taken
     from sparkjet.sources.grid.map_source import MapSettings
+    from sparkjet_grid.map_reader import Map, Taken
 
 
 class MapReads:
@@ -91,7 +91,7 @@ class MapReads:
         self._taken, self._maps, self._keys = {}, {}, {}
 
     def _take(self, key: str, settings: MapSettings, epoch: int, recorded: Mapping[str, MapRead]) -> Taken:
-        from sparkjet.grid.messages import Held  # noqa: PLC0415 - the extra is optional
+        from sparkjet_grid.messages import Held  # noqa: PLC0415 - the extra is optional
 
         map_, before = self._maps[key], recorded.get(key) or _of_lost_grid(key, recorded)
         if settings.epoch is not None and key in self._taken:

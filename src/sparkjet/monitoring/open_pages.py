@@ -10,8 +10,8 @@ from pathlib import Path
 
 import msgspec
 
-from sparkjet.grid.local_directory import local_directory
 from sparkjet.known_types import known
+from sparkjet.storage.local_directory import local_directory
 
 _SUFFIX = ".json"
 

@@ -16,8 +16,8 @@ from sparkjet.spark_line import arrow_schema
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-    from sparkjet.grid.journal_version import JournalVersion
-    from sparkjet.grid.map_version import MapVersion
+    from sparkjet_grid.journal_version import JournalVersion
+    from sparkjet_grid.map_version import MapVersion
 
 _TEXTS: dict[type[T.DataType], Callable[[Column], Column]] = {
     **dict.fromkeys((T.ByteType, T.ShortType, T.IntegerType, T.LongType), lambda key: key.cast("string")),
@@ -26,7 +26,7 @@ _TEXTS: dict[type[T.DataType], Callable[[Column], Column]] = {
     T.DateType: lambda key: F.unix_date(key).cast("string"),
     T.TimestampType: lambda key: F.unix_micros(key).cast("string"),
 }
-"""The text of a key by its type, as :mod:`sparkjet.grid.map_keys` has it."""
+"""The text of a key by its type, as :mod:`sparkjet_grid.map_keys` has it."""
 
 
 def key_text(schema: T.StructType, keys: Sequence[str]) -> Column:

@@ -13,12 +13,6 @@ from pyspark.sql import types as T
 from sparkjet.catalyst.columns import quoted
 from sparkjet.clock import Clock
 from sparkjet.errors import AnalysisError, SinkError
-from sparkjet.grid.journal_retention import FullError
-from sparkjet.grid.journal_store import JournalStore
-from sparkjet.grid.journal_version import TECHNICAL, JournalVersion, following
-from sparkjet.grid.journal_writing import Appending
-from sparkjet.grid.places import JournalPlace
-from sparkjet.grid.version_store import Writer
 from sparkjet.query_log import logger
 from sparkjet.sinks.grid_columns import check_columns, check_keys, described, kept_as, key_text
 from sparkjet.sinks.grid_journal_settings import PARTITIONS, GridJournalSettings
@@ -28,6 +22,12 @@ from sparkjet.sinks.protocol import Handle, TransactionId
 from sparkjet.sinks.tasks import run_tasks
 from sparkjet.spark_line import arrow_schema
 from sparkjet.storage.shipping import ship
+from sparkjet_grid.journal_retention import FullError
+from sparkjet_grid.journal_store import JournalStore
+from sparkjet_grid.journal_version import TECHNICAL, JournalVersion, following
+from sparkjet_grid.journal_writing import Appending
+from sparkjet_grid.places import JournalPlace
+from sparkjet_grid.version_store import Writer
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

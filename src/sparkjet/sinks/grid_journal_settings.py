@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sparkjet.errors import AnalysisError
-from sparkjet.grid.journal_retention import Retention
-from sparkjet.grid.sizes import size_of
+from sparkjet_grid.journal_retention import Retention
+from sparkjet_grid.sizes import size_of
 
 if TYPE_CHECKING:
     from sparkjet.options import Options

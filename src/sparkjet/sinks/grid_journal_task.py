@@ -11,15 +11,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sparkjet.errors import AnalysisError, StorageError
-from sparkjet.grid.fitting import fitted
-from sparkjet.grid.journal_store import JournalStore
-from sparkjet.grid.journal_version import Appended
-from sparkjet.grid.journal_writing import Appending
-from sparkjet.grid.messages import Held
-from sparkjet.grid.places import Place
-from sparkjet.grid.version_store import Writer
-from sparkjet.known_types import known
 from sparkjet.storage.grid_location import GridLocation
+from sparkjet_grid.fitting import fitted
+from sparkjet_grid.journal_store import JournalStore
+from sparkjet_grid.journal_version import Appended
+from sparkjet_grid.journal_writing import Appending
+from sparkjet_grid.known_types import known
+from sparkjet_grid.messages import Held
+from sparkjet_grid.places import Place
+from sparkjet_grid.version_store import Writer
 
 _AT_ONCE = 64 << 20
 """Bytes of rows that a task keeps before it writes them."""

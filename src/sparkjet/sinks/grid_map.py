@@ -16,12 +16,6 @@ from sparkjet.errors import (
     SinkError,
     nearest,
 )
-from sparkjet.grid.map_layers import TECHNICAL
-from sparkjet.grid.map_store import MapStore
-from sparkjet.grid.map_version import MapVersion
-from sparkjet.grid.map_writing import Written, following
-from sparkjet.grid.places import JournalPlace, MapPlace
-from sparkjet.grid.version_store import Writer
 from sparkjet.sinks.grid_columns import check_columns, check_keys, described, kept_as, key_text
 from sparkjet.sinks.grid_journal import GridJournalSink
 from sparkjet.sinks.grid_journal_settings import GridJournalSettings
@@ -32,6 +26,12 @@ from sparkjet.sinks.tasks import run_tasks
 from sparkjet.spark_line import SPATIAL, arrow_schema
 from sparkjet.storage.shipping import ship
 from sparkjet.time.frames import MAX
+from sparkjet_grid.map_layers import TECHNICAL
+from sparkjet_grid.map_store import MapStore
+from sparkjet_grid.map_version import MapVersion
+from sparkjet_grid.map_writing import Written, following
+from sparkjet_grid.places import JournalPlace, MapPlace
+from sparkjet_grid.version_store import Writer
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -15,11 +15,6 @@ from pyspark.sql import types as T
 
 from sparkjet.clock import Clock
 from sparkjet.errors import AnalysisError, RecoveryError, StorageError
-from sparkjet.grid.journal_version import JournalVersion, following
-from sparkjet.grid.map_changes import NEW, OLD, Changed, Changes
-from sparkjet.grid.map_version import MapVersion
-from sparkjet.grid.places import JournalPlace, MapPlace
-from sparkjet.known_types import known
 from sparkjet.sinks.grid_journal import GridJournalSink
 from sparkjet.sinks.grid_journal_task import Appends
 from sparkjet.sinks.grid_map import GridMapSink, widened
@@ -28,6 +23,11 @@ from sparkjet.sinks.grid_versions import PACKAGES
 from sparkjet.sinks.protocol import Handle, TransactionId
 from sparkjet.sinks.tasks import run_tasks
 from sparkjet.storage.shipping import ship
+from sparkjet_grid.journal_version import JournalVersion, following
+from sparkjet_grid.known_types import known
+from sparkjet_grid.map_changes import NEW, OLD, Changed, Changes
+from sparkjet_grid.map_version import MapVersion
+from sparkjet_grid.places import JournalPlace, MapPlace
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

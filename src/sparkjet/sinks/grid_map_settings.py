@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sparkjet.errors import AnalysisError
-from sparkjet.grid.places import JournalPlace
-from sparkjet.grid.sizes import size_of
 from sparkjet.options import Options
 from sparkjet.sinks.grid_journal_settings import GridJournalSettings
+from sparkjet_grid.places import JournalPlace
+from sparkjet_grid.sizes import size_of
 
 EXPIRE_INTERVAL = 10_000_000
 

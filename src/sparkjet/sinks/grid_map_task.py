@@ -11,16 +11,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sparkjet.errors import AnalysisError, StorageError
-from sparkjet.grid.fitting import fitted
-from sparkjet.grid.map_layers import GONE, HASH, layer_schema
-from sparkjet.grid.map_store import MapStore
-from sparkjet.grid.map_version import MapVersion
-from sparkjet.grid.map_writing import Written, write_layers
-from sparkjet.grid.messages import Held
-from sparkjet.grid.places import Place
-from sparkjet.grid.version_store import Writer
-from sparkjet.known_types import known
 from sparkjet.storage.grid_location import GridLocation
+from sparkjet_grid.fitting import fitted
+from sparkjet_grid.known_types import known
+from sparkjet_grid.map_layers import GONE, HASH, layer_schema
+from sparkjet_grid.map_store import MapStore
+from sparkjet_grid.map_version import MapVersion
+from sparkjet_grid.map_writing import Written, write_layers
+from sparkjet_grid.messages import Held
+from sparkjet_grid.places import Place
+from sparkjet_grid.version_store import Writer
 
 _AT_ONCE = 64 << 20
 """Bytes of rows that a task keeps before it writes those of partitions that are complete."""

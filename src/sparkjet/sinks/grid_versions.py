@@ -17,14 +17,14 @@ from sparkjet.errors import (
     SinkError,
     StorageError,
 )
-from sparkjet.grid.errors import LostRowsError, MissingEntriesError
-from sparkjet.grid.messages import Held
-from sparkjet.grid.reader_leases import LeaseBook
-from sparkjet.grid.version_store import Version, VersionStore, Writer
-from sparkjet.known_types import known
 from sparkjet.sinks.copies import check_run, origin
 from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
 from sparkjet.storage.grid_location import check_whole
+from sparkjet_grid.errors import LostRowsError, MissingEntriesError
+from sparkjet_grid.known_types import known
+from sparkjet_grid.messages import Held
+from sparkjet_grid.reader_leases import LeaseBook
+from sparkjet_grid.version_store import Version, VersionStore, Writer
 
 if TYPE_CHECKING:
     from sparkjet.storage.grid_location import GridLocation

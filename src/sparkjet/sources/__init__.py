@@ -21,15 +21,19 @@ __all__ = ["AcknowledgingDataSource", "AcknowledgingSource", "ConnectionLostErro
 
 GRID_MAP = "sparkjet-grid-map"
 """The data source of maps of a grid."""
+_OF_A_GRID = {
+    "sparkjet_grid": '"sparkjet[grid]"',
+    **{name: name for name in ("msgspec", "pyarrow", "tenacity", "xxhash")},
+}
 _SOURCES: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "sparkjet-kafka": ("kafka.source.KafkaDataSource", {"confluent_kafka": "confluent-kafka", "pyarrow": "pyarrow"}),
     GRID_MAP: (
         "grid.map_source.GridMapDataSource",
-        {"msgspec": "msgspec", "pyarrow": "pyarrow", "tenacity": "tenacity", "xxhash": "xxhash"},
+        _OF_A_GRID,
     ),
     "sparkjet-grid-journal": (
         "grid.journal_source.GridJournalDataSource",
-        {"msgspec": "msgspec", "pyarrow": "pyarrow", "tenacity": "tenacity", "xxhash": "xxhash"},
+        _OF_A_GRID,
     ),
     "sparkjet-artemis": ("artemis.data_source.ArtemisDataSource", {"pyarrow": "pyarrow"}),
     "sparkjet-rabbitmq": ("rabbitmq.data_source.RabbitDataSource", {"pika": "pika", "pyarrow": "pyarrow"}),

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import msgspec
 
-from sparkjet.grid.files import read_files, write_files
-from sparkjet.grid.messages import Held
-from sparkjet.grid.standing import described
-from sparkjet.known_types import known
 from sparkjet.storage.grid_location import GridLocation, check_whole
 from sparkjet.storage.grid_rows import read_rows, write_rows
+from sparkjet_grid.files import read_files, write_files
+from sparkjet_grid.known_types import known
+from sparkjet_grid.messages import Held
+from sparkjet_grid.standing import described
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

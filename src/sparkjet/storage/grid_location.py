@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from sparkjet.errors import AnalysisError, SparkjetError, StorageError
-from sparkjet.grid.access import Access
-from sparkjet.grid.client import GridClient
-from sparkjet.grid.cluster_state import may_start
-from sparkjet.grid.embedded import embedded_directory, embedded_member
-from sparkjet.grid.places import split_uri
+from sparkjet.storage.embedded_grid import embedded_member
 from sparkjet.storage.sharing import is_local
+from sparkjet_grid.access import Access
+from sparkjet_grid.client import GridClient
+from sparkjet_grid.cluster_state import may_start
+from sparkjet_grid.embedded import embedded_directory
+from sparkjet_grid.places import split_uri
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

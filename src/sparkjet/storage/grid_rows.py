@@ -14,11 +14,11 @@ from pyarrow import parquet
 from pyspark import TaskContext
 from pyspark.sql.types import StructType
 
-from sparkjet.grid.files import read_files, write_files
-from sparkjet.grid.messages import Held
-from sparkjet.known_types import known
 from sparkjet.storage.grid_location import GridLocation
 from sparkjet.storage.shipping import ship
+from sparkjet_grid.files import read_files, write_files
+from sparkjet_grid.known_types import known
+from sparkjet_grid.messages import Held
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

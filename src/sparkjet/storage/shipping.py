@@ -1,4 +1,4 @@
-"""sparkjet's own code on the path of Spark's Python workers, where it need not be installed."""
+"""sparkjet's own code, and the grid's, on the path of Spark's Python workers, where it need not be installed."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import threading
 import zipfile
 from collections.abc import Iterator
 from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -60,8 +61,10 @@ def _write(archive: Path) -> None:
 
 
 def _modules() -> Iterator[tuple[str, bytes]]:
-    """Sparkjet's modules, from a directory or from the archive that the driver itself has it from."""
-    pending = [("sparkjet", files("sparkjet"))]
+    """Sparkjet's modules and the grid's, from a directory or from the archives that the driver itself has them from."""
+    # Without the extra there is no grid, and nothing that is shipped looks for it.
+    names = [name for name in ("sparkjet", "sparkjet_grid") if find_spec(name) is not None]
+    pending = [(name, files(name)) for name in names]
     while pending:
         name, found = pending.pop()
         if found.is_dir():

@@ -12,12 +12,12 @@ import pytest
 from pyspark.sql import functions as F
 
 import sparkjet as sj
-from sparkjet.grid.journal_reader import Journal
-from sparkjet.grid.places import JournalPlace
 from sparkjet.sinks.grid_journal import GridJournalSink
 from sparkjet.sinks.grid_journal_settings import GridJournalSettings
 from sparkjet.storage.grid_location import GridLocation
 from sparkjet.testing import StreamDriver
+from sparkjet_grid.journal_reader import Journal
+from sparkjet_grid.places import JournalPlace
 from tests.grid.grids import Grid, grid_of
 from tests.sources.grid.chained import SCHEMA, at, both_in_batch, per_hour, per_ten_minutes
 

@@ -11,17 +11,17 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
 from sparkjet.errors import AnalysisError, SourceError, SparkjetError
-from sparkjet.grid.access import create_token
-from sparkjet.grid.journal_retention import Retention
-from sparkjet.grid.journal_version import Position
-from sparkjet.grid.reader_leases import LEASE
-from sparkjet.grid.version_store import Writer
 from sparkjet.options import Options
 from sparkjet.sources.grid.journal_settings import EARLIEST, LATEST, JournalSettings, open_journal
 from sparkjet.sources.grid.journal_source import GridJournalDataSource, JournalStreamReader
 from sparkjet.sources.grid.location import Location
 from sparkjet.testing.source_contract import SourceContract, SourceUnderTest, through_json
 from sparkjet.time import MIN
+from sparkjet_grid.access import create_token
+from sparkjet_grid.journal_retention import Retention
+from sparkjet_grid.journal_version import Position
+from sparkjet_grid.reader_leases import LEASE
+from sparkjet_grid.version_store import Writer
 from tests.grid.grids import Grid, grid_of
 from tests.grid.journals import PARTITIONS, JournalWriter
 

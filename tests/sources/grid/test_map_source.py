@@ -9,12 +9,12 @@ import pytest
 from pyspark.sql import functions as F
 
 import sparkjet as sj
-from sparkjet.grid.places import MapPlace
 from sparkjet.sinks.grid_map import GridMapSink
 from sparkjet.sinks.grid_map_settings import GridMapSettings
 from sparkjet.sources.grid.map_source import GridMapDataSource
 from sparkjet.storage.grid_location import GridLocation
 from sparkjet.testing.sink_contract import transaction
+from sparkjet_grid.places import MapPlace
 from tests.grid.grids import Grid, grid_of
 from tests.grid.maps import MapWriter
 

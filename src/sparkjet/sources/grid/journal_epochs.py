@@ -6,8 +6,8 @@ from bisect import bisect_right
 from collections.abc import Mapping
 from typing import Protocol
 
-from sparkjet.grid.journal_version import Position
 from sparkjet.time import MIN
+from sparkjet_grid.journal_version import Position
 
 
 class ProgressReader(Protocol):

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sparkjet.errors import AnalysisError, nearest
-from sparkjet.grid.journal_reader import Journal
-from sparkjet.grid.places import JournalPlace
 from sparkjet.options import Options
 from sparkjet.sources.grid.location import LOCATION_OPTIONS, Location
+from sparkjet_grid.journal_reader import Journal
+from sparkjet_grid.places import JournalPlace
 
 NAME = "sparkjet-grid-journal"
 OPTIONS = {

@@ -14,8 +14,6 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
 from sparkjet.errors import SourceError
-from sparkjet.grid.errors import FallenBehindError
-from sparkjet.grid.journal_version import EPOCH, OFFSET, PARTITION
 from sparkjet.known_types import known
 from sparkjet.options import Options
 from sparkjet.query_log import logger
@@ -23,13 +21,15 @@ from sparkjet.sources.backlog import limited
 from sparkjet.sources.carrying import CarryingOffset
 from sparkjet.sources.grid.journal_epochs import JournalEpochs
 from sparkjet.sources.grid.journal_settings import NAME, JournalSettings, open_journal
+from sparkjet_grid.errors import FallenBehindError
+from sparkjet_grid.journal_version import EPOCH, OFFSET, PARTITION
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from sparkjet.grid.journal_reader import Journal
-    from sparkjet.grid.journal_version import Position
     from sparkjet.sources.grid.location import Location
+    from sparkjet_grid.journal_reader import Journal
+    from sparkjet_grid.journal_version import Position
 
 
 METADATA = (

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TypedDict
 
 from sparkjet.errors import AnalysisError
-from sparkjet.grid.places import split_uri
 from sparkjet.options import Options
+from sparkjet_grid.places import split_uri
 
 LOCATION_OPTIONS = {
     "path": "The {kind}: grid://host:port,…/name of some members; grid:///name for the grid of this machine.",

@@ -13,18 +13,18 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from sparkjet.errors import AnalysisError
-from sparkjet.grid.map_keys import key_of, texts_of_keys
-from sparkjet.grid.map_reader import Map
-from sparkjet.grid.messages import Held
-from sparkjet.known_types import known
 from sparkjet.options import Options
 from sparkjet.sources import GRID_MAP
 from sparkjet.sources.grid.location import LOCATION_OPTIONS, Location
+from sparkjet_grid.known_types import known
+from sparkjet_grid.map_keys import key_of, texts_of_keys
+from sparkjet_grid.map_reader import Map
+from sparkjet_grid.messages import Held
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from sparkjet.grid.map_version import MapVersion
+    from sparkjet_grid.map_version import MapVersion
 
 NAME = GRID_MAP
 OPTIONS = {

@@ -1,1 +1,0 @@
-"""The grid: member processes that keep snapshots in replicated memory, outside of Spark."""

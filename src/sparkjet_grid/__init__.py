@@ -1,0 +1,1 @@
+"""The grid: processes that keep maps, journals and snapshots in replicated memory, and their clients; without Spark."""

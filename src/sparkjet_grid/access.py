@@ -1,0 +1,168 @@
+"""Access to a grid: the token that every call carries, and the certificates of both sides."""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import os
+import re
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow.flight as fl
+
+from sparkjet_grid.errors import AnalysisError
+
+TOKEN_VARIABLE = "SPARKJET_GRID_TOKEN"  # noqa: S105 - a name
+_SHORTEST = 16
+_HEADER = "authorization"
+_ADDRESS = re.compile(r"(\[(?P<six>[0-9A-Fa-f:.%]+)\]|(?P<host>[^][:/@\s]+)):(?P<port>[0-9]{1,5})")
+
+
+@dataclass(frozen=True)
+class Access:
+    """Where the secrets of a grid are: never the secrets themselves, so that it can be shown and sent to executors.
+
+    Attributes:
+        token_file: Contains the token; without one it is in the environment, as ``SPARKJET_GRID_TOKEN``.
+        certificate: PEM file with this side's certificate; without one there is no TLS.
+        key: PEM file with its key.
+        authorities: PEM file with the authorities that sign the certificates of all members and clients.
+    """
+
+    token_file: str | None = None
+    certificate: str | None = None
+    key: str | None = None
+    authorities: str | None = None
+
+    def __post_init__(self) -> None:
+        files = self.certificate, self.key, self.authorities
+        if any(files) and not all(files):
+            message = (
+                "--tls-certificate, --tls-key and --tls-authorities belong together: a grid trusts a member or client "
+                "by its certificate, on both sides. Name all three, or none."
+            )
+            raise AnalysisError(message)
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether connections are over TLS."""
+        return self.certificate is not None
+
+    def uri(self, host: str, port: int) -> str:
+        """The address of a member, as Arrow Flight takes it."""
+        shown = f"[{host}]" if ":" in host else host
+        return f"{'grpc+tls' if self.is_encrypted else 'grpc'}://{shown}:{port}"
+
+    def uri_of(self, address: str) -> str:
+        """The same, of an address as users write it: ``host:port``.
+
+        Raises:
+            AnalysisError: It is not one.
+        """
+        found = _ADDRESS.fullmatch(address)
+        if found is None or int(found["port"]) not in range(1, 65536):
+            message = f'"{address}" is not host:port of a member, as 10.0.0.1:5710 and [::1]:5710 are.'
+            raise AnalysisError(message)
+        return self.uri(found["six"] or found["host"], int(found["port"]))
+
+    def token(self) -> str:
+        """The token, read anew: it may have been replaced.
+
+        Raises:
+            AnalysisError: There is none, or it is too short.
+        """
+        if self.token_file is not None:
+            token, where = _content(self.token_file, "--token-file").decode("ascii", "replace").strip(), self.token_file
+        else:
+            token, where = os.environ.get(TOKEN_VARIABLE, ""), f"the environment variable {TOKEN_VARIABLE}"
+        if len(token) < _SHORTEST or not (token.isascii() and token.isprintable()):
+            message = (
+                f"--token-file: {where} has no token of at least {_SHORTEST} printable characters. Every call to a "
+                "grid carries one, the same on all members and clients: put one into a file that only you can read "
+                "(umask 077; openssl rand -hex 32 > FILE), and name it with --token-file."
+            )
+            raise AnalysisError(message)
+        return token
+
+    def client_options(self) -> dict[str, Any]:
+        """Arguments of a Flight client, beside its address."""
+        if not self.is_encrypted:
+            return {}
+        return {
+            "tls_root_certs": _content(self.authorities, "--tls-authorities"),
+            "cert_chain": _content(self.certificate, "--tls-certificate"),
+            "private_key": _content(self.key, "--tls-key"),
+        }
+
+    def server_options(self) -> dict[str, Any]:
+        """Arguments of a Flight server, beside its address."""
+        options: dict[str, Any] = {"middleware": {"token": _TokenCheck(self.token())}}
+        if self.is_encrypted:
+            pair = _content(self.certificate, "--tls-certificate"), _content(self.key, "--tls-key")
+            options |= {
+                "tls_certificates": [pair],
+                "verify_client": True,
+                "root_certificates": _content(self.authorities, "--tls-authorities"),
+            }
+        return options
+
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        """What every call carries."""
+        return [(_HEADER.encode(), f"Bearer {self.token()}".encode())]
+
+    def check_bind(self, host: str) -> None:
+        """Refuse to listen where others could read what is sent.
+
+        Raises:
+            AnalysisError: The address is not of this machine alone, and there is no TLS.
+        """
+        if not (self.is_encrypted or _is_loopback(host)):
+            message = (
+                f"--bind: {host} can be reached from other machines, where token and data would be sent in the clear. "
+                "Add --tls-certificate, --tls-key and --tls-authorities, or bind to 127.0.0.1."
+            )
+            raise AnalysisError(message)
+
+
+class _TokenCheck(fl.ServerMiddlewareFactory):  # type: ignore[misc] # pyarrow has no types
+    """Refuses calls without the token, before anything of a stream is read."""
+
+    def __init__(self, token: str) -> None:
+        super().__init__()
+        self._expected = f"Bearer {token}".encode()
+
+    def start_call(self, info: Any, headers: dict[str, list[str | bytes]]) -> None:  # noqa: ARG002 - Flight's signature
+        """Check the token of one call."""
+        found = headers.get(_HEADER, [])
+        values = [value.encode() if isinstance(value, str) else value for value in found]
+        # In constant time: how long a refusal takes must not tell how much of a guess is right.
+        if len(values) != 1 or not hmac.compare_digest(values[0], self._expected):
+            raise fl.FlightUnauthenticatedError("the token is missing or wrong.")
+
+
+def create_token(file: Path) -> None:
+    """Write a new token into a file that only its owner can read; does nothing if there is one."""
+    try:
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return
+    with os.fdopen(descriptor, "w", encoding="ascii") as opened:
+        opened.write(secrets.token_hex(32))
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _content(file: str | None, option: str) -> bytes:
+    try:
+        return Path(file or "").read_bytes()
+    except OSError as error:
+        message = f'{option}: "{file}" cannot be read: {error.strerror}.'
+        raise AnalysisError(message) from error

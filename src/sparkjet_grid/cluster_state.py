@@ -1,0 +1,232 @@
+"""The cluster's state: its members and the replicas of each partition, as every member sees them.
+
+Members come to agree on what the functions below make of a state. They are pure, and harmless when called twice:
+who does not know whether a change has arrived applies it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+import msgspec
+
+from sparkjet_grid.errors import AnalysisError, StorageError
+from sparkjet_grid.partition_table import MOST_BACKUPS, MOST_PARTITIONS, PARTITIONS, placed
+
+GRACE = 40.0
+"""Seconds for which members are waited for with whom the last replicas of partitions would go: less than the patience
+of clients, which wait as well."""
+
+
+class Member(msgspec.Struct, frozen=True):
+    """A member of a grid, from its start to its end; one that is started again is another member.
+
+    Attributes:
+        id: Unlike that of any other member ever.
+        uri: Where its Flight server listens.
+        host: The machine; replicas of a partition are on several, if there are several.
+    """
+
+    id: str
+    uri: str
+    host: str
+
+
+class Row(msgspec.Struct, frozen=True):
+    """The replicas of a partition.
+
+    Attributes:
+        replicas: Ids of the members that hold all its entries, the primary first.
+        target: Ids of those that should; who is in here and not yet in ``replicas`` is copying. Who is no longer in
+            here stays in ``replicas`` until all others are.
+        version: Counts the changes of this row.
+    """
+
+    replicas: tuple[str, ...]
+    target: tuple[str, ...]
+    version: int
+
+
+class ClusterState(msgspec.Struct, frozen=True):
+    """What members agree on; a change makes another state, of the next version.
+
+    Attributes:
+        cluster: Id of the cluster, unlike that of any other; survivors that are formed anew get another one.
+        version: Counts the states.
+        members: In the order in which they joined.
+        largest: The most members that there ever were, but for those that have left in order.
+        backup_count: Number of backups of each partition that are wanted.
+        rows: Of each partition.
+        lost: Of partitions that lost all their replicas and went on empty: ids of the members that held the last ones.
+        draining: Ids of members that are to leave, and get no replicas.
+        silent: Ids of members that are not heard of, and waited for as they hold the last replicas of partitions.
+        voteless: Ids of members that cannot run a server, and are not to vote.
+    """
+
+    cluster: str
+    version: int
+    members: tuple[Member, ...]
+    largest: int
+    backup_count: int
+    rows: tuple[Row, ...]
+    lost: dict[int, tuple[str, ...]] = {}
+    draining: tuple[str, ...] = ()
+    silent: tuple[str, ...] = ()
+    voteless: tuple[str, ...] = ()
+
+    @property
+    def present(self) -> int:
+        """Number of members that are heard of."""
+        return len(self.members) - len(self.silent)
+
+
+def first(cluster: str, member: Member, *, partitions: int = PARTITIONS, backup_count: int = 1) -> ClusterState:
+    """The state of a new cluster of one member.
+
+    Raises:
+        AnalysisError: There cannot be so many partitions or backups.
+    """
+    if not 0 <= backup_count <= MOST_BACKUPS:
+        message = f"backup_count is {backup_count}: a partition has 0 to {MOST_BACKUPS} backups; 1 is the default."
+        raise AnalysisError(message)
+    if not 1 <= partitions <= MOST_PARTITIONS:
+        message = f"partitions is {partitions}: there are 1 to {MOST_PARTITIONS}; {PARTITIONS} is the default."
+        raise AnalysisError(message)
+    nobody = Row((), (), 0)
+    return _changed(ClusterState(cluster, 0, (), 0, backup_count, (nobody,) * partitions), (member,))
+
+
+def joined(state: ClusterState, member: Member) -> ClusterState:
+    """With a new member; it gets its part of the replicas, which it has yet to copy."""
+    if any(member.id == other.id for other in state.members):
+        return state
+    return _changed(state, (*state.members, member))
+
+
+def left(state: ClusterState, gone: Collection[str]) -> ClusterState:
+    """Without some members: backups are promoted, and what has too few replicas gets others.
+
+    Partitions all of whose replicas are gone go on empty, and are remembered in :attr:`ClusterState.lost`.
+    """
+    stay = tuple(member for member in state.members if member.id not in gone)
+    return state if stay == state.members else _changed(state, stay)
+
+
+def departed(state: ClusterState, member: str) -> ClusterState:
+    """Without a member that has said goodbye: it cannot go on elsewhere, so it does not count for the size any more."""
+    found = left(state, [member])
+    if found is state:
+        return state
+    return msgspec.structs.replace(found, largest=state.largest - 1)
+
+
+def would_lose(state: ClusterState, gone: Collection[str]) -> bool:
+    """Whether partitions would have no replica any more without some members."""
+    return any(row.replicas and set(row.replicas) <= set(gone) for row in state.rows)
+
+
+def silenced(state: ClusterState, silent: Collection[str]) -> ClusterState:
+    """With members that are not heard of; those that were not before, and are not named any more, are again."""
+    found = tuple(member.id for member in state.members if member.id in silent)
+    return state if found == state.silent else msgspec.structs.replace(state, version=state.version + 1, silent=found)
+
+
+def without_votes(state: ClusterState, voteless: Collection[str]) -> ClusterState:
+    """With the members that cannot vote, and others that can."""
+    found = tuple(member.id for member in state.members if member.id in voteless)
+    return (
+        state if found == state.voteless else msgspec.structs.replace(state, version=state.version + 1, voteless=found)
+    )
+
+
+def drained(state: ClusterState, member: str) -> ClusterState:
+    """With a member that is to leave: others copy what it holds, and it holds it until they have.
+
+    Raises:
+        StorageError: No other member would be left.
+    """
+    others = {other.id for other in state.members} - {*state.draining, member}
+    if not others:
+        message = f"Member {member} cannot be drained: it is the last one, and what it holds would be gone."
+        raise StorageError(message)
+    if member in state.draining or all(member != other.id for other in state.members):
+        return state
+    return _changed(msgspec.structs.replace(state, draining=(*state.draining, member)), state.members)
+
+
+def is_drained(state: ClusterState, member: str) -> bool:
+    """Whether nothing is lost when a member leaves now: it holds no replica."""
+    return all(member not in row.replicas for row in state.rows)
+
+
+def ready(state: ClusterState, member: str, versions: Mapping[int, int]) -> ClusterState:
+    """With partitions of which a member has copied everything; those whose row has changed meanwhile are left out.
+
+    Args:
+        state: The state.
+        member: Id of the member.
+        versions: Of each partition the version of its row for which the member has found that it holds everything. At
+            another version it may have been no target in between, and entries been written without it.
+    """
+    rows = list(state.rows)
+    for partition, version in versions.items():
+        row = rows[partition]
+        if row.version == version and member in row.target and member not in row.replicas:
+            rows[partition] = _row(row, (*row.replicas, member), row.target)
+    changed = tuple(rows)
+    return state if changed == state.rows else msgspec.structs.replace(state, version=state.version + 1, rows=changed)
+
+
+def reformed(state: ClusterState, survivors: Collection[str], cluster: str) -> ClusterState:
+    """The state of the survivors under another id: a cluster of its own, which is as large as it ever was."""
+    if state.cluster == cluster:
+        return state
+    formed = left(state, [member.id for member in state.members if member.id not in survivors])
+    return msgspec.structs.replace(formed, cluster=cluster, version=state.version + 1, largest=len(formed.members))
+
+
+def may_start(state: ClusterState) -> bool:
+    """Whether a query may start: where more than half of the members are that may still go on elsewhere."""
+    return 2 * state.present > state.largest
+
+
+def _changed(state: ClusterState, members: tuple[Member, ...]) -> ClusterState:
+    ids = {member.id for member in members}
+    draining = tuple(member for member in state.draining if member in ids)
+    # Where all that would have stayed are gone, those that were to leave must hold what there is.
+    holding = [member for member in members if member.id not in draining] or members
+    replicas = [tuple(member for member in row.replicas if member in ids) for row in state.rows]
+    hosts = {member.id: member.host for member in holding}
+    rows = [_kept(row.target, serving, hosts) for row, serving in zip(state.rows, replicas, strict=True)]
+    targets = placed(rows, replicas, hosts, state.backup_count)
+    lost = {
+        partition: row.replicas for partition, row in enumerate(state.rows) if row.replicas and not replicas[partition]
+    }
+    return msgspec.structs.replace(
+        state,
+        version=state.version + 1,
+        members=members,
+        largest=max(state.largest, len(members)),
+        # A partition that nobody holds any more goes on empty, at all its members at once.
+        rows=tuple(
+            _row(row, new or target, target) for row, new, target in zip(state.rows, replicas, targets, strict=True)
+        ),
+        lost={**state.lost, **lost},
+        draining=draining,
+        silent=tuple(member for member in state.silent if member in ids),
+        voteless=tuple(member for member in state.voteless if member in ids),
+    )
+
+
+def _kept(target: tuple[str, ...], replicas: tuple[str, ...], hosts: Mapping[str, str]) -> tuple[str, ...]:
+    # A primary that is gone before it had everything leaves the one that serves in its place.
+    if replicas and target[0] not in hosts and replicas[0] in hosts:
+        return (replicas[0], *(member for member in target if member != replicas[0]))
+    return target
+
+
+def _row(row: Row, replicas: tuple[str, ...], target: tuple[str, ...]) -> Row:
+    if set(target) <= set(replicas):
+        replicas = target
+    same = (replicas, target) == (row.replicas, row.target)
+    return row if same else Row(replicas, target, row.version + 1)

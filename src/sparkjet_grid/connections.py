@@ -1,0 +1,169 @@
+"""Connections to members: calls with the token and a deadline, whose refusals are raised as what they are."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import pyarrow as pa
+import pyarrow.flight as fl
+
+from sparkjet_grid.access import Access
+from sparkjet_grid.background import in_background
+from sparkjet_grid.errors import AnalysisError, ForbiddenError, GridError, MalformedError, UnreachableError
+from sparkjet_grid.log import logger
+from sparkjet_grid.messages import ERRORS, Message, Refusal, decoded, encoded
+from sparkjet_grid.requests import Ping
+
+T = TypeVar("T")
+
+ANSWERS_WITHIN = 10.0
+"""Seconds for a call without record batches."""
+_CHANNEL = [
+    # The proxy of the environment is for the world outside.
+    ("grpc.enable_http_proxy", 0),
+    # A member that has just started would otherwise be found after seconds.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+    # What is sent and not received for so long (Linux: TCP_USER_TIMEOUT) ends the connection. Without it a network that
+    # was cut stays cut for up to as long again for connections that were open, while the kernel waits to send again; a
+    # member that is started at an old address could not be reached.
+    ("grpc.keepalive_timeout_ms", 10_000),
+    # gRPC takes the one only with the other: a ping so seldom that servers, which are not told of it, do not mind.
+    ("grpc.keepalive_time_ms", 600_000),
+]
+
+
+class Connections:
+    """Connections to members by their addresses, made when they are needed. Thread-safe.
+
+    Args:
+        access: Token and certificates.
+    """
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        self._read: dict[str, Any] = {}
+        self._headers: list[tuple[bytes, bytes]] | None = None
+        self._lock = threading.Lock()
+        self._clients: dict[str, Any] = {}
+
+    def to(self, uri: str) -> Any:
+        """The Flight client of a member."""
+        with self._lock:
+            if uri not in self._clients:
+                options = self._newest("certificates", self._access.client_options)
+                try:
+                    self._clients[uri] = fl.FlightClient(uri, generic_options=_CHANNEL, **options)
+                except (pa.ArrowException, fl.FlightError, ValueError) as error:
+                    message = f'"{uri}" is not an address of a member: {_short(error)}'
+                    raise AnalysisError(message) from error
+            return self._clients[uri]
+
+    def options(self, seconds: float = ANSWERS_WITHIN) -> Any:
+        """Options of a call."""
+        headers = self._headers or self._newest("token", self._access.headers)
+        return fl.FlightCallOptions(timeout=seconds, headers=headers)
+
+    def prepare(self) -> None:
+        """Read token and certificates now, for members: they go on without the files, and with this token.
+
+        Raises:
+            AnalysisError: They cannot be read.
+        """
+        self._newest("certificates", self._access.client_options)
+        # What the servers of all of them expect for as long as they run. With what is in the file later each would be
+        # refused by the others: nothing would be copied any more.
+        self._headers = self._access.headers()
+
+    def _newest(self, what: str, read: Callable[[], T]) -> T:
+        """What is in the files now; where they cannot be read any more, what was in them before.
+
+        A file that is gone for a moment, or for good, must not end what works without it.
+        """
+        try:
+            found = read()
+        except AnalysisError as error:
+            if what not in self._read:
+                raise
+            last: T
+            last, is_told = self._read[what]
+            if not is_told:
+                logger.warning("The %s that was read before is used: %s", what, error)
+                self._read[what] = last, True
+            return last
+        self._read[what] = found, False
+        return found
+
+    def ask(self, uri: str, request: Message, answer: type[T], seconds: float = ANSWERS_WITHIN) -> T:
+        """What a member answers.
+
+        Raises:
+            GridError: It refuses, or does not answer.
+        """
+        answers = list(self.answers(uri, request, answer, seconds))
+        if len(answers) != 1:
+            message = f"{uri} has answered {len(answers)} times instead of once."
+            raise UnreachableError(message)
+        return answers[0]
+
+    def answers(self, uri: str, request: Message, answer: type[T], seconds: float = ANSWERS_WITHIN) -> Iterator[T]:
+        """Like :meth:`ask`, for an answer in several pieces."""
+        with refusals(uri):
+            action = fl.Action(type(request).__name__, encoded(request))
+            for result in self.to(uri).do_action(action, self.options(seconds)):
+                yield decoded(result.body, answer)
+
+    def nudge(self, uri: str) -> None:
+        """Send a member something, and do not wait: calls end at once if it has given up the connection they are on.
+
+        After a cut the kernel of one side may give up a connection without a word: the other side would wait for an
+        answer until the deadline of the call, as it has nothing to send that could be refused.
+        """
+        in_background(lambda: self.ask(uri, Ping(), str), f"grid-nudge-{uri}")
+
+    def close(self) -> None:
+        """Close all; a call after that opens new ones."""
+        with self._lock:
+            clients, self._clients = self._clients, {}
+        for client in clients.values():
+            client.close()
+
+
+@contextmanager
+def refusals(uri: str) -> Iterator[None]:
+    """Raises what a member has refused, or why it cannot be reached, as an error of this package."""
+    try:
+        yield
+    except fl.FlightUnauthenticatedError as error:
+        message = (
+            f"{uri} refuses the token, or its absence. Members and clients need the same one: --token-file, or the "
+            "environment."
+        )
+        raise ForbiddenError(message) from error
+    except (fl.FlightError, pa.ArrowException, OSError) as error:
+        raise _refused(uri, error) from error
+
+
+def _refused(uri: str, error: BaseException) -> GridError:
+    told = getattr(error, "extra_info", b"")
+    if told:
+        try:
+            refusal = decoded(told, Refusal)
+        except MalformedError:
+            return UnreachableError(f"{uri} does not answer like a member of a grid: {_short(error)}")
+        return ERRORS.get(refusal.kind, GridError)(f"{uri}: {refusal.text}")
+    return UnreachableError(f"{uri} does not answer: {_short(error)}")
+
+
+def answered(error: GridError) -> Any:
+    """An error as a member answers with it."""
+    kind = next((name for name, known in ERRORS.items() if isinstance(error, known)), GridError.__name__)
+    return fl.FlightServerError(str(error)[:500], extra_info=encoded(Refusal(kind, str(error)[:2000])))
+
+
+def _short(error: BaseException) -> str:
+    """The first sentence: what follows repeats it with gRPC's own words."""
+    return str(error).partition(". Detail:")[0].partition(". gRPC client")[0][:300].rstrip(".") + "."

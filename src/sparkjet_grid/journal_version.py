@@ -1,0 +1,207 @@
+"""A version of a journal: a list of chunks for each partition, in the order of their offsets, and how far epochs came.
+
+Everything here is a function of versions and of a clock reading: no member, no socket and no Spark. An offset is the
+end of the partition in the version before, and the number of the row in the order of the manifest: it follows from what
+was decided, and no other row ever has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+import pyarrow as pa
+
+from sparkjet_grid.messages import Held
+
+PARTITION, OFFSET, EPOCH = "_partition", "_offset", "_epoch"
+"""Columns after the user's, as readers see them; chunks have only the last one."""
+TECHNICAL = (PARTITION, OFFSET, EPOCH)
+PROGRESS = pa.schema(
+    [
+        pa.field("epoch", pa.int64(), nullable=False),
+        pa.field("watermark", pa.int64()),
+        pa.field("ends", pa.list_(pa.int64()), nullable=False),
+    ]
+)
+"""Rows of chunks that say how far epochs came."""
+FAN = 8
+"""So many chunks become one, unless one is more than twice as large as what is newer."""
+LARGEST = 8 << 20
+"""Bytes of a chunk that is merged no more, unless the journal is small."""
+MOST_PROGRESS = 512
+"""Rows of a chunk that says how far epochs came."""
+
+
+class Position(msgspec.Struct, frozen=True):
+    """How far the writer was with an epoch.
+
+    Attributes:
+        epoch: Of the query that writes.
+        watermark: No row of a later epoch is older, but for late ones, in microseconds since 1970; the least there is
+            before the first, None where the rows have none.
+        ends: Of each partition, the offset after its last row.
+    """
+
+    epoch: int
+    watermark: int | None
+    ends: dict[int, int]
+
+
+class Chunk(msgspec.Struct, frozen=True, array_like=True):
+    """Rows of one partition that follow each other.
+
+    Attributes:
+        first: Offset of the first row; of progress, number of the first version.
+        first_epoch: Epoch of that row.
+        last_epoch: Epoch of the last one.
+        clock: Microseconds of that epoch's clock.
+        entry: Where they are.
+    """
+
+    first: int
+    first_epoch: int
+    last_epoch: int
+    clock: int
+    entry: Held
+
+    @property
+    def end(self) -> int:
+        """The offset after the last row."""
+        return self.first + self.entry.rows
+
+
+class JournalVersion(msgspec.Struct, frozen=True, kw_only=True):
+    """One version of a journal, as its manifest has it.
+
+    Attributes:
+        number: Counts the versions.
+        epoch: Of the query, the newest one that is in it.
+        clock: Microseconds of the epoch's clock.
+        watermark: As in :class:`Position`.
+        query: Id of the query that writes the journal.
+        output: Name of its output.
+        run: Of the driver that wrote it.
+        keys: Columns by which rows are placed; none if tasks take turns.
+        arrow_schema: Of the rows, as Arrow serializes it.
+        spark_schema: The same in Spark's JSON.
+        ends: Of each partition, the offset after its last row.
+        chunks: Of each partition what is retained, the oldest first.
+        progress: How far epochs came that have rows which are retained, the oldest first.
+        ahead: Microseconds that ``clock`` is ahead of the query's, which was set back.
+    """
+
+    number: int
+    epoch: int
+    clock: int
+    watermark: int | None
+    query: str
+    output: str
+    run: str
+    keys: tuple[str, ...]
+    arrow_schema: bytes
+    spark_schema: str
+    ends: tuple[int, ...]
+    chunks: tuple[tuple[Chunk, ...], ...]
+    progress: tuple[Chunk, ...]
+    ahead: int = 0
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of the rows."""
+        return pa.ipc.read_schema(pa.py_buffer(self.arrow_schema))
+
+    @property
+    def partitions(self) -> int:
+        """How many there are."""
+        return len(self.ends)
+
+    @property
+    def position(self) -> Position:
+        """How far it comes."""
+        return Position(self.epoch, self.watermark, dict(enumerate(self.ends)))
+
+    def base(self, partition: int) -> int:
+        """Offset of the first row that is retained; the end if none is."""
+        chunks = self.chunks[partition]
+        return chunks[0].first if chunks else self.ends[partition]
+
+    def held(self) -> list[Held]:
+        """All of its entries."""
+        return [chunk.entry for chunks in (*self.chunks, self.progress) for chunk in chunks]
+
+    @property
+    def size(self) -> int:
+        """Bytes of the rows that are retained."""
+        return sum(chunk.entry.size for chunks in self.chunks for chunk in chunks)
+
+    def between(self, partition: int, start: int, end: int) -> list[Chunk]:
+        """The chunks with some offsets, in their order."""
+        return [chunk for chunk in self.chunks[partition] if chunk.first < end and start < chunk.end]
+
+
+class Appended(msgspec.Struct, frozen=True, array_like=True):
+    """A chunk that was written.
+
+    Attributes:
+        partition: The partition.
+        rows: How many of its rows are new.
+        merged: How many of the chunks that were there are in it.
+        chunk: The chunk.
+    """
+
+    partition: int
+    rows: int
+    merged: int
+    chunk: Chunk
+
+
+def to_merge(rows: int, chunks: Sequence[Held], most: int = LARGEST) -> int:
+    """How many of the newest chunks a new one takes in: of n rows there are never more than about log n small chunks.
+
+    A reader that follows closely reads rows twice only when chunks are merged.
+
+    Args:
+        rows: Number of new rows.
+        chunks: What is there, the oldest first.
+        most: Bytes of a chunk that is merged.
+
+    >>> def of_rows(*counts):
+    ...     return [Held(0, "chunk", rows, 100, "") for rows in counts]
+    >>> to_merge(10, of_rows(*[10] * 6)), to_merge(10, of_rows(*[10] * 7)), to_merge(10, of_rows(100, *[10] * 6))
+    (0, 7, 0)
+    """
+    merged = 0
+    while True:
+        group = chunks[max(0, len(chunks) - merged - FAN + 1) : len(chunks) - merged]
+        if len(group) < FAN - 1 or any(each.rows > 2 * rows or each.size > most for each in group):
+            return merged
+        merged += len(group)
+        rows += sum(each.rows for each in group)
+
+
+def following(version: JournalVersion, appended: Iterable[Appended]) -> JournalVersion:
+    """A version with what was appended.
+
+    Args:
+        version: Has the chunks and the ends of the one before.
+        appended: What was written, of each partition in the order of the rows.
+    """
+    chunks, ends = list(version.chunks), list(version.ends)
+    for each in appended:
+        there = chunks[each.partition]
+        chunks[each.partition] = (*there[: len(there) - each.merged], each.chunk)
+        ends[each.partition] += each.rows
+    return msgspec.structs.replace(version, chunks=tuple(chunks), ends=tuple(ends))
+
+
+def thinned(progress: pa.Table, most: int = MOST_PROGRESS) -> pa.Table:
+    """Progress without epochs that had no rows and were followed by another one: whoever is there, is there as well.
+
+    Of more than ``most`` epochs each second or third is kept, or fewer, and always the newest: who reads the rows of
+    the others has the watermark of an epoch before for a little longer, which makes no row late.
+    """
+    ends = progress.column("ends").to_pylist()
+    kept = [place for place, each in enumerate(ends) if place + 1 == len(ends) or ends[place + 1] != each]
+    every = -(-len(kept) // most)
+    return progress.take(pa.array(kept[::-every][::-1], pa.int64()))

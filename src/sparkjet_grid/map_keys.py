@@ -1,0 +1,167 @@
+"""Keys of maps: as text that is the same in Spark and in Python, and the partition that follows from it."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import date, datetime, timedelta, timezone
+from typing import cast
+
+import pyarrow as pa
+from pyarrow import types
+
+from sparkjet_grid.errors import AnalysisError
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_MICROSECOND = timedelta(microseconds=1)
+_FROM_TEXT: dict[str, Callable[[str], object]] = {
+    "integer": int,
+    "text": str,
+    "boolean": lambda text: {"true": True, "false": False}[text],
+    "date": date.fromisoformat,
+    "moment": datetime.fromisoformat,
+}
+
+
+def kind_of(kind: pa.DataType) -> str | None:
+    """What a key column of a type is taken as; None if a key cannot have this type."""
+    if types.is_integer(kind):
+        return "integer"
+    if types.is_string(kind) or types.is_large_string(kind):
+        return "text"
+    if types.is_boolean(kind):
+        return "boolean"
+    if types.is_date32(kind):
+        return "date"
+    if types.is_timestamp(kind) and kind.tz is not None:
+        return "moment"
+    return None
+
+
+def key_of(given: object, kinds: Sequence[str]) -> tuple[object, ...]:
+    """A key as JSON has it: a list with a value for each key column, of which dates and moments are texts.
+
+    >>> key_of(["a", "2026-01-05"], ["text", "date"])
+    ('a', datetime.date(2026, 1, 5))
+
+    Raises:
+        ValueError: It is none of these kinds.
+    """
+    # Otherwise the characters of a text, the names of an object, and texts such as "null" or "[1]" would be looked for.
+    if not isinstance(given, list) or any(each is None or isinstance(each, (dict, list)) for each in given):
+        message = f"{given!r} is no list of values"
+        raise ValueError(message)
+    parts = [each if isinstance(each, str) else json.dumps(each) for each in given]
+    try:
+        return tuple(_FROM_TEXT[kind](part) for kind, part in zip(kinds, parts, strict=True))
+    except (KeyError, TypeError) as error:
+        raise ValueError(str(error)) from error
+
+
+def text_of(values: Sequence[object], kinds: Sequence[str]) -> str:
+    """A key as text, different from that of any other key.
+
+    >>> text_of(["a", 12], ["text", "integer"])
+    '1:a2:12'
+
+    Raises:
+        AnalysisError: It has too few or too many values, or one of another type.
+    """
+    [text] = texts_of_keys([values], kinds)
+    return text
+
+
+def texts_of_keys(keys: Sequence[Sequence[object]], kinds: Sequence[str]) -> list[str]:
+    """What :func:`text_of` says of each key: a column at once, as many are looked for together.
+
+    Raises:
+        AnalysisError: As there.
+    """
+    for key in keys:
+        if len(key) != len(kinds):
+            message = f"key: {tuple(key)!r} has {len(key)} values, and the keys of this map have {len(kinds)}."
+            raise AnalysisError(message)
+    if not keys:
+        return []
+    columns = [_parts(values, kind) for values, kind in zip(zip(*keys, strict=True), kinds, strict=True)]
+    if len(columns) == 1:
+        # As of most maps.
+        return [f"{len(part)}:{part}" for part in columns[0]]
+    return [joined(parts) for parts in zip(*columns, strict=True)]
+
+
+def texts_of(columns: Sequence[pa.Array]) -> list[str]:
+    """The key of each row as text, see :func:`text_of`.
+
+    Raises:
+        AnalysisError: One is no text, as Spark has it where bytes are cast to strings.
+    """
+    return [joined(parts) for parts in zip(*map(_stored, columns), strict=True)]
+
+
+def joined(parts: Sequence[str]) -> str:
+    """Texts with their lengths in characters, so that no two lists of texts are one."""
+    return "".join(f"{len(part)}:{part}" for part in parts)
+
+
+def hash_of(text: str) -> int:
+    """The hash by which rows are found, of a key's text: CRC-32 of its UTF-8, which Spark computes as well."""
+    return zlib.crc32(text.encode())
+
+
+def _stored(column: pa.Array) -> list[str]:
+    # A column at once: to ask Arrow for one value takes longer than to find its row.
+    if types.is_boolean(column.type):
+        return ["true" if value else "false" for value in column.to_pylist()]
+    # Of dates and moments what Arrow has stored: days, or microseconds.
+    if types.is_temporal(column.type):
+        column = column.view(pa.int32() if types.is_date32(column.type) else pa.int64())
+    try:
+        values = column.to_pylist()
+    except UnicodeDecodeError as error:
+        raise AnalysisError(f"key: {error.object!r} is no Unicode text: it is not in UTF-8.") from error
+    return values if types.is_string(column.type) or types.is_large_string(column.type) else [*map(str, values)]
+
+
+def _parts(values: Sequence[object], kind: str) -> Sequence[str]:
+    """Values of a key column as text."""
+    found = {*map(type, values)}
+    if kind == "integer" and found == {int}:
+        return [*map(str, values)]
+    if kind == "text" and found == {str}:
+        texts = cast("Sequence[str]", values)
+        # One that is none is found by its own.
+        with suppress(UnicodeEncodeError):
+            "".join(texts).encode()
+            return texts
+    return [_part(value, kind) for value in values]
+
+
+def _part(value: object, kind: str) -> str:
+    # bool is an int, and datetime a date.
+    if kind == "integer" and isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    if kind == "text" and isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            # As Python has them for an argument, or the name of a file, that is no UTF-8.
+            raise AnalysisError(f"key: {value!r} is no Unicode text: half of a surrogate pair is in it.") from error
+        return value
+    if kind == "boolean" and isinstance(value, bool):
+        return "true" if value else "false"
+    if kind == "date" and isinstance(value, date) and not isinstance(value, datetime):
+        return str((value - _EPOCH.date()).days)
+    if kind == "moment" and isinstance(value, datetime) and value.tzinfo is not None:
+        return str((value - _EPOCH) // _MICROSECOND)
+    wanted = {
+        "integer": "an int",
+        "text": "a str",
+        "boolean": "a bool",
+        "date": "a date",
+        "moment": "a datetime with a time zone",
+    }
+    message = f"key: {value!r} is {type(value).__name__}, and the map's key is {wanted[kind]}."
+    raise AnalysisError(message)

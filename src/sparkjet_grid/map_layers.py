@@ -1,0 +1,142 @@
+"""Layers: one partition of a map as a list of immutable batches, of which the newest that has a key says what it is.
+
+Everything here is a function of batches and of a clock reading: no member, no socket and no Spark. A version of a
+partition is the list of its layers, the newest first. Each version that is written puts one layer in front, and merges
+some of the next ones into it, so older versions go on having theirs.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sparkjet_grid.map_keys import texts_of
+
+HASH, GONE, EXPIRES = "sparkjet.hash", "sparkjet.gone", "sparkjet.expires"
+"""Columns before the user's: the key's hash, by which a layer is sorted; whether the key was deleted; the microsecond
+from which on the row is none any more, null for never."""
+TECHNICAL = (HASH, GONE, EXPIRES)
+_TYPES = pa.int64(), pa.bool_(), pa.int64()
+GROWTH = 4
+"""A layer is merged into a new one unless it has more than this many times the rows of what is newer and merged too."""
+
+
+def layer_schema(schema: pa.Schema) -> pa.Schema:
+    """The schema of layers with rows of some schema."""
+    own = [pa.field(name, kind, name == EXPIRES) for name, kind in zip(TECHNICAL, _TYPES, strict=True)]
+    return pa.schema([*own, *schema])
+
+
+def to_merge(rows: int, layers: Sequence[int]) -> int:
+    """How many of the newest layers a new one takes in: of n rows there are never more than about log n layers.
+
+    Args:
+        rows: Of the new layer.
+        layers: Numbers of rows of the others, the newest first.
+
+    >>> to_merge(10, [8, 60, 900]), to_merge(10, [50, 900]), to_merge(1, [])
+    (2, 0, 0)
+    """
+    total = rows
+    for merged, count in enumerate(layers):
+        if count > GROWTH * total:
+            return merged
+        total += count
+    return len(layers)
+
+
+def merged(layers: Sequence[pa.Table], keys: Sequence[str], clock: int, *, is_oldest: bool) -> pa.Table:
+    """Several layers as one, in which each key is once.
+
+    Args:
+        layers: The newest first; each is of one schema. Of rows of one key in one layer the first counts.
+        keys: Names of the key columns.
+        clock: What expires until then is left out, if ``is_oldest``.
+        is_oldest: Whether there is no older layer: then deletions have nothing left to delete.
+    """
+    table = pa.concat_tables(layers).combine_chunks()
+    # Stable: the first of several is that of the newest layer.
+    order = [(name, "ascending") for name in (HASH, *keys)]
+    table = table.take(pc.sort_indices(table, sort_keys=order))
+    table = table.filter(_is_first(table, keys))
+    return table.filter(_is_there(table, clock)) if is_oldest else table
+
+
+def visible(table: pa.Table, clock: int) -> pa.Table:
+    """The rows of a merged layer that are there at some time, with the user's columns."""
+    return table.filter(_is_there(table, clock)).drop_columns(list(TECHNICAL))
+
+
+def found(
+    layers: Sequence[Sequence[pa.RecordBatch]], keys: Sequence[str], wanted: Sequence[Sequence[tuple[int, int, str]]]
+) -> tuple[list[int], pa.RecordBatch | None]:
+    """The rows of keys in some layers, whose texts are compared together.
+
+    Args:
+        layers: Their batches, each of which is sorted; all are of one schema.
+        keys: Names of the key columns.
+        wanted: Place, hash and text of each key that is looked for in each layer.
+
+    Returns:
+        The places whose keys are there, and the rows of these; None if there are none.
+    """
+    places: list[int] = []
+    texts: list[str] = []
+    rows: list[pa.RecordBatch] = []
+    for batches, of_layer in zip(layers, wanted, strict=True):
+        for batch in batches:
+            hashes = _hashes(batch)
+            for place, hash_, text in of_layer:
+                row = bisect_left(hashes, hash_)
+                while row < len(hashes) and hashes[row] == hash_:
+                    places.append(place)
+                    texts.append(text)
+                    rows.append(batch.slice(row, 1))
+                    row += 1
+    if not rows:
+        return [], None
+    together = pa.concat_batches(rows)
+    there = texts_of([together.column(key) for key in keys])
+    if there == texts:
+        return places, together
+    # Another key may have the same hash.
+    same = [number for number, text in enumerate(texts) if there[number] == text]
+    return [places[number] for number in same], together.take(pa.array(same, pa.int64()))
+
+
+def still_there(places: list[int], rows: pa.RecordBatch, clock: int) -> tuple[list[int], pa.RecordBatch]:
+    """Of rows that were found those that are there at some time, with their places."""
+    is_there = _is_there(rows, clock)
+    if is_there.true_count == len(places):
+        return places, rows
+    return [place for place, each in zip(places, is_there.to_pylist(), strict=True) if each], rows.filter(is_there)
+
+
+def _hashes(batch: pa.RecordBatch) -> memoryview:
+    """The hashes as they are in memory: a search looks at a dozen of them, which must not be objects of Arrow's."""
+    column = batch.column(HASH)
+    data = column.buffers()[1]
+    whole = memoryview(data if data is not None else b"").cast("b").cast("q")
+    return whole[column.offset : column.offset + len(column)]
+
+
+def _is_first(table: pa.Table, keys: Sequence[str]) -> pa.Array:
+    """Of rows sorted by hash and key, whether each is the first of its key."""
+    if table.num_rows == 0:
+        return pa.array([], pa.bool_())
+    differs = None
+    for name in (HASH, *keys):
+        column = table.column(name).combine_chunks()
+        column = column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
+        changed = pc.not_equal(column.slice(1), column.slice(0, len(column) - 1))
+        differs = changed if differs is None else pc.or_(differs, changed)
+    return pa.concat_arrays([pa.array([True]), differs])
+
+
+def _is_there(table: pa.Table, clock: int) -> Any:
+    lasts = pc.fill_null(pc.greater(table.column(EXPIRES), clock), fill_value=True)
+    return pc.and_(pc.invert(table.column(GONE)), lasts)

@@ -1,0 +1,225 @@
+"""A member: it holds its share of the entries, serves clients, and keeps replicas with the other members."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from sparkjet_grid.access import Access
+from sparkjet_grid.answering import Answering
+from sparkjet_grid.cluster_state import GRACE, ClusterState, left, would_lose
+from sparkjet_grid.cluster_state import Member as Address
+from sparkjet_grid.connections import Connections
+from sparkjet_grid.control import Control
+from sparkjet_grid.copying import Copying
+from sparkjet_grid.entries import Entries
+from sparkjet_grid.errors import GridError, QuorumLostError, StorageError
+from sparkjet_grid.lease import Lease
+from sparkjet_grid.leaving import Leaving
+from sparkjet_grid.log import logger
+from sparkjet_grid.messages import Put
+from sparkjet_grid.pings import PERIOD, Pings
+from sparkjet_grid.receiving import Receiving
+from sparkjet_grid.requests import LooksGone, Ping
+from sparkjet_grid.server import Server
+from sparkjet_grid.strangers import Strangers
+from sparkjet_grid.view import LEASE, View
+
+_NEWER_WITHIN = 5.0
+_JOINS_WITHIN = 30.0
+_CONFIRMS_WITHIN = 1.0
+LEAVE_TIMEOUT = 3600.0
+"""Seconds for which a member that is to stop waits by default while last replicas would go with it."""
+
+
+@dataclass(frozen=True)
+class MemberSettings:
+    """Settings of one member.
+
+    Attributes:
+        max_memory: Bytes that its entries may take; the process takes some 150 MB more.
+        bind: Address to listen on.
+        port: Port to listen on; 0 for any that is free.
+        advertise: Host name or address under which others reach it.
+        host: Name of the machine, which replicas are spread over; that of this machine by default.
+        ping_period: Seconds between two looks whether the others are there.
+        lease: Seconds after which it does nothing for others unless its control plane has answered; not more than that
+            keeps a silent member.
+        leave_timeout: Seconds for which it waits, when it is to stop, while last replicas would go with it.
+        grace: Seconds for which a member is waited for that nobody can connect to, if it holds last replicas.
+    """
+
+    max_memory: int
+    bind: str = "127.0.0.1"
+    port: int = 0
+    advertise: str | None = None
+    host: str = field(default_factory=socket.gethostname)
+    ping_period: float = PERIOD
+    lease: float = LEASE
+    leave_timeout: float = LEAVE_TIMEOUT
+    grace: float = GRACE
+
+
+class Member:
+    """One member of a grid, from its start to its end.
+
+    Args:
+        settings: Its settings.
+        access: Token and certificates, its own and those by which it reaches the others.
+        control: The control plane.
+
+    Raises:
+        AnalysisError: Others could reach it, and there is no TLS.
+    """
+
+    def __init__(self, settings: MemberSettings, access: Access, control: Control) -> None:
+        access.check_bind(settings.bind)
+        self.id = os.urandom(8).hex()
+        self.entries = Entries(settings.max_memory)
+        self.view = View(self.id, settings.lease)
+        self._control = control
+        self._connections = Connections(access)
+        self._connections.prepare()
+        self._copying = Copying(self.entries, self.view, self._connections, control)
+        self._lease = Lease(control, self.view)
+        self._pings = Pings(self._others, self._report, settings.ping_period)
+        self._handing_on = Leaving(control, self.view, self.entries, settings.leave_timeout)
+        self._grace = settings.grace
+        self._awaited: set[str] = set()
+        self._over = threading.Event()
+        self._reason = ""
+        self._says_goodbye = self._has_left = False
+        # A daemon: a call that hangs must not keep a process alive that is no member any more.
+        self._leaving = threading.Thread(target=self._leave, name="grid-leave", daemon=True)
+        self._begins_to_leave = threading.Lock()
+        answering = Answering(control, self.view, self.entries, self._copying)
+        answers, self._strangers = answering.answers(), Strangers()
+        self._server = Server(
+            settings.bind, settings.port, access, self._receive, answering.find, answers, self._strangers.entered
+        )
+        self._strangers.start(self._server.port)
+        uri = access.uri(settings.advertise or settings.bind, self._server.port)
+        self.address = Address(self.id, uri, settings.host)
+
+    def start(self) -> None:
+        """Join the cluster; before this has returned the member cannot leave."""
+        self._control.join(self.address, self._changed, self.end, self._hears_others)
+        # It comes from a thread of the control plane, and everything below acts on it.
+        if not self.view.wait(self.view.has_state, _JOINS_WITHIN):
+            raise GridError(f"the control plane has not told its state within {_JOINS_WITHIN:.0f} s.")
+        self._lease.start()
+        self._copying.start()
+        self._pings.start()
+
+    def begin_to_leave(self) -> None:
+        """Leave, in a thread of its own, once others have copied what this member holds; a second call does nothing."""
+        if self._begins_to_leave.acquire(blocking=False):
+            self._leaving.start()
+
+    def has_left(self, seconds: float) -> bool:
+        """Whether it was asked to leave, and has taken nothing with it that nobody else has; waits for that."""
+        if self._begins_to_leave.locked():
+            self._leaving.join(seconds)
+        return self._has_left
+
+    def leave(self) -> None:
+        """Be no member any more, as soon as others have copied what this one holds."""
+        lost = self._handing_on.hand_on()
+        self._says_goodbye = True
+        self._control.leave()
+        self._has_left = not lost
+        self.end(f"it was stopped{(lost and f', and took {lost} entries with it that nobody else has') or ''}.")
+
+    def end(self, reason: str) -> None:
+        """Do nothing for others any more; whoever waits for the end is told."""
+        self.view.end(reason)
+        self._reason = self._reason or reason
+        self._over.set()
+
+    def wait(self) -> str:
+        """Wait for the end; returns its reason."""
+        self._over.wait()
+        return self._reason
+
+    def close(self) -> None:
+        """End the threads and the server, without leaving; waits for the calls that are under way."""
+        self._pings.stop()
+        self._strangers.stop()
+        self._lease.stop()
+        self._copying.stop()
+        self._server.shutdown()
+        self._connections.close()
+
+    def _leave(self) -> None:
+        try:
+            self.leave()
+        except QuorumLostError as error:
+            self.end(f"it could not leave in order: {error}")
+        except Exception as error:
+            # Who stops a member would wait for ever.
+            logger.exception("Member %s could not leave in order", self.id)
+            self.end(f"it could not leave in order: {error}")
+
+    def _changed(self, state: ClusterState) -> None:
+        with self.view.changes:
+            if not self.view.changed(state):
+                return
+            self._copying.drop_others()
+        if self.id not in {member.id for member in state.members} and not self._says_goodbye:
+            # Others have taken over, though the control plane still hears it: they could not reach it.
+            self.end("the cluster goes on without it.")
+
+    def _others(self) -> list[Address]:
+        return [member for member in self.view.state.members if member.id != self.id]
+
+    def _report(self, gone: Address, seconds: float = 0.0) -> None:
+        witnesses = [member for member in self._others() if member.id != gone.id]
+        # A firewall of this machine alone would otherwise take out all the others.
+        if witnesses and not any(self._confirms(witness, gone) for witness in witnesses):
+            return
+
+        def without(state: ClusterState) -> ClusterState:
+            # A firewall, or a service without endpoints, refuses as well: what only this one holds is worth a wait.
+            is_held_back = seconds < self._grace and would_lose(state, [gone.id])
+            return state if is_held_back else left(state, [gone.id])
+
+        try:
+            state = self._control.propose(without)
+        except StorageError as error:
+            # The control plane finds out by itself, somewhat later.
+            logger.warning("Member %s could not be taken out: %s", gone.id, error)
+            return
+        if gone.id not in {member.id for member in state.members}:
+            logger.warning("Nobody listens at %s any more: member %s is taken out of the grid.", gone.uri, gone.id)
+        elif gone.id not in self._awaited:
+            self._awaited.add(gone.id)
+            logger.warning(
+                "Nobody listens at %s: member %s holds last replicas of partitions, and is waited for, for %.0f s.",
+                gone.uri, gone.id, self._grace,
+            )  # fmt: skip
+
+    def _confirms(self, witness: Address, gone: Address) -> bool:
+        try:
+            return self._connections.ask(witness.uri, LooksGone(gone.id), bool, _CONFIRMS_WITHIN)
+        except GridError:
+            return False
+
+    def _hears_others(self) -> bool:
+        return any(self._answers(member) for member in self._others())
+
+    def _answers(self, member: Address) -> bool:
+        try:
+            return self._connections.ask(member.uri, Ping(), str, _CONFIRMS_WITHIN) == member.id
+        except GridError:
+            return False
+
+    def _receive(self, call: Put, schema: pa.Schema) -> Receiving:
+        if call.sender:
+            # Who has just joined gets what is handed on at once, before it has asked for the first time.
+            self.view.wait(self.view.is_confirmed, _NEWER_WITHIN)
+        self.view.check()
+        return Receiving(call, schema, self.entries, self.view, self._connections)

@@ -1,0 +1,110 @@
+"""Places: where in a grid everything is of what is kept there in versions, a map or a journal."""
+
+from __future__ import annotations
+
+import re
+from typing import ClassVar
+
+import msgspec
+from typing_extensions import Self
+
+from sparkjet_grid.errors import AnalysisError
+
+_NAME = re.compile(r"[^/\0\s][^/\0]{0,199}")
+
+
+def split_uri(uri: str) -> tuple[str, str, str]:
+    """Scheme, members and name of a location in a grid; one without a scheme has nothing but a name.
+
+    >>> split_uri("grid://10.0.0.1:5710/orders#2"), split_uri("grid:///orders"), split_uri("orders")
+    (('grid', '10.0.0.1:5710', 'orders#2'), ('grid', '', 'orders'), ('', '', 'orders'))
+    """
+    # Not urlsplit(): it drops what is after # or ? from a name, and has an error of its own for a lone bracket.
+    scheme, found, rest = uri.partition("://")
+    if not found:
+        scheme, _, name = uri.rpartition(":")
+        return scheme.lower(), "", name.strip("/")
+    members, _, name = rest.partition("/")
+    return scheme.lower(), members, name.strip("/")
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where a map or a journal is in its grid.
+
+    Attributes:
+        name: Its own.
+        kind: What it is, for users.
+        directory: Where all of its kind are, apart from the homes of queries.
+    """
+
+    name: str
+    kind: ClassVar[str] = ""
+    directory: ClassVar[str] = ""
+
+    @classmethod
+    def of(cls, name: str, option: str) -> Self:
+        """The place of what the user calls so.
+
+        Raises:
+            AnalysisError: It is no name.
+        """
+        if _NAME.fullmatch(name) is None:
+            message = (
+                f'{option}: "{name}" is no name of a {cls.kind}: one word without "/", as in '
+                "grid://10.0.0.1:5710/orders."
+            )
+            raise AnalysisError(message)
+        return cls(name)
+
+    def __str__(self) -> str:
+        return f'{self.kind} "{self.name}"'
+
+    @property
+    def root(self) -> str:
+        """The directory of all that it has."""
+        return f"{self.directory}/{self.name}"
+
+    @property
+    def versions(self) -> str:
+        """The directory of its slots."""
+        return f"{self.root}/versions"
+
+    @property
+    def writer(self) -> str:
+        """The slot that names its only writer."""
+        return f"{self.root}/writer"
+
+    def slot(self, number: int) -> str:
+        """The slot that makes a version visible."""
+        return f"{self.versions}/{number:012d}"
+
+    def layers(self, transaction: str = "") -> str:
+        """Where the entries with rows are that a transaction writes, or all."""
+        return f"{self.root}/layers/{transaction}{transaction and '/'}"
+
+    @property
+    def manifests(self) -> str:
+        """Where the manifests of all versions are."""
+        return f"{self.root}/manifests/"
+
+    def manifest(self, number: int, transaction: str) -> str:
+        """The manifest of a version, as one transaction writes it."""
+        return f"{self.manifests}{number:012d}-{transaction}"
+
+    def leases(self, holder: str = "") -> str:
+        """Where the leases of one holder are, or all: of a map, a holder is the number of a version."""
+        return f"{self.root}/leases/{holder}{holder and '/'}"
+
+
+class MapPlace(Place, frozen=True):
+    """Where a map is."""
+
+    kind: ClassVar[str] = "map"
+    directory: ClassVar[str] = ".maps"
+
+
+class JournalPlace(Place, frozen=True):
+    """Where a journal is."""
+
+    kind: ClassVar[str] = "journal"
+    directory: ClassVar[str] = ".journals"

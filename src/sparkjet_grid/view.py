@@ -1,0 +1,149 @@
+"""A member's view of its cluster: the newest state that it has seen, and whether it may still act on it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from sparkjet_grid.cluster_state import ClusterState, Row
+from sparkjet_grid.errors import MovedError, QuorumLostError
+
+LEASE = 2.0
+"""As long as the control plane keeps a silent member."""
+
+
+class View:
+    """What one member knows of its cluster. Thread-safe.
+
+    A member that was paused goes on in the middle of anything, before it learns that others have taken over. So it
+    does nothing for others unless the control plane has answered within the time in which nobody takes over.
+
+    Args:
+        me: Id of the member.
+        lease: Seconds after which it does nothing unless the control plane has answered again.
+        now: Seconds that count while the process is paused too.
+    """
+
+    def __init__(self, me: str, lease: float = LEASE, now: Callable[[], float] = time.monotonic) -> None:
+        self.me = me
+        self.lease = lease
+        self.changes = threading.Condition(threading.RLock())
+        """Held by whoever must see one state while it acts; notified when anything changes."""
+        self._now = now
+        self._state: ClusterState | None = None
+        self._until = 0.0
+        self._ended: str | None = None
+
+    @property
+    def state(self) -> ClusterState:
+        """The newest state.
+
+        Raises:
+            MovedError: There is none yet.
+        """
+        if self._state is None:
+            message = "this member has not yet joined."
+            raise MovedError(message)
+        return self._state
+
+    def has_state(self) -> bool:
+        """Whether there is a state."""
+        return self._state is not None
+
+    def changed(self, state: ClusterState) -> bool:
+        """Take a state, unless a newer one is known; whether it was taken."""
+        with self.changes:
+            if self._state is not None and self._state.version >= state.version:
+                return False
+            self._state = state
+            self.changes.notify_all()
+            return True
+
+    def confirmed(self, asked: float) -> None:
+        """The control plane has answered what it was asked at some time."""
+        with self.changes:
+            self._until = max(self._until, asked + self.lease)
+            self.changes.notify_all()
+
+    def revoke(self) -> None:
+        """The control plane has said that this member is cut off: do nothing for others until it says otherwise."""
+        with self.changes:
+            self._until = 0.0
+
+    def end(self, reason: str) -> None:
+        """Do nothing for others any more."""
+        with self.changes:
+            self._ended = self._ended or reason
+            self.changes.notify_all()
+
+    def is_confirmed(self) -> bool:
+        """Whether the control plane has answered recently enough."""
+        return self._now() <= self._until
+
+    def check(self) -> None:
+        """Whether this member may act.
+
+        Raises:
+            QuorumLostError: It has ended.
+            MovedError: It does not know whether it is still a member.
+        """
+        if self._ended is not None:
+            message = f"this member has ended: {self._ended}"
+            raise QuorumLostError(message)
+        if not self.is_confirmed():
+            message = f"this member has not heard of its control plane for {self.lease:.0f} s."
+            raise MovedError(message)
+
+    def row(self, partition: int) -> Row:
+        """The row of a partition.
+
+        Raises:
+            MovedError: There is no such partition.
+        """
+        rows = self.state.rows
+        if partition >= len(rows):
+            message = f"there are {len(rows)} partitions, and no number {partition}."
+            raise MovedError(message)
+        return rows[partition]
+
+    def primary_row(self, partition: int) -> Row:
+        """The row of a partition of which this member is the primary.
+
+        Raises:
+            MovedError: It is not.
+        """
+        row = self.row(partition)
+        if row.replicas[:1] != (self.me,):
+            message = f"this member is not the primary of partition {partition}."
+            raise MovedError(message)
+        return row
+
+    def wait(self, condition: Callable[[], bool], seconds: float) -> bool:
+        """Wait, with ``changes`` held, until a condition holds; returns whether it does.
+
+        Raises:
+            QuorumLostError: This member has ended.
+        """
+        with self.changes:
+            self.changes.wait_for(lambda: self._ended is not None or condition(), seconds)
+            if self._ended is not None:
+                self.check()
+            return condition()
+
+    def holders(self, partition: int) -> set[str]:
+        """Ids of all members that get what is written to a partition, but this one."""
+        row = self.row(partition)
+        return {*row.replicas, *row.target} - {self.me}
+
+    def uri(self, member: str) -> str:
+        """The address of a member.
+
+        Raises:
+            MovedError: It has left.
+        """
+        for each in self.state.members:
+            if each.id == member:
+                return each.uri
+        message = f"member {member} has left."
+        raise MovedError(message)

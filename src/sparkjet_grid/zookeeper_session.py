@@ -1,0 +1,173 @@
+"""A session with the ZooKeeper servers of a cluster, in which no call waits for ever and none outlives the session."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import (
+    AuthFailedError,
+    ConnectionLoss,
+    NoAuthError,
+    OperationTimeoutError,
+    SessionExpiredError,
+    SessionMovedError,
+)
+from kazoo.protocol.states import KazooState
+from kazoo.security import make_digest_acl
+
+from sparkjet_grid.errors import AnalysisError, QuorumLostError
+from sparkjet_grid.zookeeper_config import USER
+from sparkjet_grid.zookeeper_settings import ZooKeeperSettings
+from sparkjet_grid.zookeeper_sockets import ClosingHandler
+
+_AGAIN = ConnectionLoss, OperationTimeoutError, SessionMovedError
+"""Errors of a connection or a server, after which another attempt may find another one."""
+_PAUSE = 0.02
+
+
+class SessionEndedError(QuorumLostError):
+    """The session has ended; its member is one as long as the cluster's state names it, and may begin another one."""
+
+    condition = "SPARKJET_GRID.SESSION_ENDED"
+
+
+class ZooKeeperSession:
+    """One session from its beginning to its end; kazoo would silently begin another one. Thread-safe.
+
+    Args:
+        contacts: Where servers listen.
+        settings: Of the control plane.
+        woken: Called when the connection has changed, from kazoo's thread.
+    """
+
+    def __init__(self, contacts: Sequence[str], settings: ZooKeeperSettings, woken: Callable[[], None]) -> None:
+        self._settings, self._woken = settings, woken
+        self._ended: str | None = None
+        self._connected_since: float | None = None
+        self._was_connected = False
+        self.acl = [make_digest_acl(USER, settings.password, all=True)]
+        self._client = KazooClient(
+            hosts=",".join(contacts),
+            timeout=settings.session,
+            auth_data=[("digest", f"{USER}:{settings.password}")],
+            default_acl=self.acl,
+            randomize_hosts=False,
+            connection_retry={"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 0.4},
+            use_ssl=settings.is_encrypted,
+            certfile=settings.certificate,
+            keyfile=settings.key,
+            ca=settings.authorities,
+            check_hostname=settings.is_encrypted,
+            handler=ClosingHandler(),
+        )
+        self._client.add_listener(self._heard)
+
+    @property
+    def ended(self) -> str | None:
+        """Why the session has ended; None as long as it lives, or nobody knows better."""
+        return self._ended
+
+    @property
+    def id(self) -> int:
+        """What servers know it by."""
+        number: int = self._client.client_id[0]
+        return number
+
+    @property
+    def steady(self) -> float:
+        """Seconds since the connection was last interrupted; 0 if it is, and infinite if it never was."""
+        since = self._connected_since
+        return 0.0 if since is None else time.monotonic() - since
+
+    def start(self, seconds: float, check: Callable[[], None] = lambda: None) -> None:
+        """Connect.
+
+        Args:
+            seconds: To wait for a server.
+            check: Called while there is none; what it raises ends the wait.
+
+        Raises:
+            QuorumLostError: No server has answered in time.
+            AnalysisError: The servers have another token.
+        """
+        deadline = time.monotonic() + seconds
+        answered = self._client.start_async()
+        while not answered.wait(_PAUSE):
+            check()
+            if time.monotonic() > deadline:
+                message = f"no ZooKeeper server of the grid has answered at {self._hosts()} for {seconds:.0f} s."
+                raise QuorumLostError(message)
+
+    def close(self, reason: str) -> None:
+        """End the session, and what belongs to it; a second call does nothing."""
+        if self._ended is None:
+            self._ended = reason
+        self._client.remove_listener(self._heard)
+        self._client.stop()
+        self._client.close()
+
+    def use(self, contacts: Sequence[str]) -> None:
+        """Where servers listen from now on; the connection stays as long as it holds."""
+        if contacts:
+            self._client.set_hosts(",".join(contacts))
+
+    def ask(self, request: Callable[[KazooClient], Any], seconds: float | None = None) -> Any:
+        """The answer to a request, which is sent again if the connection is lost: it must be harmless when repeated.
+
+        Args:
+            request: Calls one of kazoo's asynchronous methods; the others wait for ever.
+            seconds: To wait; the patience of the settings by default.
+
+        Raises:
+            QuorumLostError: Nobody has answered in time, or the session has ended. It may still have been done.
+        """
+        deadline = time.monotonic() + (self._settings.patience if seconds is None else seconds)
+        while True:
+            self.check()
+            try:
+                return request(self._client).get(timeout=max(deadline - time.monotonic(), 0.001))
+            except _AGAIN:
+                # Also closed by ourselves, which the next round finds out.
+                if time.monotonic() > deadline:
+                    raise self._silent() from None
+                threading.Event().wait(_PAUSE)
+            except self._client.handler.timeout_exception:
+                raise self._silent() from None
+            except SessionExpiredError:
+                self._heard(KazooState.LOST)
+            except (AuthFailedError, NoAuthError) as error:
+                message = f"token: the grid at {self._hosts()} has another one. All members of a grid have the same."
+                raise AnalysisError(message) from error
+
+    def check(self) -> None:
+        """Raise an error if the session has ended.
+
+        Raises:
+            SessionEndedError: It has.
+        """
+        if self._ended is not None:
+            raise SessionEndedError(f"this member is cut off: {self._ended}.")
+
+    def _silent(self) -> QuorumLostError:
+        patience = self._settings.patience
+        return QuorumLostError(
+            f"this member is cut off from the majority: nobody has answered at {self._hosts()} for {patience:.0f} s."
+        )
+
+    def _hosts(self) -> str:
+        return ", ".join(f"{host}:{port}" for host, port in self._client.hosts)
+
+    def _heard(self, state: str) -> None:
+        if state == KazooState.CONNECTED:
+            self._connected_since = time.monotonic() if self._was_connected else -math.inf
+            self._was_connected = True
+        else:
+            self._connected_since = None
+        if state == KazooState.LOST and self._ended is None:
+            self._ended = "its session has ended, as it was silent for too long"
+        self._woken()
