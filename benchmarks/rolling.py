@@ -23,7 +23,6 @@ from benchmarks.ratio import Ratio
 from benchmarks.studies import main
 from benchmarks.touched import PARTITIONS, TOUCHED, touched
 from benchmarks.work import Goal
-from sparkjet import functions as J
 from sparkjet.aggregates.operation import Inputs
 from sparkjet.catalyst.kept_plans import KeptPlans
 from sparkjet.engine.context import configure
@@ -47,7 +46,7 @@ class Feed:
     def __post_init__(self) -> None:
         shape = self.session.range(0).select(F.lit("").alias("key0"), F.col("id").alias("value"))
         inputs = Inputs(shape, F.lit(0))
-        self.results = [("result0", J.count().resolve(inputs)), ("result1", J.max("value").resolve(inputs))]
+        self.results = [("result0", F.count("*").resolve(inputs)), ("result1", F.max("value").resolve(inputs))]
         partials = shape.groupBy().agg(*Accumulators.aggregations(self.results))
         self.operator = RollingGroups(None, ["key0"], Accumulators(self.results, partials.schema), PARTITIONS)
         self.epoch = 0

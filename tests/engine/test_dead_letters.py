@@ -13,7 +13,6 @@ from pyspark.sql import functions as F
 
 import sparkjet as sj
 from sparkjet import EpochPhase
-from sparkjet import functions as J
 from sparkjet.errors import FailuresError
 from sparkjet.testing import StreamDriver
 from tests.parameters import mostly_crash, mostly_long
@@ -169,7 +168,7 @@ def test_each_of_two_streams_has_dead_letters_of_its_own(spark: SparkSession) ->
 def test_before_rolling_aggregates(spark: SparkSession) -> None:
     def query(stream: sj.Stream) -> list[Any]:
         found = parsed(stream)
-        return [found.groupBy("k").agg(J.sum("px").alias("n")), found.deadLetters]
+        return [found.groupBy("k").agg(F.sum("px").alias("n")), found.deadLetters]
 
     driver = StreamDriver(spark, query, SCHEMA, outputMode="update")
     driver.process(rows(9))
@@ -347,7 +346,7 @@ STAGES: dict[str, tuple[Callable[[sj.Stream], Any], str]] = {
         ),
         "a join of two streams",
     ),
-    "own argument": (lambda s: s.groupBy("k").agg(J.max(F.expr("CAST(px AS INT)"))), "max"),
+    "own argument": (lambda s: s.groupBy("k").agg(F.max(F.expr("CAST(px AS INT)"))), "max"),
 }
 
 
@@ -364,7 +363,7 @@ def test_aggregates_of_columns_are_not_refused(spark: SparkSession) -> None:
     given = spark.createDataFrame([("a", 1, 1.0), ("a", 2, 2.0)], "k string, n int, x double")
     stream = sj.stream(given).divert(errors=True)
     calls = [F.sum("n"), F.avg("n"), F.min("x"), F.max("k"), F.count("*"), F.count_distinct("n"), F.stddev("x")]
-    calls += [F.max_by("k", "n"), F.sum(F.when(F.col("n") > 1, 1)), F.collect_list("k"), J.sum("n"), J.avg("x")]
+    calls += [F.max_by("k", "n"), F.sum(F.when(F.col("n") > 1, 1)), F.collect_list("k"), F.sum("n"), F.avg("x")]
     named = [call.alias(f"c{number}") for number, call in enumerate(calls)]
     assert stream.groupBy("k").agg(*named).toDF().count() == 1
 

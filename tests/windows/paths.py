@@ -25,25 +25,25 @@ def _values(fold: Callable[[list[int]], Any]) -> Fold:
     return lambda events: fold([event.value for event in events])
 
 
-COUNT = (J.count, len)
-SUM = (lambda: J.sum("value"), _values(sum))
+COUNT = (F.count, len)
+SUM = (lambda: F.sum("value"), _values(sum))
 PATHS: dict[str, list[tuple[Callable[[], Aggregate], Fold]]] = {
     "deduct": [
         COUNT,
         SUM,
-        (lambda: J.avg("value"), _values(statistics.fmean)),
-        (lambda: J.sum(F.col("value").cast("decimal(10,2)")), _values(lambda v: Decimal(sum(v)))),
+        (lambda: F.avg("value"), _values(statistics.fmean)),
+        (lambda: F.sum(F.col("value").cast("decimal(10,2)")), _values(lambda v: Decimal(sum(v)))),
     ],
     "stacks": [
         SUM,
-        (lambda: J.max("value"), _values(max)),
-        (lambda: J.avg(F.col("value").cast("double")), _values(statistics.fmean)),
+        (lambda: F.max("value"), _values(max)),
+        (lambda: F.avg(F.col("value").cast("double")), _values(statistics.fmean)),
         (lambda: J.top_n("value", 2), _values(lambda v: sorted(v, reverse=True)[:2])),
-        (lambda: J.max_by("time", "value"), lambda events: min((-e.value, e.time) for e in events)[1]),
+        (lambda: F.max_by("time", "value"), lambda events: min((-e.value, e.time) for e in events)[1]),
     ],
     "recombine": [
         COUNT,
-        (lambda: J.collect_list("value"), lambda es: [v for _, v in sorted((e.time, e.value) for e in es)]),
+        (lambda: F.collect_list("value"), lambda es: [v for _, v in sorted((e.time, e.value) for e in es)]),
     ],
 }
 
