@@ -14,7 +14,7 @@ from examples.flights_feed import AIRPORTS, SCHEMA
 from sparkjet import functions as J
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from sparkjet.api.writer import StreamWriter
@@ -23,7 +23,7 @@ LAG = timedelta(minutes=30)
 """How far a flight may be out of order: delays above it may come too late."""
 
 
-def p95(column: str) -> sj.Aggregate:
+def p95(column: str) -> Column:
     """The 95th percentile by a sketch; exactly on Spark 4.0, which has no sketches of quantiles."""
     if pyspark.__version__.startswith("4.0."):
         return J.percentile_disc(column, 0.95)
