@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from sparkjet.aggregates import built_in as J
 from sparkjet.aggregates.operation import AggregateOperation, Inputs
 from sparkjet.catalyst.constants import older
 from sparkjet.catalyst.kept_plans import KeptPlans
@@ -191,8 +192,8 @@ def _window_rows(windows: DataFrame | None, kind: str) -> list[WindowRow]:
 
 
 def _operation(aggregate: Aggregate, shape: DataFrame) -> AggregateOperation:
-    functions = {"SUM": F.sum, "AVG": F.avg, "MAX": F.max, "MIN": F.min}
-    chosen = F.count("*") if aggregate.function == "CNT" else functions[aggregate.function]("value")
+    functions = {"SUM": J.sum, "AVG": J.avg, "MAX": J.max, "MIN": J.min}
+    chosen = J.count() if aggregate.function == "CNT" else functions[aggregate.function]("value")
     operation = chosen.resolve(Inputs(shape, F.col("time")))
     return operation if aggregate.deduct else replace(operation, deduct=None)
 

@@ -3,9 +3,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pyspark.sql import functions as F
 
 import sparkjet as sj
+from sparkjet import functions as J
 from sparkjet.plan.worker_packages import worker_packages
 from sparkjet.testing import CollectingSink, StreamDriver
 
@@ -29,8 +29,8 @@ class WithPackages(CollectingSink):
 @pytest.mark.parametrize(
     ("agg", "sink", "needed"),
     [
-        (F.sum("n"), CollectingSink(), {}),
-        (F.sum("n"), WithPackages(), {"psycopg": "psycopg[binary]"}),
+        (J.top_n("n", 2), CollectingSink(), {}),
+        (J.top_n("n", 2), WithPackages(), {"psycopg": "psycopg[binary]"}),
         (total(), CollectingSink(), ARROW),
         (total(), WithPackages(), {**ARROW, "psycopg": "psycopg[binary]"}),
     ],

@@ -38,11 +38,12 @@ def test_an_aggregate_in_python_is_refused() -> None:
 
 
 @pytest.mark.skipif(LINE >= (4, 1), reason="since Spark 4.1, there are sketches of quantiles")
-def test_approximate_quantiles_are_refused() -> None:
+def test_approximate_quantiles_are_refused(spark: SparkSession) -> None:
+    rows = sj.stream(spark.sql("SELECT now() AS t, 1 AS v")).withWatermark("t", "0 seconds")
     with pytest.raises(
         sj.AnalysisError, match=r"sketches need Spark 4\.1 or later; this is 4\.0\. percentile_disc is exact"
     ):
-        F.percentile_approx("v", 0.5)
+        rows.groupBy(F.window("t", "20 seconds")).agg(F.percentile_approx("v", 0.5))
 
 
 @needs_sketches

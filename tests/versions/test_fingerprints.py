@@ -39,8 +39,7 @@ ALIKE = (
         "max(CASE WHEN from_json(s, 'b int, a int').a > 1 THEN n END)",
     ),
     ("max(nvl(from_json(s, 'a int').a, 0))", "max(nvl(from_json(s, 'a int, b int').a, 0))"),
-    (F.first("n"), F.first("n", ignorenulls=True)),
-    (F.approx_count_distinct("n"), F.approx_count_distinct("n", lgConfigK=14)),
+    ("approx_count_distinct(n)", "approx_count_distinct(n, 0.01)"),
 )
 """Different aggregates, most of which SQL writes in one way."""
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import strategies as st
 from pyspark.sql import functions as F
 
-from sparkjet import functions as J
+from sparkjet.aggregates import built_in as J
 from sparkjet.aggregates.operation import Aggregate
 from sparkjet.time import WindowGrid
 from tests.windows.model import Batch, Event, Fold, Row, naive
@@ -25,25 +25,25 @@ def _values(fold: Callable[[list[int]], Any]) -> Fold:
     return lambda events: fold([event.value for event in events])
 
 
-COUNT = (F.count, len)
-SUM = (lambda: F.sum("value"), _values(sum))
+COUNT = (J.count, len)
+SUM = (lambda: J.sum("value"), _values(sum))
 PATHS: dict[str, list[tuple[Callable[[], Aggregate], Fold]]] = {
     "deduct": [
         COUNT,
         SUM,
-        (lambda: F.avg("value"), _values(statistics.fmean)),
-        (lambda: F.sum(F.col("value").cast("decimal(10,2)")), _values(lambda v: Decimal(sum(v)))),
+        (lambda: J.avg("value"), _values(statistics.fmean)),
+        (lambda: J.sum(F.col("value").cast("decimal(10,2)")), _values(lambda v: Decimal(sum(v)))),
     ],
     "stacks": [
         SUM,
-        (lambda: F.max("value"), _values(max)),
-        (lambda: F.avg(F.col("value").cast("double")), _values(statistics.fmean)),
+        (lambda: J.max("value"), _values(max)),
+        (lambda: J.avg(F.col("value").cast("double")), _values(statistics.fmean)),
         (lambda: J.top_n("value", 2), _values(lambda v: sorted(v, reverse=True)[:2])),
-        (lambda: F.max_by("time", "value"), lambda events: min((-e.value, e.time) for e in events)[1]),
+        (lambda: J.max_by("time", "value"), lambda events: min((-e.value, e.time) for e in events)[1]),
     ],
     "recombine": [
         COUNT,
-        (lambda: F.collect_list("value"), lambda es: [v for _, v in sorted((e.time, e.value) for e in es)]),
+        (lambda: J.collect_list("value"), lambda es: [v for _, v in sorted((e.time, e.value) for e in es)]),
     ],
 }
 

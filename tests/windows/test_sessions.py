@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pyspark.sql import functions as F
 
-from sparkjet import functions as J
+from sparkjet.aggregates import built_in as J
 from sparkjet.aggregates.operation import Aggregate, Inputs
 from sparkjet.state import Segment, SegmentStatistics
 from sparkjet.time import MAX, MIN
@@ -131,7 +131,7 @@ events = st.builds(Event, key=st.sampled_from(["a", "b", None]), time=st.integer
 
 
 def _aggregates() -> list[Aggregate]:
-    return [F.count("*"), F.sum("value"), J.top_n("value", 2), F.collect_list("value")]
+    return [J.count(), J.sum("value"), J.top_n("value", 2), J.collect_list("value")]
 
 
 @st.composite
@@ -265,7 +265,7 @@ def test_n02_every_order_gives_the_same_sessions(session: SparkSession) -> None:
     """)
     times = [event.time for event in drawn.events]
     orders = list(permutations(times))
-    run = SessionRun(session, 10, None, [F.count("*")])
+    run = SessionRun(session, 10, None, [J.count()])
     for place in range(len(times)):
         run.append(Batch([Event(str(key), order[place], 1) for key, order in enumerate(orders)], None))
         # Nothing closes, but what has come becomes state, and the next place meets it there.
@@ -315,7 +315,7 @@ def test_a_session_that_outlives_its_pieces_keeps_its_cuts_and_little_state(sess
 @pytest.mark.long
 def test_neither_blocks_nor_segments_pile_up(session: SparkSession) -> None:
     before = persisted(session)
-    run = SessionRun(session, 10, None, [F.count("*")])
+    run = SessionRun(session, 10, None, [J.count()])
     most = 0
     for epoch in range(12):
         rows = run.feed(Batch([Event(key, 10 * epoch, 1) for key in ("stays", f"{epoch}")], 10 * epoch))
@@ -332,7 +332,7 @@ def test_neither_blocks_nor_segments_pile_up(session: SparkSession) -> None:
 def test_the_state_is_neither_shuffled_nor_sorted_and_watermarks_compile_nothing(session: SparkSession) -> None:
     session.conf.set("spark.sql.codegen.wholeStage", "true")
     session.conf.set("spark.sql.codegen.factoryMode", "FALLBACK")
-    run = SessionRun(session, 10, None, [F.count("*")])
+    run = SessionRun(session, 10, None, [J.count()])
     run.feed(Batch([Event(str(key), key, 1) for key in range(100)], 1))
     run.append(Batch([Event("50", 55, 1)], None))
     operator = run.operator
@@ -357,7 +357,7 @@ def _items(sequence: Any) -> list[Any]:
 
 
 def test_at_the_limits_of_64_bits_nothing_overflows(session: SparkSession) -> None:
-    run = SessionRun(session, MAX, None, [F.count("*")])
+    run = SessionRun(session, MAX, None, [J.count()])
     times = (MIN, MIN + 1, -1, 0, MAX - 1, MAX)
     assert run.feed(Batch([Event(str(time), time, 1) for time in times], MIN)) == []
     rows = run.rows(run.operator.early())
@@ -368,7 +368,7 @@ def test_at_the_limits_of_64_bits_nothing_overflows(session: SparkSession) -> No
 
 
 def test_late_is_what_is_below_the_watermark(session: SparkSession) -> None:
-    run = SessionRun(session, 10, None, [F.count("*")])
+    run = SessionRun(session, 10, None, [J.count()])
     run.operator.skip_to(5)
     run.operator.skip_to(4)
     drawn = timeline("""
@@ -388,7 +388,7 @@ def test_late_is_what_is_below_the_watermark(session: SparkSession) -> None:
 
 def test_keys_that_a_collation_holds_equal_are_one_key(session: SparkSession) -> None:
     shape = session.createDataFrame([], "key string collate UTF8_LCASE, time long")
-    results = [("result", F.count("*").resolve(Inputs(shape, F.col("time"))))]
+    results = [("result", J.count().resolve(Inputs(shape, F.col("time"))))]
     partials = shape.groupBy().agg(*Accumulators.aggregations(results))
     operator = SessionWindows(10, None, ["key"], Accumulators(results, partials.schema), 2)
     for key, time in (("A", 1), ("a", 5)):

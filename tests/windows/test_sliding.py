@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from pyspark.sql import functions as F
 
+from sparkjet.aggregates import built_in as J
 from sparkjet.state import Segment, SegmentStatistics
 from sparkjet.state.segments import FEWEST
 from sparkjet.time import WindowGrid
@@ -130,7 +130,7 @@ def test_windows_equal_the_naive_ones(
 
 
 def test_early_rows_are_the_open_windows_where_a_slide_has_several_frames(spark: SparkSession, tmp_path: Path) -> None:
-    run = OperatorRun(spark, UNEVEN, [F.count("*")], tmp_path)
+    run = OperatorRun(spark, UNEVEN, [J.count()], tmp_path)
     first = UNEVEN_EXAMPLE.batches[0]
     final = run.feed(first)
     early = run.state.operator.early()
@@ -155,7 +155,7 @@ def test_a_changed_shape_goes_on_with_the_first_windows_that_are_whole(
     spark: SparkSession, before: WindowGrid, after: WindowGrid, tmp_path: Path
 ) -> None:
     first, later = [Event("a", time, time) for time in range(20)], [Event("a", time, 1) for time in (8, 14, 21)]
-    run = OperatorRun(spark, before, [F.count("*"), F.sum("value")], tmp_path)
+    run = OperatorRun(spark, before, [J.count(), J.sum("value")], tmp_path)
     run.feed(Batch(first, 12))
     closed = before.closed_end(12)
     highest = before.grid.higher_frame(19)
@@ -189,7 +189,7 @@ def test_windows_equal_the_naive_ones_over_random_runs(
 
 
 def test_large_segments_are_merged_where_that_combines_frames(spark: SparkSession, tmp_path: Path) -> None:
-    operator = OperatorRun(spark, WindowGrid(60, 1), [F.count("*")], tmp_path).state.operator
+    operator = OperatorRun(spark, WindowGrid(60, 1), [J.count()], tmp_path).state.operator
 
     def count(*bounds: tuple[int, int], rows: int = sliding.LARGE) -> int:
         none = spark.range(0)

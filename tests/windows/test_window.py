@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 import sparkjet as sj
+from sparkjet.aggregates import built_in as J
 from sparkjet.errors import AnalysisError
 from sparkjet.testing import StreamDriver
 
@@ -55,7 +56,7 @@ def test_a_stream_gives_the_windows_of_spark_with_frames_shorter_than_the_slide(
 
     def query(stream: sj.Stream) -> WindowedStream:
         timed = stream.withWatermark("ts", "1 minute")
-        return timed.groupBy(sj.window("ts", *shape), "user").agg(F.count("*").alias("n"), F.max("v").alias("most"))
+        return timed.groupBy(sj.window("ts", *shape), "user").agg(J.count().alias("n"), J.max("v").alias("most"))
 
     schema = "ts timestamp, user string, v long"
     driver = StreamDriver(spark, query, schema)
