@@ -34,7 +34,6 @@ from benchmarks.local import local_session
 from benchmarks.ratio import Ratio
 from benchmarks.studies import main
 from benchmarks.work import Goal
-from sparkjet import functions as J
 from sparkjet.errors import SparkjetError
 from sparkjet_grid.client import GridClient
 from sparkjet_grid.journal_reader import Journal
@@ -213,7 +212,7 @@ def first(source: DataFrame, keys: int) -> Any:
     """The query whose results the second reads."""
     rows = source.select("ts", (F.col("value") % keys).alias("k"))
     stream = sj.stream(rows).withWatermark("ts", sj.limiting_lag("0 seconds"))
-    counted = stream.groupBy(sj.window("ts", "1 second"), "k").agg(J.count().alias("n"))
+    counted = stream.groupBy(sj.window("ts", "1 second"), "k").agg(F.count("*").alias("n"))
     return counted.select(F.unix_micros("window.end").alias("ended"), "k", "n")
 
 
@@ -221,7 +220,7 @@ def second(rows: DataFrame, policy: Any) -> Any:
     """The query over results, whose time is the last microsecond of their windows."""
     timed = rows.select(F.timestamp_micros(F.col("ended") - 1).alias("ts"), (F.col("k") % KEYS).alias("k"), "n")
     windows = sj.stream(timed).withWatermark("ts", policy).groupBy(sj.window("ts", "2 seconds"), "k")
-    return windows.agg(J.sum("n").alias("n")).select(F.unix_micros("window.end").alias("ended"), "k", "n")
+    return windows.agg(F.sum("n").alias("n")).select(F.unix_micros("window.end").alias("ended"), "k", "n")
 
 
 @contextmanager

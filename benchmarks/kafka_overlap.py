@@ -24,7 +24,6 @@ import sparkjet as sj
 from benchmarks.kafka_commits import PREPARED, STAGED, p
 from benchmarks.local import local_session
 from sparkjet import EpochPhase
-from sparkjet import functions as J
 from tests.servers.kafka import KafkaServer
 
 if TYPE_CHECKING:
@@ -129,7 +128,7 @@ def running(
     """A query that counts by second and key, with a reader of its results; its first epochs have ended."""
     topic, epochs = server.topic(partitions=PARTITIONS), Epochs()
     counts = sj.stream(source).withWatermark(time_column, sj.limiting_lag("0 seconds"))
-    counted = counts.groupBy(sj.window(time_column, "1 second"), key).agg(J.count().alias("n"))
+    counted = counts.groupBy(sj.window(time_column, "1 second"), key).agg(F.count("*").alias("n"))
     records = counted.select(
         F.col(key).cast("string").alias("key"), F.unix_micros("window.end").cast("string").alias("value")
     )

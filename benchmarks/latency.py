@@ -29,7 +29,6 @@ from benchmarks.peers.micro_batches import begun
 from benchmarks.ratio import Ratio
 from benchmarks.studies import main
 from benchmarks.work import Goal
-from sparkjet import functions as J
 
 EVERY = 100
 """Microseconds between two rows: 10,000 per second."""
@@ -156,7 +155,7 @@ def measure(slide: Slide, home: Path) -> tuple[float, Epochs]:
     source = session.readStream.format("wall-clock").load().withColumn("key", F.col("value") % KEYS)
     stream = sj.stream(source).withWatermark("ts", sj.limiting_lag("0 seconds"))
     window = sj.window("ts", f"{slide.length} seconds", f"{slide.step} seconds")
-    counted = stream.groupBy(window, "key").agg(J.count().alias("n"), J.sum("value").alias("total"))
+    counted = stream.groupBy(window, "key").agg(F.count("*").alias("n"), F.sum("value").alias("total"))
     writer = (
         counted.writeStream.format("files").option("path", home / "out").trigger(processingTime=f"{TRIGGER} seconds")
     )

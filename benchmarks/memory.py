@@ -18,7 +18,6 @@ from benchmarks.local import local_session
 from benchmarks.ratio import RESULTS, Ratio, save
 from benchmarks.studies import main
 from benchmarks.work import Goal
-from sparkjet import functions as J
 
 mpl.use("Agg")
 
@@ -37,7 +36,7 @@ def measure(home: Path) -> dict[str, list[float]]:
     source = session.readStream.format("rate-micro-batch").option("rowsPerBatch", ROWS).option("startTimestamp", 0)
     rows = source.option("advanceMillisPerBatch", 1000).option("numPartitions", 1).load()
     stream = sj.stream(rows.withColumn("key", F.col("value") % 10)).withWatermark("timestamp", "1 second")
-    windows = stream.groupBy(sj.window("timestamp", "10 seconds", "1 second"), "key").agg(J.count(), J.max("value"))
+    windows = stream.groupBy(sj.window("timestamp", "10 seconds", "1 second"), "key").agg(F.count("*"), F.max("value"))
     numbers: dict[str, list[float]] = {"heap in MB": [], "persisted RDDs": [], "size of the plans": []}
     java = session._jvm.java.lang  # type: ignore[union-attr]
     done = 0

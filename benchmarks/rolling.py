@@ -23,8 +23,9 @@ from benchmarks.ratio import Ratio
 from benchmarks.studies import main
 from benchmarks.touched import PARTITIONS, TOUCHED, touched
 from benchmarks.work import Goal
-from sparkjet import functions as J
+from sparkjet.aggregates.extremes import max as greatest
 from sparkjet.aggregates.operation import Inputs
+from sparkjet.aggregates.sums import count
 from sparkjet.catalyst.kept_plans import KeptPlans
 from sparkjet.engine.context import configure
 from sparkjet.state import Segment, SegmentStatistics
@@ -47,7 +48,7 @@ class Feed:
     def __post_init__(self) -> None:
         shape = self.session.range(0).select(F.lit("").alias("key0"), F.col("id").alias("value"))
         inputs = Inputs(shape, F.lit(0))
-        self.results = [("result0", J.count().resolve(inputs)), ("result1", J.max("value").resolve(inputs))]
+        self.results = [("result0", count().resolve(inputs)), ("result1", greatest("value").resolve(inputs))]
         partials = shape.groupBy().agg(*Accumulators.aggregations(self.results))
         self.operator = RollingGroups(None, ["key0"], Accumulators(self.results, partials.schema), PARTITIONS)
         self.epoch = 0

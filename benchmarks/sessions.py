@@ -17,8 +17,9 @@ from benchmarks.local import local_session
 from benchmarks.ratio import Ratio
 from benchmarks.studies import main
 from benchmarks.touched import PARTITIONS, SIZES, TOUCHED, touched
-from sparkjet import functions as J
 from sparkjet.aggregates.operation import Inputs
+from sparkjet.aggregates.sums import count
+from sparkjet.aggregates.sums import sum as total
 from sparkjet.catalyst.kept_plans import KeptPlans
 from sparkjet.engine.context import configure
 from sparkjet.state import Segment, SegmentStatistics
@@ -41,7 +42,7 @@ class Feed:
             F.lit("").alias("key0"), F.col("id").alias("time"), F.col("id").alias("value")
         )
         inputs = Inputs(shape, F.col("time"))
-        self.results = [("result0", J.count().resolve(inputs)), ("result1", J.sum("value").resolve(inputs))]
+        self.results = [("result0", count().resolve(inputs)), ("result1", total("value").resolve(inputs))]
         partials = shape.groupBy().agg(*Accumulators.aggregations(self.results))
         self.operator = SessionWindows(GAP, None, ["key0"], Accumulators(self.results, partials.schema), PARTITIONS)
         self.epoch = 0

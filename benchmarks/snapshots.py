@@ -19,7 +19,6 @@ from benchmarks.local import local_session
 from benchmarks.ratio import Ratio
 from benchmarks.studies import main
 from benchmarks.work import Goal
-from sparkjet import functions as J
 
 KEYS = 1_000
 FRAMES = (50, 500, 5_000)
@@ -49,7 +48,7 @@ def snapshots(session: SparkSession, home: Path) -> Iterator[float]:
     source = session.readStream.schema("ts timestamp, key long, id long").option("maxFilesPerTrigger", 1)
     stream = sj.stream(source.parquet(str(home / "in"))).withWatermark("ts", sj.limiting_lag("0 seconds"))
     window = sj.window("ts", f"{2 * max(FRAMES)} seconds", "1 second")
-    counted = stream.groupBy(window, "key").agg(J.count().alias("n"), J.sum("id").alias("total"))
+    counted = stream.groupBy(window, "key").agg(F.count("*").alias("n"), F.sum("id").alias("total"))
     writer = counted.writeStream.format("files").option("path", home / "out").trigger(availableNow=True)
     query = writer.option("checkpointLocation", home / "checkpoint").start()
     query.awaitTermination()

@@ -16,7 +16,6 @@ from pyspark.sql import functions as F
 
 import sparkjet as sj
 from benchmarks.local import local_session
-from sparkjet import functions as J
 from sparkjet.api.writer import settings_of
 from sparkjet.catalyst.columns import KEPT, ONLY_SUBSTREAM, SUBSTREAM, TIME
 from sparkjet.engine.arrival import arrive
@@ -36,7 +35,7 @@ def plan(session: SparkSession) -> Plan:
     source = session.readStream.format("rate").load().withColumnRenamed("timestamp", "ts")
     stream = sj.stream(source.withColumn("key", F.col("value") % 1000)).withWatermark("ts", 0)
     result = stream.where("value % 2 = 0").groupBy(sj.window("ts", "1 minute", "1 second"), "key")
-    writer = result.agg(J.count().alias("n"), J.sum("value").alias("total")).writeStream.format("console")
+    writer = result.agg(F.count("*").alias("n"), F.sum("value").alias("total")).writeStream.format("console")
     return plan_of([settings_of(writer).output("results")])
 
 

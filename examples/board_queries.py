@@ -10,7 +10,6 @@ from pyspark.sql import functions as F
 import sparkjet as sj
 from examples.flights_feed import AIRPORTS
 from examples.flights_query import LAG, flights
-from sparkjet import functions as J
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,7 +26,7 @@ def per_ten_minutes(spark: SparkSession, feed: Path, grid: str, late: Path) -> S
         sj.stream(flights(spark, feed))
         .withWatermark("scheduled", LAG, by="origin", substreams=AIRPORTS)
         .groupBy(sj.window("scheduled", "10 minutes"), "origin")
-        .agg(J.count().alias("departures"), J.sum("delay").alias("delay"))
+        .agg(F.count("*").alias("departures"), F.sum("delay").alias("delay"))
     )
     results = windows.select(F.expr("window.end - INTERVAL 1 MICROSECOND").alias("ts"), "origin", "departures", "delay")
     writer = results.writeStream.format("grid-journal").option("path", f"{grid}/{TEN_MINUTES}").option("keys", "origin")
@@ -41,7 +40,7 @@ def per_hour(spark: SparkSession, grid: str, token: Path) -> StreamWriter:
         sj.stream(journal.load(f"{grid}/{TEN_MINUTES}"))
         .withWatermark("ts", sj.carried())
         .groupBy(sj.window("ts", "1 hour", "10 minutes"), "origin")
-        .agg(J.sum("departures").alias("departures"), J.sum("delay").alias("delay"))
+        .agg(F.sum("departures").alias("departures"), F.sum("delay").alias("delay"))
     )
     results = windows.select(F.col("window.start").alias("since"), "origin", "departures", "delay")
     return results.writeStream.format("grid-map").option("path", f"{grid}/{BOARD}").option("keys", "origin, since")

@@ -31,7 +31,6 @@ try:
     from examples.clicks_feed import BEHIND, GAP, clicks, expected, produce
     from examples.clicks_servers import NoServersError, Servers, servers
     from examples.session import local_session
-    from sparkjet import functions as J
 except ModuleNotFoundError as missing:
     sys.exit(f"clicks: the package {missing.name} is not installed. Run `make setup`, which needs a network.")
 
@@ -56,9 +55,9 @@ def visits(spark: SparkSession, brokers: str, database: str, checkpoint: Path) -
         .withWatermark("timestamp", "1 minute")
         .groupBy(sj.session_window("timestamp", GAP), "visitor")
         .agg(
-            J.count().alias("clicks"),
-            J.max("timestamp").alias("last_click"),
-            J.max_by("page", "timestamp").alias("exit"),
+            F.count("*").alias("clicks"),
+            F.max("timestamp").alias("last_click"),
+            F.max_by("page", "timestamp").alias("exit"),
         )
         .select("visitor", F.col("session_window.start").alias("first_click"), "last_click", "clicks", "exit")
         .writeStream.format("postgres")

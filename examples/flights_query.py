@@ -14,7 +14,7 @@ from examples.flights_feed import AIRPORTS, SCHEMA
 from sparkjet import functions as J
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from sparkjet.api.writer import StreamWriter
@@ -23,11 +23,11 @@ LAG = timedelta(minutes=30)
 """How far a flight may be out of order: delays above it may come too late."""
 
 
-def p95(column: str) -> sj.Aggregate:
+def p95(column: str) -> Column:
     """The 95th percentile by a sketch; exactly on Spark 4.0, which has no sketches of quantiles."""
     if pyspark.__version__.startswith("4.0."):
         return J.percentile_disc(column, 0.95)
-    return J.percentile_approx(column, 0.95, accuracy=1000)
+    return F.percentile_approx(column, 0.95, accuracy=1000)
 
 
 def build(spark: SparkSession, feed: Path, out: Path, checkpoint: Path, late: Path) -> StreamWriter:
@@ -37,9 +37,9 @@ def build(spark: SparkSession, feed: Path, out: Path, checkpoint: Path, late: Pa
         .withWatermark("scheduled", LAG, by="origin", substreams=AIRPORTS)
         .groupBy(sj.window("scheduled", "1 hour", "10 minutes"), "origin", "carrier")
         .agg(
-            J.count().alias("departures"),
-            J.avg("delay").alias("mean_delay"),
-            J.max("delay").alias("worst_delay"),
+            F.count("*").alias("departures"),
+            F.avg("delay").alias("mean_delay"),
+            F.max("delay").alias("worst_delay"),
             p95("delay").alias("p95_delay"),
         )
         .writeStream.format("files")

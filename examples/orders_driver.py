@@ -16,7 +16,6 @@ from pyspark.sql import functions as F
 import sparkjet as sj
 from examples.orders_feed import CUSTOMERS, GAP
 from examples.session import local_session
-from sparkjet import functions as J
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,7 +36,7 @@ def baskets(spark: SparkSession, port: int, database: str, checkpoint: Path) -> 
         sj.stream(given)
         .withWatermark("at", "1 minute")
         .groupBy(sj.session_window("at", GAP), "customer")
-        .agg(J.max("at").alias("last_item"), J.count().alias("items"), J.sum("cents").alias("cents"))
+        .agg(F.max("at").alias("last_item"), F.count("*").alias("items"), F.sum("cents").alias("cents"))
         .select("customer", F.col("session_window.start").alias("first_item"), "last_item", "items", "cents")
         .writeStream.format("postgres")
         .option("dsn", database)

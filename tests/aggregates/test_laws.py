@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import functions as F
 
-from sparkjet import functions as J
+from sparkjet.aggregates import built_in as J
 from sparkjet.aggregates.operation import Accumulator, AggregateOperation, Inputs
 from sparkjet.errors import AnalysisError
 from sparkjet.testing.laws import check_aggregate

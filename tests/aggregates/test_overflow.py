@@ -9,7 +9,7 @@ import pytest
 from pyspark.errors import SparkRuntimeException
 from pyspark.sql import functions as F
 
-from sparkjet import functions as J
+from sparkjet.aggregates import built_in as J
 from sparkjet.aggregates.operation import Accumulator, Aggregate, AggregateOperation, Inputs
 from sparkjet.testing.laws import check_aggregate
 from tests.in_plan import in_plan

@@ -16,7 +16,7 @@ from pyspark.errors import PythonException
 from pyspark.sql import functions as F
 
 import sparkjet as sj
-from sparkjet import functions as J
+from sparkjet.aggregates import built_in as J
 from sparkjet.aggregates.operation import Aggregate, AggregateOperation, Inputs
 from sparkjet.errors import AnalysisError
 from sparkjet.testing import check_aggregate

@@ -16,7 +16,7 @@ from pyspark.sql import Column, Window
 from pyspark.sql import functions as F
 
 import sparkjet as sj
-from sparkjet import functions as J
+from sparkjet.aggregates import built_in as J
 from sparkjet.aggregates.operation import Inputs
 from sparkjet.plan.resolved_aggregates import resolved_aggregates
 from tests.aggregates.framewise import framewise

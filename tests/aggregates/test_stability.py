@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.sql import functions as F
 
-from sparkjet import functions as J
+from sparkjet.aggregates import built_in as J
 from sparkjet.aggregates.operation import Inputs
 from tests.in_plan import in_plan
 

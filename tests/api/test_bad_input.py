@@ -14,7 +14,6 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 import sparkjet as sj
-from sparkjet import functions as J
 from sparkjet.api.writer import StreamWriter, settings_of
 from tests.environment.session_settings import session_with
 
@@ -40,7 +39,7 @@ def watermarked(events: Stream) -> Stream:
 
 @pytest.fixture
 def writer(watermarked: Stream, tmp_path: Path) -> StreamWriter:
-    result = watermarked.groupBy(sj.window("ts", "1 minute"), "k").agg(J.count())
+    result = watermarked.groupBy(sj.window("ts", "1 minute"), "k").agg(F.count("*"))
     return (
         result.writeStream.format("files")
         .option("path", str(tmp_path / "out"))
@@ -67,7 +66,7 @@ def test_spark_connect_is_refused_at_every_entry(spark: SparkSession) -> None:
         lambda: sj.register_sources(session),
         lambda: sj.window(column, "1 minute"),
         lambda: sj.session_window("ts", column),
-        lambda: J.sum(column),
+        lambda: F.sum(column),
         lambda: stream.select(column),
         lambda: stream.where(column),
         lambda: stream.withColumn("x", column),
@@ -191,7 +190,7 @@ def test_results_without_their_keys_are_refused(spark: SparkSession, tmp_path: P
 
 def test_a_missing_column_in_an_aggregate_is_named(watermarked: Stream) -> None:
     with pytest.raises(sj.AnalysisError, match="'w'"):
-        watermarked.groupBy(sj.window("ts", "1 minute")).agg(J.sum("w"))
+        watermarked.groupBy(sj.window("ts", "1 minute")).agg(F.sum("w"))
 
 
 def test_a_constant_that_is_no_column_is_refused(events: Stream) -> None:
@@ -212,7 +211,7 @@ def test_an_aggregation_of_nothing_is_refused(watermarked: Stream, nothing: tupl
 
 def test_two_results_of_one_name_are_refused(watermarked: Stream) -> None:
     with pytest.raises(sj.AnalysisError, match="two columns of the result are named 'k'"):
-        watermarked.groupBy(sj.window("ts", "1 minute"), "k").agg(J.max("v").alias("k"))
+        watermarked.groupBy(sj.window("ts", "1 minute"), "k").agg(F.max("v").alias("k"))
 
 
 def test_what_a_stream_does_not_offer_names_the_way(watermarked: Stream) -> None:
@@ -433,7 +432,7 @@ def test_epochs_do_not_overlap_over_a_source_that_deletes_what_spark_commits(
     (tmp_path / "in").mkdir()
     cleaned = spark.readStream.schema(SCHEMA).option("cleanSource", "delete").json(str(tmp_path / "in"))
     stream = sj.stream(cleaned).withWatermark("ts", "10 seconds")
-    writer = stream.groupBy(sj.window("ts", "1 minute")).agg(J.count()).writeStream.format("files")
+    writer = stream.groupBy(sj.window("ts", "1 minute")).agg(F.count("*")).writeStream.format("files")
     writer.options(path=str(tmp_path / "out"), checkpointLocation=str(tmp_path / "ck"), overlapEpochs=True)
     with pytest.raises(sj.AnalysisError, match=r"json with cleanSource=delete may delete it.*Leave the option out"):
         writer.start()

@@ -11,7 +11,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import sparkjet as sj
-from sparkjet import functions as J
 from sparkjet.testing import StreamDriver
 
 pytestmark = pytest.mark.spark
@@ -116,7 +115,7 @@ def test_a_star_in_a_key_and_in_an_aggregate_of_sparkjets_is_the_users_columns(w
         timed.groupBy(window(), key).count().toDF(), whole.groupBy(window(), F.hash("id", "k", "ts").alias("h")).count()
     )
     ours = timed.groupBy(window()).agg(
-        J.max_by(F.struct("*"), "id").alias("last"), J.last(F.struct("*")).alias("newest")
+        F.max_by(F.struct("*"), "id").alias("last"), F.last(F.struct("*")).alias("newest")
     )
     last = F.max_by(F.struct("*"), "id")
     same(ours.toDF(), whole.groupBy(window()).agg(last.alias("last"), last.alias("newest")))

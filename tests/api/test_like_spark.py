@@ -10,7 +10,6 @@ import pytest
 from pyspark.sql import functions as F
 
 import sparkjet as sj
-from sparkjet import functions as J
 from sparkjet.api.grouped import WindowedStream
 from sparkjet.testing import CollectingSink, StreamDriver
 from tests.environment.session_settings import session_with
@@ -228,7 +227,7 @@ REFUSED: dict[str, tuple[Query, str, Query]] = {
         lambda s: s.withColumn("xn", F.concat("x", "n")).groupBy("k").pivot("xn", ["13"]).count(),
     ),
     "pivot with an aggregate of sparkjet's": (
-        lambda s: s.groupBy("k").pivot("x", [1]).agg(J.sum("n")),
+        lambda s: s.groupBy("k").pivot("x", [1]).agg(F.sum("n")),
         r"pivot: sum\(n\) is an aggregate of sparkjet's. Use those of pyspark.sql.functions",
         lambda s: s.groupBy("k").pivot("x", [1]).agg(F.sum("n")),
     ),

@@ -12,7 +12,6 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F
 
 import sparkjet as sj
-from sparkjet import functions as J
 from tests.feed import START, Feed, rows
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ def test_keys_nulls_late_rows_and_progress(spark: SparkSession, feed: Feed, tmp_
     feed.add(*rows([3, 4], p="a", k="x", j=1, v=1000), *rows([95], p="b", k="x", j=1, v=4), *rows([None, None], p="c"))
     stream = watermarked(spark, feed, by="p", substreams=["a", "b"])
     result = stream.groupBy("k", sj.window("ts", "20 seconds", "10 seconds"), F.col("j").alias("jay")).agg(
-        J.count().alias("n"), J.sum("v").alias("total")
+        F.count("*").alias("n"), F.sum("v").alias("total")
     )
     writer = files(result.writeStream, tmp_path).option("lateRowsPath", tmp_path / "late")
     query = writer.option("closeWindowsAtEnd", True).queryName("keys").start()
@@ -99,7 +98,7 @@ def test_no_keys_negative_times_filters_and_shaped_results(spark: SparkSession, 
     feed.add(*rows([-START - 5, -START - 1, -START + 3], v=4), *rows([-START + 4], v=-1))
     feed.add(*rows([-START + 50], v=-1))
     stream = watermarked(spark, feed).where("v > 0").withColumn("double", F.col("v") * 2).select("ts", "double")
-    result = stream.groupBy(sj.window("ts", "10 seconds", startTime="5 seconds")).agg(J.sum("double").alias("s"))
+    result = stream.groupBy(sj.window("ts", "10 seconds", startTime="5 seconds")).agg(F.sum("double").alias("s"))
     shaped = result.where("s > 8").select(F.unix_seconds("window.start").alias("start"), "s")
     writer = shaped.writeStream.format("memory").queryName("shaped").trigger(availableNow=True)
     writer.start().awaitTermination()
@@ -143,7 +142,9 @@ def test_user_columns_may_have_the_engines_names(spark: SparkSession, feed: Feed
     stream = sj.stream(feed.read(spark).withColumnsRenamed({"k": "frame", "v": "key0"})).withWatermark(
         "ts", "0 seconds"
     )
-    result = stream.groupBy("frame", sj.window("ts", "1 second").alias("end"), "key0").agg(J.count().alias("result0"))
+    result = stream.groupBy("frame", sj.window("ts", "1 second").alias("end"), "key0").agg(
+        F.count("*").alias("result0")
+    )
     writer = result.writeStream.format("memory").queryName("names").trigger(availableNow=True)
     writer.option("closeWindowsAtEnd", True).start().awaitTermination()
     assert [(r["frame"], r["key0"], r["result0"]) for r in spark.table("names").collect()] == [("x", 3, 1)]
@@ -255,7 +256,7 @@ def test_a_notebook_shows_small_tables(spark: SparkSession, feed: Feed, tmp_path
     feed.add(*rows([1, 12], k="<a>", v=1))
     stream = sj.stream(feed.read(spark)).select(F.col("v").alias("<v>"))
     assert "<tr><td>&lt;v&gt;</td><td>bigint</td></tr>" in stream._repr_html_()
-    result = watermarked(spark, feed, by="k").groupBy(sj.window("ts", "10 seconds")).agg(J.count().alias("n"))
+    result = watermarked(spark, feed, by="k").groupBy(sj.window("ts", "10 seconds")).agg(F.count("*").alias("n"))
     query = result.writeStream.format("noop").queryName("<q>").start()
     query.processAllAvailable()
     html = query._repr_html_()

@@ -12,7 +12,6 @@ import pytest
 from pyspark.sql import functions as F
 
 import sparkjet as sj
-from sparkjet import functions as J
 from sparkjet.cli.transactions import _record
 from sparkjet.errors import AnalysisError
 from sparkjet.storage.local_directory import local_directory
@@ -48,7 +47,7 @@ def run(spark: SparkSession, feed: Feed, home: str, out: str) -> Results:
 
     stream = sj.stream(feed.read(spark)).withWatermark("ts", "5 seconds")
     result = stream.groupBy(sj.window("ts", "10 seconds", "5 seconds"), "k").agg(
-        J.count().alias("n"), J.sum("v").alias("total")
+        F.count("*").alias("n"), F.sum("v").alias("total")
     )
     files = result.writeStream.format("files").option("path", out).option("lateRowsPath", f"{out}-late")
     files = files.trigger(availableNow=True)

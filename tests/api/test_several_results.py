@@ -9,7 +9,6 @@ import pytest
 from pyspark.sql import functions as F
 
 import sparkjet as sj
-from sparkjet import functions as J
 from sparkjet.api.writer import settings_of
 from sparkjet.plan.planning import plan_of
 from tests.feed import START, Feed, rows
@@ -50,12 +49,12 @@ def test_results_late_rows_and_chained_windows_of_one_input(spark: SparkSession,
     counted = F.udf(count_calls, "long", useArrow=False)
 
     stream = sj.stream(given.read(spark)).withWatermark("ts", "0 seconds").withColumn("v", counted("v"))
-    tens = stream.groupBy(sj.window("ts", "10 seconds"), "k").agg(J.count().alias("n"), J.sum("v").alias("total"))
+    tens = stream.groupBy(sj.window("ts", "10 seconds"), "k").agg(F.count("*").alias("n"), F.sum("v").alias("total"))
     half_minute = sj.window("window", "30 seconds", startTime="20 seconds")
-    longer = tens.where("n > 0").groupBy(half_minute, "k").agg(J.max("n").alias("most"))
+    longer = tens.where("n > 0").groupBy(half_minute, "k").agg(F.max("n").alias("most"))
     minute = sj.window("window", "1 minute", startTime="20 seconds").alias("minute")
-    longest = longer.groupBy(minute).agg(J.sum("most").alias("s"))
-    other = stream.where("k = 'b'").groupBy(sj.window("ts", "20 seconds", "10 seconds")).agg(J.sum("v").alias("sum"))
+    longest = longer.groupBy(minute).agg(F.sum("most").alias("s"))
+    other = stream.where("k = 'b'").groupBy(sj.window("ts", "20 seconds", "10 seconds")).agg(F.sum("v").alias("sum"))
     query = sj.start(
         files(tens.writeStream, tmp_path / "tens").option("closeWindowsAtEnd", True),
         files(longer.writeStream, tmp_path / "longer"),
@@ -87,8 +86,8 @@ def test_a_second_run_goes_on_at_every_level(spark: SparkSession, tmp_path: Path
     given.add(*rows([0, 3, 12], v=1))
     for times in ([31], [62, 64, 66], [185]):
         stream = sj.stream(given.read(spark)).withWatermark("ts", "0 seconds")
-        tens = stream.groupBy(sj.window("ts", "10 seconds")).agg(J.count().alias("n"))
-        minutes = tens.groupBy(sj.window("window", "1 minute", startTime="20 seconds")).agg(J.max("n").alias("most"))
+        tens = stream.groupBy(sj.window("ts", "10 seconds")).agg(F.count("*").alias("n"))
+        minutes = tens.groupBy(sj.window("window", "1 minute", startTime="20 seconds")).agg(F.max("n").alias("most"))
         writer = files(minutes.writeStream, tmp_path / "out").option("checkpointLocation", tmp_path / "ck")
         writer.start().awaitTermination()
         given.add(*rows(times, v=1))
@@ -110,7 +109,7 @@ def test_a_union_waits_for_the_least_of_all_inputs(spark: SparkSession, tmp_path
     if filtered:
         refunds = refunds.where("v > 0")
     united = orders.select("ts", "v").union(refunds.select("ts", F.col("v").alias("w")))
-    result = united.groupBy(sj.window("ts", "10 seconds")).agg(J.count().alias("n"), J.sum("v").alias("total"))
+    result = united.groupBy(sj.window("ts", "10 seconds")).agg(F.count("*").alias("n"), F.sum("v").alias("total"))
     writer = files(result.writeStream, tmp_path / "out").option("checkpointLocation", tmp_path / "ck")
     query = writer.start()
     query.awaitTermination()
@@ -133,7 +132,7 @@ def test_a_union_of_unions_by_name(spark: SparkSession, tmp_path: Path) -> None:
         stream = sj.stream(given.read(spark)).withWatermark("ts", f"{number} seconds")
         streams.append(stream.select("v", "ts") if number else stream.select("ts", "v"))
     united = streams[0].unionByName(streams[1].unionByName(streams[2]))
-    result = united.groupBy(sj.window("ts", "10 seconds")).agg(J.collect_list("v").alias("vs"))
+    result = united.groupBy(sj.window("ts", "10 seconds")).agg(F.collect_list("v").alias("vs"))
     query = result.writeStream.format("memory").queryName("unions").trigger(availableNow=True).start()
     query.awaitTermination()
     assert spans(spark.table("unions"), "vs") == [(0, 10, [0, 1, 2])]
@@ -159,7 +158,7 @@ def test_what_follows_a_filter_sees_none_of_the_rows_that_it_drops(
     # Each of these fails on a row that the filters before it drop.
     strict = F.when(F.col("v") == 2, 1).otherwise(F.raise_error("dropped"))
     ones = kept.where("10 div v > 2").select("*", strict.alias("one"), "v").where(strict == 1).drop("k")
-    result = ones.groupBy(sj.window("ts", "10 seconds")).agg(J.sum("half").alias("halves"), J.sum("one").alias("ones"))
+    result = ones.groupBy(sj.window("ts", "10 seconds")).agg(F.sum("half").alias("halves"), F.sum("one").alias("ones"))
     writer = result.writeStream.format("memory").queryName(f"guarded_{python}").trigger(availableNow=True)
     assert plan_of([settings_of(writer).output("results")]).persisted is python
     query = writer.start()
@@ -177,7 +176,7 @@ def test_exploded_rows_do_not_stall_the_watermark(spark: SparkSession, tmp_path:
     given.add(*rows([0, 1], v=2), *rows([25], v=0))
     stream = sj.stream(given.read(spark)).withWatermark("ts", "0 seconds")
     repeated = stream.select("ts", F.explode(F.array_repeat("v", F.col("v").cast("int"))).alias("w"))
-    result = repeated.groupBy(sj.window("ts", "10 seconds")).agg(J.sum("w").alias("total"))
+    result = repeated.groupBy(sj.window("ts", "10 seconds")).agg(F.sum("w").alias("total"))
     result.writeStream.format("memory").queryName("exploded").trigger(availableNow=True).start().awaitTermination()
     assert spans(spark.table("exploded"), "total") == [(0, 10, 8)]
 

@@ -137,7 +137,7 @@ def test_the_ways_out_by_static_joins_work(df: DataFrame, stream: Stream, result
 
 
 def test_the_ways_out_by_windows_work(stream: Stream) -> None:
-    firsts = stream.groupBy(sj.window("ts", "1 minute"), "k").agg(J.first("v").alias("v"))
+    firsts = stream.groupBy(sj.window("ts", "1 minute"), "k").agg(F.first("v").alias("v"))
     assert firsts.columns == ["window", "k", "v"]
     listed = stream.groupBy(sj.window("ts", "1 minute")).agg(J.top_n("v", 3), J.bottom_n("v", 3))
     assert listed.columns == ["window", "top_n(v, 3)", "bottom_n(v, 3)"]

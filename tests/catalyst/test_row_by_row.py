@@ -12,7 +12,6 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType
 
 import sparkjet as sj
-from sparkjet import functions as J
 from sparkjet.catalyst.row_by_row import REFUSED, ROW_BY_ROW
 from sparkjet.spark_line import LINE
 from sparkjet.testing import StreamDriver
@@ -191,7 +190,7 @@ def stream(df: DataFrame) -> Stream:
 
 @pytest.fixture
 def results(stream: Stream) -> WindowedStream:
-    return stream.groupBy(sj.window("ts", "1 minute"), "k").agg(J.max("v").alias("v"))
+    return stream.groupBy(sj.window("ts", "1 minute"), "k").agg(F.max("v").alias("v"))
 
 
 @pytest.mark.parametrize(
@@ -247,7 +246,7 @@ def test_results_of_several_windows_may_not(
 
 
 def test_sessions_are_compared_by_their_end_not_their_start(stream: Stream) -> None:
-    sessions = stream.groupBy(sj.session_window("ts", "1 minute"), "k").agg(J.max("v").alias("v"))
+    sessions = stream.groupBy(sj.session_window("ts", "1 minute"), "k").agg(F.max("v").alias("v"))
     assert "n" in sessions.withColumn("n", F.rank().over(by("session_window.end"))).columns
     with pytest.raises(sj.AnalysisError, match="must be partitioned by 'session_window'"):
         sessions.withColumn("n", F.rank().over(by("session_window.start")))

@@ -16,7 +16,6 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 import sparkjet as sj
-from sparkjet import functions as J
 from sparkjet.options import Options
 from sparkjet.sinks.postgres.settings import PostgresSettings
 from sparkjet.sinks.postgres.sink import PostgresSink
@@ -121,8 +120,8 @@ def query(spark: SparkSession, home: Path, fault: str) -> None:
 
     stream = sj.stream(Feed(home / "in").read(spark)).withWatermark("ts", Counting(), by="p", substreams=["a", "b"])
     grouped = stream.groupBy(sj.window("ts", "30 seconds", "10 seconds"), "k")
-    result = grouped.agg(J.count().alias("n"), J.avg(F.col("v").cast("double")).alias("mean"))
-    visits = stream.groupBy(sj.session_window("ts", "15 seconds"), "k").agg(J.count().alias("n"))
+    result = grouped.agg(F.count("*").alias("n"), F.avg(F.col("v").cast("double")).alias("mean"))
+    visits = stream.groupBy(sj.session_window("ts", "15 seconds"), "k").agg(F.count("*").alias("n"))
     table = []
     if (home / "dsn").exists():
         rows = result.select("window.start", "k", "n", "mean")

@@ -15,7 +15,6 @@ from pyspark.sql import functions as F
 
 import sparkjet as sj
 from sparkjet import EpochPhase
-from sparkjet import functions as J
 from tests.feed import START, Feed
 
 
@@ -34,7 +33,7 @@ def main(job: dict[str, Any]) -> None:
         sys.stdin.readline()
 
     stream = sj.stream(Feed(Path(job["feed"])).read(spark)).withWatermark("ts", "5 seconds")
-    windows = stream.groupBy(sj.window("ts", "30 seconds", "10 seconds"), "k").agg(J.count().alias("n"), J.sum("v"))
+    windows = stream.groupBy(sj.window("ts", "30 seconds", "10 seconds"), "k").agg(F.count("*").alias("n"), F.sum("v"))
     writer = windows.writeStream.format("files").option("path", job["out"])
     writer = writer.option("checkpointLocation", job["home"]).option("closeWindowsAtEnd", True)
     query = writer.trigger(availableNow=True).onEpochPhase(told).start()

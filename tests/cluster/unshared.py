@@ -14,8 +14,9 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import functions as F
+
 import sparkjet as sj
-from sparkjet import functions as J
 from sparkjet.sinks.console import ConsoleSink
 from sparkjet.sinks.files import FilesSink
 from sparkjet.sinks.foreach_batch import ForeachBatchSink
@@ -80,7 +81,7 @@ def _prepared(sink: Sink, rows: Any) -> int:
 def counted(spark: SparkSession, feed: Path) -> WindowedStream:
     """The query to start."""
     stream = sj.stream(Feed(feed).read(spark)).withWatermark("ts", "5 seconds")
-    return stream.groupBy(sj.window("ts", "10 seconds"), "k").agg(J.count().alias("n"))
+    return stream.groupBy(sj.window("ts", "10 seconds"), "k").agg(F.count("*").alias("n"))
 
 
 def writer(spark: SparkSession, root: Path, name: str, option: str, place: str) -> StreamWriter:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sparkjet import functions as J
+from sparkjet.aggregates import built_in as J
 from sparkjet.aggregates.operation import AggregateOperation, Inputs
 from sparkjet.catalyst.constants import older
 from sparkjet.catalyst.kept_plans import KeptPlans

@@ -189,9 +189,9 @@ def skewed_query(
 
 def _summed(stream: Stream, rules: Rules) -> WindowedStream:
     """Its windows, by the deduct strategy."""
-    from sparkjet import functions as J
+    from pyspark.sql import functions as F
 
-    aggregates = [J.count().alias("rows"), J.sum("n").alias("total"), J.avg("n").alias("mean")]
+    aggregates = [F.count("*").alias("rows"), F.sum("n").alias("total"), F.avg("n").alias("mean")]
     return stream.groupBy(sj_window(rules), *rules.keys).agg(*aggregates)
 
 
@@ -220,16 +220,17 @@ def _through(spark: SparkSession, place: Place, rules: Rules) -> list[StreamWrit
 
 def _visits(spark: SparkSession, place: Place, rules: Rules) -> list[StreamWriter]:
     """Sessions, windows over them, and the late rows: three outputs of one pass."""
+    from pyspark.sql import functions as F
+
     import sparkjet as sj
-    from sparkjet import functions as J
 
     assert isinstance(rules, VisitRules)
     timed = skewed_stream(spark, place, rules)
     sessions = timed.groupBy(sj.session_window("ts", rules.gap), *rules.keys).agg(
-        J.count().alias("rows"), J.max("d").alias("high"), J.sum("n").alias("total")
+        F.count("*").alias("rows"), F.max("d").alias("high"), F.sum("n").alias("total")
     )
     busy = sessions.groupBy(sj.window("session_window", rules.size), *rules.keys).agg(
-        J.count().alias("sessions"), J.max("rows").alias("longest")
+        F.count("*").alias("sessions"), F.max("rows").alias("longest")
     )
     writer = with_home(into_files(sessions, place), place)
     return [writer, busy.writeStream.format("files").option("path", place.root / BUSY)]
@@ -276,10 +277,10 @@ def _received(
 
 
 def _stacks(spark: SparkSession, place: Place, rules: Rules) -> list[StreamWriter]:
-    from sparkjet import functions as J
+    from pyspark.sql import functions as F
 
     return skewed_query(
-        spark, place, rules, [J.max("d").alias("high"), J.avg("d").alias("mean"), J.count().alias("rows")]
+        spark, place, rules, [F.max("d").alias("high"), F.avg("d").alias("mean"), F.count("*").alias("rows")]
     )
 
 

@@ -10,7 +10,6 @@ from pyspark.sql import functions as F
 
 import sparkjet as sj
 from sparkjet import EpochPhase
-from sparkjet import functions as J
 from tests.cluster.runs import windows_of
 from tests.faults.waiting import PATIENCE, until
 from tests.feed import START, Feed
@@ -44,7 +43,7 @@ class Held:
         """Start it, or go on after it has ended."""
         stream = sj.stream(self._feed.read(self._session)).withWatermark("ts", "5 seconds")
         grouped = stream.groupBy(sj.window("ts", "30 seconds", "10 seconds"), "k")
-        windows = grouped.agg(J.count().alias("n"), J.sum("v").alias("total"))
+        windows = grouped.agg(F.count("*").alias("n"), F.sum("v").alias("total"))
         files = windows.writeStream.format("files").option("path", f"{self._place}/out")
         files = files.option("closeWindowsAtEnd", True)
         files = files.option("statePartitions", 2).trigger(availableNow=True).onEpochPhase(self._told)

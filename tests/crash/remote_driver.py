@@ -12,9 +12,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from pyspark.sql import functions as F
+
 import sparkjet as sj
 from sparkjet import EpochPhase
-from sparkjet import functions as J
 from tests.crash.driver import session
 from tests.feed import Feed
 
@@ -27,7 +28,7 @@ def main(job: dict[str, Any]) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     stream = sj.stream(Feed(Path(job["feed"])).read(spark)).withWatermark("ts", "5 seconds")
-    result = stream.groupBy(sj.window("ts", "10 seconds", "5 seconds"), "k").agg(J.count().alias("n"))
+    result = stream.groupBy(sj.window("ts", "10 seconds", "5 seconds"), "k").agg(F.count("*").alias("n"))
     writer = result.writeStream.format("files").option("path", job["out"]).option("checkpointLocation", job["home"])
     writer = writer.option("statePartitions", 2).option("closeWindowsAtEnd", True).trigger(availableNow=True)
     writer.onEpochPhase(end).start().awaitTermination()

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import functions as F
 
 import sparkjet as sj
-from sparkjet import functions as J
 from sparkjet.sinks.protocol import Guarantee
 from sparkjet.time import MIN
 from tests.engine.run import Event, EventDriver
@@ -41,7 +41,7 @@ AFTER_THE_BATCH = pytest.mark.parametrize(
 def pairs(events: sj.Stream) -> WindowedStream:
     """An operator that needs both halves: a session and what is in it."""
     stream = events.withWatermark("ts", 0, by="substream", substreams=["a", "b"])
-    return stream.groupBy(sj.session_window("ts", 10), "key").agg(J.collect_list("value").alias("found"))
+    return stream.groupBy(sj.session_window("ts", 10), "key").agg(F.collect_list("value").alias("found"))
 
 
 @AFTER_THE_BATCH

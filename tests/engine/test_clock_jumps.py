@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql import functions as F
 
 import sparkjet as sj
-from sparkjet import functions as J
 from sparkjet.engine.changes import Changes
 from sparkjet.engine.engine import IDLE
 from sparkjet.snapshots.record import EpochKind
@@ -35,7 +35,7 @@ def query(spark: SparkSession, tmp_path: Path) -> Callable[..., EventDriver]:
     def run(policy: Any = 0, **settings: Any) -> EventDriver:
         def sums(events: sj.Stream) -> WindowedStream:
             stream = events.withWatermark("ts", policy, by="substream", **settings)
-            return stream.groupBy(sj.window("ts", "10 seconds"), "key").agg(J.sum("value").alias("n"))
+            return stream.groupBy(sj.window("ts", "10 seconds"), "key").agg(F.sum("value").alias("n"))
 
         run = EventDriver(spark, tmp_path, sums, sinks=[Forgetful()])
         run.clock.advance(START)

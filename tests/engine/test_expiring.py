@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import functions as F
 
 import sparkjet as sj
-from sparkjet import functions as J
 from sparkjet.engine.engine import IDLE
 from sparkjet.errors import SinkError
 from sparkjet.sinks.protocol import Expiring
@@ -38,7 +38,7 @@ class Forgetful(CollectingSink):
 def sums(events: sj.Stream) -> WindowedStream:
     """A query of tumbling windows."""
     stream = events.withWatermark("ts", 0, by="substream", substreams=["a"])
-    return stream.groupBy(sj.window("ts", 10), "key").agg(J.sum("value").alias("n"))
+    return stream.groupBy(sj.window("ts", 10), "key").agg(F.sum("value").alias("n"))
 
 
 def run_of(spark: SparkSession, home: Path) -> EventDriver:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 import sparkjet as sj
-from sparkjet import functions as J
 from sparkjet.state import tasks
 from tests.feed import Feed, rows
 
@@ -24,7 +23,7 @@ KEYS, EPOCHS = 40, 7
 def run(spark: SparkSession, feed: Feed, home: Path, partitions: int) -> tuple[list[str], int]:
     """The results of a query, and the number of their files."""
     stream = sj.stream(feed.read(spark)).withWatermark("ts", "0 seconds")
-    counts = stream.groupBy(sj.window("ts", "30 seconds", "10 seconds"), "k").agg(J.count().alias("n"), J.sum("v"))
+    counts = stream.groupBy(sj.window("ts", "30 seconds", "10 seconds"), "k").agg(F.count("*").alias("n"), F.sum("v"))
     writer = counts.writeStream.format("files").option("path", home / "out").option("checkpointLocation", home / "ck")
     writer.option("statePartitions", partitions).trigger(availableNow=True).start().awaitTermination()
     found = sorted(map(repr, sj.read_files(str(home / "out")).collect()))
@@ -56,7 +55,7 @@ def test_results_of_many_rows_are_in_a_file_for_each_partition_even_if_their_win
     feed = Feed(tmp_path / "in")
     feed.add(*(row for key in range(10 * partitions) for row in rows([0], k=f"k{key}", v=key)))
     counts = sj.stream(feed.read(spark)).withWatermark("ts", "0 seconds")
-    tumbling = counts.groupBy(sj.window("ts", "10 seconds"), "k").agg(J.count().alias("n"))
+    tumbling = counts.groupBy(sj.window("ts", "10 seconds"), "k").agg(F.count("*").alias("n"))
     writer = tumbling.writeStream.format("files").option("path", tmp_path / "out").option("closeWindowsAtEnd", True)
     writer = writer.option("checkpointLocation", tmp_path / "ck").option("statePartitions", partitions)
     writer.trigger(availableNow=True).start().awaitTermination()

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql import functions as F
 
 import sparkjet as sj
-from sparkjet import functions as J
 from sparkjet.engine.committer import Committer, Retry
 from sparkjet.sinks.files import FilesSink
 from sparkjet.testing.sink_contract import SCHEMA, transaction
@@ -34,7 +34,7 @@ class Query:
 
     def run(self, listener: Any = lambda phase, epoch: None) -> None:
         stream = sj.stream(self._feed.read(self._spark)).withWatermark("ts", "0 seconds")
-        result = stream.groupBy(sj.window("ts", "10 seconds"), "k").agg(J.count().alias("n"), J.sum("v").alias("v"))
+        result = stream.groupBy(sj.window("ts", "10 seconds"), "k").agg(F.count("*").alias("n"), F.sum("v").alias("v"))
 
         def take(table: DataFrame, epoch: int) -> None:
             self.handed_over.setdefault(epoch, [tuple(row) for row in table.select("k", "n", "v").collect()])

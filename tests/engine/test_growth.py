@@ -13,7 +13,6 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 import sparkjet as sj
-from sparkjet import functions as J
 from tests.feed import Feed, rows
 from tests.parameters import mostly_crash
 
@@ -54,8 +53,8 @@ def measure(query: sj.StreamingQuery, spark: SparkSession, home: Path) -> dict[s
 def windows(spark: SparkSession, feed: Feed) -> list[StreamWriter]:
     """Sliding windows and sessions; the first writer is of files."""
     stream = sj.stream(feed.read(spark)).withWatermark("ts", "5 seconds")
-    result = stream.groupBy(sj.window("ts", "60 seconds", "10 seconds"), "k").agg(J.count().alias("n"), J.sum("v"))
-    visits = stream.groupBy(sj.session_window("ts", "25 seconds"), "k").agg(J.count().alias("n"))
+    result = stream.groupBy(sj.window("ts", "60 seconds", "10 seconds"), "k").agg(F.count("*").alias("n"), F.sum("v"))
+    visits = stream.groupBy(sj.session_window("ts", "25 seconds"), "k").agg(F.count("*").alias("n"))
     return [result.writeStream.format("files"), visits.writeStream.format("noop")]
 
 

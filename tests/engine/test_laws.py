@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from pyspark.sql import functions as F
 
 import sparkjet as sj
-from sparkjet import functions as J
 from sparkjet.testing import CollectingSink
 from sparkjet.time import MIN, WindowGrid
 from tests.engine.run import Event, EventDriver
@@ -71,18 +71,18 @@ def _marked(events: sj.Stream, policy: Any) -> sj.Stream:
 def _union_of_policies(left: sj.Stream, right: sj.Stream) -> list[WindowedStream]:
     left = _marked(left, sj.limiting_lag(3))
     right = _marked(right, sj.limiting_timestamp_and_wall_clock_lag(0, 20))
-    tens = left.union(right).groupBy(sj.window("ts", 8, 4), "key").agg(J.sum("value").alias("n"))
-    longer = tens.groupBy(sj.window("window", 24, 8), "key").agg(J.max("n").alias("n"))
-    longest = longer.groupBy(sj.window("window", 48), "key").agg(J.sum("n").alias("n"))
+    tens = left.union(right).groupBy(sj.window("ts", 8, 4), "key").agg(F.sum("value").alias("n"))
+    longer = tens.groupBy(sj.window("window", 24, 8), "key").agg(F.max("n").alias("n"))
+    longest = longer.groupBy(sj.window("window", 48), "key").agg(F.sum("n").alias("n"))
     return [tens, longer, longest]
 
 
 def _sessions_then_windows(longest: int | None) -> Callable[[sj.Stream], list[WindowedStream]]:
     def query(events: sj.Stream) -> list[WindowedStream]:
         stream = _marked(events, sj.limiting_lag(2))
-        sessions = stream.groupBy("key", sj.session_window("ts", 6, longest)).agg(J.sum("value").alias("n"))
-        busy = sessions.groupBy(sj.window("session_window", 10, 5), "key").agg(J.max("n").alias("n"))
-        again = busy.groupBy(sj.session_window("window", 7), "key").agg(J.sum("n").alias("n"))
+        sessions = stream.groupBy("key", sj.session_window("ts", 6, longest)).agg(F.sum("value").alias("n"))
+        busy = sessions.groupBy(sj.window("session_window", 10, 5), "key").agg(F.max("n").alias("n"))
+        again = busy.groupBy(sj.session_window("window", 7), "key").agg(F.sum("n").alias("n"))
         return [sessions, busy, again]
 
     return query

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import functions as F
 
 import sparkjet as sj
 from sparkjet import EpochPhase
-from sparkjet import functions as J
 from sparkjet.state.partitions import LOST
 from tests.engine.run import Event, EventDriver
 
@@ -31,7 +31,7 @@ def overlapping(
 
     def query(events: sj.Stream) -> WindowedStream:
         stream = events.withWatermark("ts", 0, by="substream", substreams=["a"])
-        return stream.groupBy(sj.window("ts", 10), "key").agg(J.sum("value").alias("n"))
+        return stream.groupBy(sj.window("ts", 10), "key").agg(F.sum("value").alias("n"))
 
     return EventDriver(spark, home, query, listener, overlap=overlap)
 

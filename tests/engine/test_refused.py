@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import functions as F
 
 import sparkjet as sj
-from sparkjet import functions as J
 from tests.engine.run import Event, EventDriver
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def run(spark: SparkSession, tmp_path: Path) -> EventDriver:
 
     def sums(events: sj.Stream) -> WindowedStream:
         windows = events.withWatermark("ts", 0).groupBy(sj.window("ts", 10), "key")
-        return windows.agg(J.sum("value").alias("n"))
+        return windows.agg(F.sum("value").alias("n"))
 
     run = EventDriver(spark, tmp_path, sums)
     run.feed([Event("", "k", 1, 1), Event("", "k", 12, 2)])

@@ -11,7 +11,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 import sparkjet as sj
-from sparkjet import functions as J
 from sparkjet.engine.phases import EpochPhase
 from sparkjet.engine.spark_checkpoint import SparkCheckpoint, check_readable
 from sparkjet.errors import RecoveryError
@@ -104,7 +103,7 @@ def counts(session: SparkSession, directory: Path, sources: Sequence[str], *, na
     readers = {name: session.readStream.schema(SCHEMA) for name in sources}
     inputs = [(readers[name].name(name) if named else readers[name]).json(str(directory / name)) for name in sources]
     united = sj.stream(reduce(DataFrame.union, inputs)).withWatermark("ts", "0 seconds")
-    result = united.groupBy(sj.window("ts", "10 seconds"), "k").agg(J.count().alias("n"))
+    result = united.groupBy(sj.window("ts", "10 seconds"), "k").agg(F.count("*").alias("n"))
     writer = result.writeStream.format("files").option("path", directory / "out").trigger(availableNow=True)
     writer.option("checkpointLocation", directory / "ck").start().awaitTermination()
     return {
@@ -145,7 +144,7 @@ def test_the_first_epoch_refuses_it_before_anything_is_decided(spark: SparkSessi
     feed = Feed(tmp_path / "in")
     feed.add(*rows([0, 5, 100], p="a", k="x", v=1))
     stream = sj.stream(feed.read(spark)).withWatermark("ts", "10 seconds")
-    result = stream.groupBy(sj.window("ts", "20 seconds"), "k").agg(J.count().alias("n"))
+    result = stream.groupBy(sj.window("ts", "20 seconds"), "k").agg(F.count("*").alias("n"))
 
     def keep(phase: EpochPhase, _: int) -> None:
         if phase is EpochPhase.BEGIN:

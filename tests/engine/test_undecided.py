@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 import pytest
+from pyspark.sql import functions as F
 
 import sparkjet as sj
 from sparkjet import EpochPhase
-from sparkjet import functions as J
 from sparkjet.engine.engine import IDLE
 from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId, Unknown
 from sparkjet.snapshots import DirectoryStore
@@ -97,7 +97,7 @@ def run_of(
 
     def query(events: sj.Stream) -> list[WindowedStream]:
         stream = events.withWatermark("ts", 0, by="substream", substreams=["a"])
-        return [stream.groupBy(sj.window("ts", 10), "key").agg(J.sum("value").alias("n"))] * outputs
+        return [stream.groupBy(sj.window("ts", 10), "key").agg(F.sum("value").alias("n"))] * outputs
 
     sinks, store = [Numbered() for _ in range(outputs)], Full(home / "snapshots")
     return EventDriver(spark, home, query, listener, guarantee, overlap=overlap, sinks=sinks, store=store)

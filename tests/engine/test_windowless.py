@@ -11,7 +11,6 @@ from pyspark.sql import functions as F
 
 import sparkjet as sj
 from sparkjet import EpochPhase
-from sparkjet import functions as J
 from sparkjet.catalyst.columns import HIDDEN
 from sparkjet.testing import CollectingSink
 from tests.engine.run import Event, EventDriver
@@ -103,7 +102,7 @@ def test_several_outputs_read_one_batch(spark: SparkSession, tmp_path: Path) -> 
 
 def beside_windows(stream: Stream) -> list[Stream | WindowedStream]:
     timed = stream.withColumn("ts", F.expr("IF(value < 0, NULL, ts)")).withWatermark("ts", "0 seconds")
-    counted = timed.where("value <> 5").groupBy(sj.window("ts", "10 seconds")).agg(J.sum("value").alias("value"))
+    counted = timed.where("value <> 5").groupBy(sj.window("ts", "10 seconds")).agg(F.sum("value").alias("value"))
     return [counted, timed.where("value <> 1").select("value"), counted.lateRows, timed.drop("key")]
 
 
@@ -152,7 +151,7 @@ def test_a_union_has_the_rows_of_both(
 def test_one_watermark_after_a_union_of_streams_without(spark: SparkSession, tmp_path: Path) -> None:
     def counted(left: Stream, right: Stream) -> WindowedStream:
         both = left.union(right).withWatermark("ts", "0 seconds")
-        return both.groupBy(sj.window("ts", "10 seconds")).agg(J.count().alias("value"))
+        return both.groupBy(sj.window("ts", "10 seconds")).agg(F.count("*").alias("value"))
 
     driver = EventDriver(spark, tmp_path, counted, inputs=2)
     driver.feed([event(1)], [event(2), event(11)])

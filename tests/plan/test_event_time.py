@@ -11,7 +11,6 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import TimestampType
 
 import sparkjet as sj
-from sparkjet import functions as J
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -91,7 +90,7 @@ KEPT: dict[str, Callable[[Stream], Stream]] = {
 
 @pytest.mark.parametrize("keep", KEPT.values(), ids=KEPT)
 def test_what_keeps_the_event_time_is_fine(watermarked: Stream, keep: Callable[[Stream], Stream]) -> None:
-    result = keep(watermarked).groupBy(sj.window("ts", "1 minute"), "k").agg(J.max("v").alias("v"))
+    result = keep(watermarked).groupBy(sj.window("ts", "1 minute"), "k").agg(F.max("v").alias("v"))
     assert result.columns == ["window", "k", "v"]
 
 

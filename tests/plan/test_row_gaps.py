@@ -14,7 +14,6 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 import sparkjet as sj
-from sparkjet import functions as J
 from sparkjet.errors import AnalysisError
 from sparkjet.testing import StreamDriver
 
@@ -42,7 +41,7 @@ def by_device() -> Column:
 def sessions(gap: Column, watermark: str = "10 seconds") -> Callable[[sj.Stream], WindowedStream]:
     def query(clicks: sj.Stream) -> WindowedStream:
         timed = clicks.withWatermark("ts", watermark)
-        return timed.groupBy(sj.session_window("ts", gap), "user").agg(J.count().alias("clicks"))
+        return timed.groupBy(sj.session_window("ts", gap), "user").agg(F.count("*").alias("clicks"))
 
     return query
 

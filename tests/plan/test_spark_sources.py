@@ -14,7 +14,6 @@ from pyspark.sql import functions as F
 from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
 
 import sparkjet as sj
-from sparkjet import functions as J
 from sparkjet.engine.phases import EpochPhase
 from sparkjet.plan.spark_sources import Replayability, acknowledging_source, replayability, streaming_sources
 from sparkjet.spark_line import LINE
@@ -73,7 +72,7 @@ def values(df: DataFrame, time: str = "timestamp") -> WindowedStream:
     """Values with their times, by windows of a second."""
     stream = sj.stream(df).withWatermark(time, "0 seconds")
     pair = F.struct("value", F.unix_micros(time).alias("at"))
-    return stream.groupBy(sj.window(time, "1 second")).agg(J.collect_list(pair).alias("pairs"))
+    return stream.groupBy(sj.window(time, "1 second")).agg(F.collect_list(pair).alias("pairs"))
 
 
 def written(result: WindowedStream, home: Path) -> StreamWriter:

@@ -29,8 +29,8 @@ class WithPackages(CollectingSink):
 @pytest.mark.parametrize(
     ("agg", "sink", "needed"),
     [
-        (J.sum("n"), CollectingSink(), {}),
-        (J.sum("n"), WithPackages(), {"psycopg": "psycopg[binary]"}),
+        (J.top_n("n", 2), CollectingSink(), {}),
+        (J.top_n("n", 2), WithPackages(), {"psycopg": "psycopg[binary]"}),
         (total(), CollectingSink(), ARROW),
         (total(), WithPackages(), {**ARROW, "psycopg": "psycopg[binary]"}),
     ],

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import functions as F
 
 import sparkjet as sj
-from sparkjet import functions as J
 from sparkjet.sinks import Guarantee, Handle, TransactionId, Unknown
 from sparkjet.testing.sink_contract import SCHEMA, SinkContract, SinkUnderTest
 from tests.feed import Feed, rows
@@ -99,7 +99,7 @@ def homeless(spark: SparkSession, feed: Feed) -> StreamWriter:
         sj.stream(feed.read(spark))
         .withWatermark("ts", "0 seconds")
         .groupBy(sj.window("ts", "10 seconds"), "k")
-        .agg(J.count().alias("n"))
+        .agg(F.count("*").alias("n"))
     )
     return counted.select("k", "n").writeStream.option("closeWindowsAtEnd", True).trigger(availableNow=True)
 

@@ -16,7 +16,6 @@ from pyspark.sql import functions as F
 
 import sparkjet as sj
 from sparkjet import EpochPhase
-from sparkjet import functions as J
 from sparkjet.options import Options
 from sparkjet.testing import CollectingSink, StreamDriver
 from tests.laws import RANDOM_RUNS, law
@@ -253,7 +252,7 @@ def test_at_last_results_are_sparks_of_a_batch_and_may_be_sorted_and_limited(spa
 @needs_python_aggregates
 def test_python_aggregates_and_first_rows_go_on_from_what_is_stored(spark: SparkSession) -> None:
     def query(events: sj.Stream) -> Any:
-        return events.withWatermark("ts", 0).groupBy("key").agg(spread(), J.last("value").alias("last"))
+        return events.withWatermark("ts", 0).groupBy("key").agg(spread(), F.last("value").alias("last"))
 
     driver = StreamDriver(spark, query, SCHEMA, outputMode="update")
     driver.process(map(row, [("x", 3, 9), ("x", 1, None)]))

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from sparkjet import functions as J
 from sparkjet.storage.field_names import numbered, unnumbered
 from sparkjet.storage.file_reader import read
 from sparkjet.storage.file_writer import FileWriter
@@ -43,7 +42,7 @@ def test_other_rows_are_left_alone(spark: SparkSession) -> None:
 def test_state_that_holds_such_structs_survives_a_restart(spark: SparkSession) -> None:
     driver = StreamDriver(
         spark,
-        lambda rows: rows.groupBy(F.struct("n", "n").alias("k")).agg(J.max_by("n", F.struct("n", "n")).alias("most")),
+        lambda rows: rows.groupBy(F.struct("n", "n").alias("k")).agg(F.max_by("n", F.struct("n", "n")).alias("most")),
         "n long",
         outputMode="update",
     )

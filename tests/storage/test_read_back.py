@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyarrow import parquet
+from pyspark.sql import functions as F
 
 import sparkjet as sj
-from sparkjet import functions as J
 from sparkjet.errors import StorageError
 from sparkjet.sinks.foreach_batch import ForeachBatchSink
 from sparkjet.storage.file_reader import read
@@ -85,7 +85,7 @@ def test_state_and_outbox_hold_what_the_query_has_computed(spark: SparkSession, 
         lambda rows: (
             rows.withWatermark("ts", 0)
             .groupBy(sj.window("ts", "10 seconds"), "k")
-            .agg(J.max("ts").alias("newest"), J.count().alias("n"))
+            .agg(F.max("ts").alias("newest"), F.count("*").alias("n"))
         ),
         "ts timestamp_ltz, k string",
         sinks=[ForeachBatchSink(keep)],

@@ -12,7 +12,6 @@ from pyspark.sql import functions as F
 
 import sparkjet as sj
 from sparkjet import EpochPhase
-from sparkjet import functions as J
 from sparkjet.sinks import Guarantee, OutboxSink
 from sparkjet.snapshots import DirectoryStore
 from sparkjet.testing import CollectingSink, StreamDriver
@@ -34,7 +33,7 @@ def at(second: int) -> datetime:
 def sums(stream: sj.Stream) -> WindowedStream:
     """Sums of ten seconds by key, each key a substream."""
     marked = stream.withWatermark("ts", "2 seconds", by="k", substreams=["a", "b"], idleTimeout="1 minute")
-    return marked.groupBy(sj.window("ts", "10 seconds"), "k").agg(J.sum("v").alias("n"))
+    return marked.groupBy(sj.window("ts", "10 seconds"), "k").agg(F.sum("v").alias("n"))
 
 
 def found(driver: StreamDriver, output: int = 0) -> list[tuple[str, int]]:
@@ -185,7 +184,7 @@ def test_each_input_of_a_union_has_rows_of_its_own(spark: SparkSession) -> None:
     def query(clicks: sj.Stream, views: sj.Stream) -> WindowedStream:
         left = clicks.alias("clicks").withColumn("k", F.upper("k")).withWatermark("ts", "2 seconds")
         right = views.alias("views").withWatermark("ts", "5 seconds").where("v > 0")
-        return left.union(right).groupBy(sj.window("ts", "10 seconds")).agg(J.collect_list("k").alias("ks"))
+        return left.union(right).groupBy(sj.window("ts", "10 seconds")).agg(F.collect_list("k").alias("ks"))
 
     driver = StreamDriver(spark, query, [SCHEMA, SCHEMA])
     driver.process([(at(1), "a", 1)], [(at(2), "b", 1), (at(3), "c", 0)])

@@ -17,7 +17,6 @@ from pyspark.sql.streaming import StatefulProcessor
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 import sparkjet as sj
-from sparkjet import functions as J
 from tests.feed import Feed, rows
 from tests.interpreting import INTERPRETED
 
@@ -101,7 +100,7 @@ def operators(left: Any, right: Any) -> dict[str, tuple[Any, str]]:
         "session": (left.groupBy(F.session_window("ts", "4 seconds"), "k").agg(F.sum("v")), "append"),
         "sessions of each row": (left.groupBy(F.session_window("ts", apart), "k").agg(F.sum("v")), "append"),
         "kept windows": (tumbling.agg(F.sum("v").alias("t")), "update"),
-        "complete": (left.groupBy("k").agg(F.sum("v").alias("t"), J.max("v")), "complete"),
+        "complete": (left.groupBy("k").agg(F.sum("v").alias("t"), F.max("v")), "complete"),
         "rolling": (left.groupBy("k").agg(F.count("*").alias("n"), F.min("v"), F.last("v")), "update"),
         "all rows": (left.agg(F.sum("v").alias("t")), "update"),
         "distinct": (left.select("k", "v").distinct(), "append"),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import strategies as st
 from pyspark.sql import functions as F
 
-from sparkjet import functions as J
+from sparkjet.aggregates import built_in as J
 from sparkjet.aggregates.operation import Aggregate
 from sparkjet.time import WindowGrid
 from tests.windows.model import Batch, Event, Fold, Row, naive

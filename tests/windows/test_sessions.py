@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pyspark.sql import functions as F
 
-from sparkjet import functions as J
+from sparkjet.aggregates import built_in as J
 from sparkjet.aggregates.operation import Aggregate, Inputs
 from sparkjet.state import Segment, SegmentStatistics
 from sparkjet.time import MAX, MIN

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sparkjet import functions as J
+from sparkjet.aggregates import built_in as J
 from sparkjet.state import Segment, SegmentStatistics
 from sparkjet.state.segments import FEWEST
 from sparkjet.time import WindowGrid

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 import sparkjet as sj
-from sparkjet import functions as J
+from sparkjet.aggregates import built_in as J
 from sparkjet.errors import AnalysisError
 from sparkjet.testing import StreamDriver
 

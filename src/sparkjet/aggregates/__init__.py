@@ -1,1 +1,1 @@
-"""The built-in aggregates behind sparkjet.functions, one kind of accumulator per module."""
+"""The built-in aggregates, one kind of accumulator per module."""

@@ -18,41 +18,17 @@ if TYPE_CHECKING:
 
 
 def bit_and(col: ColumnOrName) -> Aggregate:
-    """Bitwise AND of the non-null values, of the type of the column; null if there are none. Does not deduct.
-
-    Raises:
-        AnalysisError: When resolved: the column is not of whole numbers.
-
-    >>> from sparkjet import functions as J
-    >>> J.bit_and("id").evaluate(spark.range(5, 8))
-    4
-    """
+    """Bitwise AND of the non-null values, of the type of the column; null if there are none. Does not deduct."""
     return _bits("bit_and", col, F.bit_and, Column.bitwiseAND, -1)
 
 
 def bit_or(col: ColumnOrName) -> Aggregate:
-    """Bitwise OR of the non-null values, of the type of the column; null if there are none. Does not deduct.
-
-    Raises:
-        AnalysisError: When resolved: the column is not of whole numbers.
-
-    >>> from sparkjet import functions as J
-    >>> J.bit_or("id").evaluate(spark.range(1, 3))
-    3
-    """
+    """Bitwise OR of the non-null values, of the type of the column; null if there are none. Does not deduct."""
     return _bits("bit_or", col, F.bit_or, Column.bitwiseOR, 0)
 
 
 def bit_xor(col: ColumnOrName) -> Aggregate:
-    """Bitwise XOR of the non-null values, of the type of the column; null if there are none. Deducts.
-
-    Raises:
-        AnalysisError: When resolved: the column is not of whole numbers.
-
-    >>> from sparkjet import functions as J
-    >>> J.bit_xor("id").evaluate(spark.range(5, 8))
-    4
-    """
+    """Bitwise XOR of the non-null values, of the type of the column; null if there are none. Deducts."""
     return _bits("bit_xor", col, F.bit_xor, Column.bitwiseXOR, 0, own_inverse=True)
 
 

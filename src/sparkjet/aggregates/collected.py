@@ -26,14 +26,6 @@ def collect_list(col: ColumnOrName) -> Aggregate:
     """The non-null values in order of event time, simultaneous ones in ascending order; empty if there are none.
 
     Its state grows with the input: each value is kept with its event time.
-
-    Raises:
-        AnalysisError: When resolved: the values cannot be ordered.
-
-    >>> from sparkjet import functions as J
-    >>> rows = spark.createDataFrame([(3, "a"), (1, "c"), (3, None), (1, "b")], "t bigint, v string")
-    >>> J.collect_list("v").evaluate(rows, "t")
-    ['b', 'c', 'a']
     """
     name = f"collect_list({label(col)})"
 
@@ -42,9 +34,6 @@ def collect_list(col: ColumnOrName) -> Aggregate:
         return in_time_order(inputs, column_of(col), data_type, lambda values: values)
 
     return Aggregate(name, resolve)
-
-
-array_agg = collect_list
 
 
 def in_time_order(
@@ -74,13 +63,6 @@ def collect_set(col: ColumnOrName) -> Aggregate:
     """The distinct non-null values in ascending order, NaN last; empty if there are none.
 
     Its state grows with the number of distinct values.
-
-    Raises:
-        AnalysisError: When resolved: the values cannot be ordered.
-
-    >>> from sparkjet import functions as J
-    >>> J.collect_set("v").evaluate(spark.createDataFrame([("b",), ("a",), ("b",), (None,)], "v string"))
-    ['a', 'b']
     """
     name = f"collect_set({label(col)})"
 

@@ -21,16 +21,7 @@ if TYPE_CHECKING:
 
 
 def count_if(col: ColumnOrName) -> Aggregate:
-    """Number of rows where a condition is true, not null or false; bigint. Deducts.
-
-    Raises:
-        AnalysisError: When resolved: the column is not boolean.
-
-    >>> from pyspark.sql import functions as F
-    >>> from sparkjet import functions as J
-    >>> J.count_if(F.col("id") > 1).evaluate(spark.range(5))
-    3
-    """
+    """Number of rows where a condition is true, not null or false; bigint. Deducts."""
     name = f"count_if({label(col)})"
 
     def resolve(inputs: Inputs) -> AggregateOperation:
@@ -41,52 +32,22 @@ def count_if(col: ColumnOrName) -> Aggregate:
 
 
 def bool_and(col: ColumnOrName) -> Aggregate:
-    """Whether all non-null values are true; null if there are none. Deducts.
-
-    Raises:
-        AnalysisError: When resolved: the column is not boolean.
-
-    >>> from pyspark.sql import functions as F
-    >>> from sparkjet import functions as J
-    >>> J.bool_and(F.col("id") >= 0).evaluate(spark.range(3))
-    True
-    """
+    """Whether all non-null values are true; null if there are none. Deducts."""
     return _truth("bool_and", col, _all)
 
 
 def every(col: ColumnOrName) -> Aggregate:
-    """Whether all non-null values are true, the same as :func:`bool_and`.
-
-    >>> from pyspark.sql import functions as F
-    >>> from sparkjet import functions as J
-    >>> J.every(F.col("id") > 0).evaluate(spark.range(3))
-    False
-    """
+    """Whether all non-null values are true, the same as :func:`bool_and`."""
     return _truth("every", col, _all)
 
 
 def bool_or(col: ColumnOrName) -> Aggregate:
-    """Whether any non-null value is true; null if there are none. Deducts.
-
-    Raises:
-        AnalysisError: When resolved: the column is not boolean.
-
-    >>> from pyspark.sql import functions as F
-    >>> from sparkjet import functions as J
-    >>> J.bool_or(F.col("id") > 1).evaluate(spark.range(3))
-    True
-    """
+    """Whether any non-null value is true; null if there are none. Deducts."""
     return _truth("bool_or", col, _any)
 
 
 def some(col: ColumnOrName) -> Aggregate:
-    """Whether any non-null value is true, the same as :func:`bool_or`.
-
-    >>> from pyspark.sql import functions as F
-    >>> from sparkjet import functions as J
-    >>> J.some(F.col("id") > 2).evaluate(spark.range(3))
-    False
-    """
+    """Whether any non-null value is true, the same as :func:`bool_or`."""
     return _truth("some", col, _any)
 
 

@@ -29,36 +29,19 @@ def corr(col1: ColumnOrName, col2: ColumnOrName) -> Aggregate:
 
     Rows where one of them is null are ignored. Numbers are cast to double. Parts are merged around their means, which
     is numerically stable, unlike sums of products. Does not deduct.
-
-    Raises:
-        AnalysisError: When resolved: a column is not a number.
-
-    >>> from sparkjet import functions as J
-    >>> J.corr("x", "y").evaluate(spark.createDataFrame([(1, 5), (2, 3), (3, 1)], "x int, y int"))
-    -1.0
     """
     name = f"corr({label(col1)}, {label(col2)})"
     return pairs(name, col2, col1, ("xx", "xy", "yy"), lambda acc: F.when(acc["count"] > 1, correlation(acc)))
 
 
 def covar_pop(col1: ColumnOrName, col2: ColumnOrName) -> Aggregate:
-    """Population covariance of two columns, as double; null if there are no pairs. See :func:`corr`.
-
-    >>> from sparkjet import functions as J
-    >>> J.covar_pop("x", "y").evaluate(spark.createDataFrame([(1, 5), (3, 1)], "x int, y int"))
-    -2.0
-    """
+    """Population covariance of two columns, as double; null if there are no pairs. See :func:`corr`."""
     name = f"covar_pop({label(col1)}, {label(col2)})"
     return pairs(name, col2, col1, ("xy",), lambda acc: F.when(acc["count"] > 0, acc["xy"] / acc["count"]))
 
 
 def covar_samp(col1: ColumnOrName, col2: ColumnOrName) -> Aggregate:
-    """Sample covariance of two columns, as double; null for fewer than two pairs. See :func:`corr`.
-
-    >>> from sparkjet import functions as J
-    >>> J.covar_samp("x", "y").evaluate(spark.createDataFrame([(1, 5), (3, 1)], "x int, y int"))
-    -4.0
-    """
+    """Sample covariance of two columns, as double; null for fewer than two pairs. See :func:`corr`."""
     name = f"covar_samp({label(col1)}, {label(col2)})"
     return pairs(name, col2, col1, ("xy",), lambda acc: F.when(acc["count"] > 1, acc["xy"] / (acc["count"] - 1)))
 

@@ -28,19 +28,6 @@ def approx_count_distinct(col: ColumnOrName, rsd: float | None = None, lgConfigK
 
     The state is a DataSketches HLL sketch with 2^lgConfigK registers of one byte each (fewer bytes while there are few
     values); its relative standard error is 1.04 / √2^lgConfigK, and small counts are exact.
-
-    Args:
-        col: A column of any type that can be ordered.
-        rsd: Maximum relative standard deviation, as in Spark; selects the smallest sketch that achieves it.
-        lgConfigK: Size of the sketch, 4 to 21, as in Spark's ``hll_sketch_agg``. Without both it is 12: 1.6 %,
-            where Spark's ``approx_count_distinct`` allows 5 %.
-
-    Raises:
-        AnalysisError: Both are set, or one is out of range; when resolved: the column cannot be ordered.
-
-    >>> from sparkjet import functions as J
-    >>> J.approx_count_distinct("v").evaluate(spark.createDataFrame([("a",), ("",), ("a",), (None,)], "v string"))
-    2
     """
     name = f"approx_count_distinct({label(col)})"
     size = _size(name, rsd, lgConfigK)

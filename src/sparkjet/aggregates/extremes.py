@@ -20,28 +20,12 @@ if TYPE_CHECKING:
 
 
 def min(col: ColumnOrName) -> Aggregate:  # noqa: A001 - Spark's name
-    """Least non-null value, null if there are none; NaN is greater than any other number.
-
-    Raises:
-        AnalysisError: When resolved: the values cannot be ordered.
-
-    >>> from sparkjet import functions as J
-    >>> J.min("id").evaluate(spark.range(3, 6))
-    3
-    """
+    """Least non-null value, null if there are none; NaN is greater than any other number."""
     return _extreme_value(f"min({label(col)})", col, least=True)
 
 
 def max(col: ColumnOrName) -> Aggregate:  # noqa: A001 - Spark's name
-    """Greatest non-null value, null if there are none; NaN is greater than any other number.
-
-    Raises:
-        AnalysisError: When resolved: the values cannot be ordered.
-
-    >>> from sparkjet import functions as J
-    >>> J.max("id").evaluate(spark.range(3, 6))
-    5
-    """
+    """Greatest non-null value, null if there are none; NaN is greater than any other number."""
     return _extreme_value(f"max({label(col)})", col, least=False)
 
 
@@ -49,18 +33,6 @@ def first(col: ColumnOrName, ignorenulls: bool = False) -> Aggregate:
     """Value of the row with the lowest event time; unlike in Spark, never that of the row that arrived first.
 
     Of simultaneous rows, the one with the least value wins; null is less than any value.
-
-    Args:
-        col: The value.
-        ignorenulls: Pass over rows whose value is null.
-
-    Raises:
-        AnalysisError: When resolved: the values cannot be ordered.
-
-    >>> from sparkjet import functions as J
-    >>> rows = spark.createDataFrame([(2, "b"), (1, "a"), (1, None)], "t bigint, v string")
-    >>> J.first("v").evaluate(rows, "t"), J.first("v", ignorenulls=True).evaluate(rows, "t")
-    (None, 'a')
     """
     return _by_time(f"first({label(col)})", col, ignorenulls=ignorenulls, least=True)
 
@@ -69,52 +41,12 @@ def last(col: ColumnOrName, ignorenulls: bool = False) -> Aggregate:
     """Value of the row with the highest event time; unlike in Spark, never that of the row that arrived last.
 
     Of simultaneous rows, the one with the greatest value wins; null is less than any value.
-
-    Args:
-        col: The value.
-        ignorenulls: Pass over rows whose value is null.
-
-    Raises:
-        AnalysisError: When resolved: the values cannot be ordered.
-
-    >>> from sparkjet import functions as J
-    >>> rows = spark.createDataFrame([(2, "b"), (2, "a"), (1, "z")], "t bigint, v string")
-    >>> J.last("v").evaluate(rows, "t")
-    'b'
     """
     return _by_time(f"last({label(col)})", col, ignorenulls=ignorenulls, least=False)
 
 
-def first_value(col: ColumnOrName, ignoreNulls: bool | None = None) -> Aggregate:
-    """Value of the row with the lowest event time, the same as :func:`first`.
-
-    >>> from sparkjet import functions as J
-    >>> rows = spark.createDataFrame([(2, "b"), (1, "a"), (0, None)], "t bigint, v string")
-    >>> J.first_value("v").evaluate(rows, "t"), J.first_value("v", True).evaluate(rows, "t")
-    (None, 'a')
-    """
-    return _by_time(f"first_value({label(col)})", col, ignorenulls=bool(ignoreNulls), least=True)
-
-
-def last_value(col: ColumnOrName, ignoreNulls: bool | None = None) -> Aggregate:
-    """Value of the row with the highest event time, the same as :func:`last`.
-
-    >>> from sparkjet import functions as J
-    >>> rows = spark.createDataFrame([(2, "b"), (1, "a"), (3, None)], "t bigint, v string")
-    >>> J.last_value("v").evaluate(rows, "t"), J.last_value("v", True).evaluate(rows, "t")
-    (None, 'b')
-    """
-    return _by_time(f"last_value({label(col)})", col, ignorenulls=bool(ignoreNulls), least=False)
-
-
 def any_value(col: ColumnOrName, ignoreNulls: bool | None = None) -> Aggregate:
-    """Value of the row with the lowest event time, the same as :func:`first`; Spark's is that of any row.
-
-    >>> from sparkjet import functions as J
-    >>> rows = spark.createDataFrame([(2, "b"), (1, "a"), (0, None)], "t bigint, v string")
-    >>> J.any_value("v").evaluate(rows, "t"), J.any_value("v", ignoreNulls=True).evaluate(rows, "t")
-    (None, 'a')
-    """
+    """Value of the row with the lowest event time, the same as :func:`first`; Spark's is that of any row."""
     return _by_time(f"any_value({label(col)})", col, ignorenulls=bool(ignoreNulls), least=True)
 
 
@@ -123,19 +55,6 @@ def min_by(col: ColumnOrName, ord: ColumnOrName, k: int | None = None) -> Aggreg
 
     Rows whose ``ord`` is null are ignored; without any other the result is null. Of equal ones, the row with the lowest
     event time comes first, of simultaneous ones that with the least value; null is less than any value.
-
-    Args:
-        col: The value.
-        ord: What the rows are compared by.
-        k: How many values the array has at most, from 1 to 100,000; None for one value, not in an array.
-
-    Raises:
-        AnalysisError: ``k`` is out of range; when resolved: one of the columns cannot be ordered.
-
-    >>> from sparkjet import functions as J
-    >>> rows = spark.createDataFrame([(1, "a", 7), (2, "b", 5), (3, "c", 5)], "t bigint, v string, o int")
-    >>> J.min_by("v", "o").evaluate(rows, "t"), J.min_by("v", "o", 2).evaluate(rows, "t")
-    ('b', ['b', 'c'])
     """
     return _by_order("min_by", col, ord, k, least=True)
 
@@ -146,19 +65,6 @@ def max_by(col: ColumnOrName, ord: ColumnOrName, k: int | None = None) -> Aggreg
     Rows whose ``ord`` is null are ignored; without any other the result is null. NaN is greater than any other number.
     Of equal ones, the row with the lowest event time comes first, of simultaneous ones that with the greatest value;
     null is less than any value.
-
-    Args:
-        col: The value.
-        ord: What the rows are compared by.
-        k: How many values the array has at most, from 1 to 100,000; None for one value, not in an array.
-
-    Raises:
-        AnalysisError: ``k`` is out of range; when resolved: one of the columns cannot be ordered.
-
-    >>> from sparkjet import functions as J
-    >>> rows = spark.createDataFrame([(1, "a", 5), (2, "b", 7), (3, "c", 7)], "t bigint, v string, o int")
-    >>> J.max_by("v", "o").evaluate(rows, "t"), J.max_by("v", "o", 2).evaluate(rows, "t")
-    ('b', ['b', 'c'])
     """
     return _by_order("max_by", col, ord, k, least=False)
 

@@ -27,17 +27,6 @@ def histogram_numeric(col: ColumnOrName, nBins: int) -> Aggregate:
     Exact up to ``nBins`` distinct values. With more it is approximate, as in Spark: the two nearest bins become one,
     whose center is their weighted mean, so that the result depends on which rows are aggregated together. The center
     has the type of the column, the height is a double.
-
-    Args:
-        col: Numbers.
-        nBins: The most bins, from 2 to 10,000.
-
-    Raises:
-        AnalysisError: ``nBins`` is out of range; when resolved: the column is not a number.
-
-    >>> from sparkjet import functions as J
-    >>> J.histogram_numeric("x", 3).evaluate(spark.createDataFrame([(1,), (9,), (1,), (None,)], "x int"))
-    [Row(x=1, y=2.0), Row(x=9, y=1.0)]
     """
     name = f"histogram_numeric({label(col)}, {nBins})"
     whole_number(name, "nBins", nBins, _LEAST_BINS, _MOST_BINS)

@@ -29,18 +29,6 @@ def listagg(col: ColumnOrName, delimiter: str | bytes | None = None) -> Aggregat
 
     Numbers, dates and the like are cast to string, as in Spark, whose order is that of arrival. The state grows with
     the input: each value is kept with its event time.
-
-    Args:
-        col: Strings, binary values, or what can be cast to string.
-        delimiter: What is between two values, for binary ones bytes; None for nothing.
-
-    Raises:
-        AnalysisError: When resolved: the values are no strings, or the delimiter is not of their kind.
-
-    >>> from sparkjet import functions as J
-    >>> rows = spark.createDataFrame([(3, "a"), (1, "c"), (3, None), (1, "b")], "t bigint, v string")
-    >>> J.listagg("v", ",").evaluate(rows, "t")
-    'b,c,a'
     """
     return _joined("listagg", col, delimiter)
 
@@ -49,32 +37,8 @@ def listagg_distinct(col: ColumnOrName, delimiter: str | bytes | None = None) ->
     """The distinct non-null values joined in ascending order of their strings; null if there are none.
 
     The state grows with the number of distinct values. See :func:`listagg`.
-
-    >>> from sparkjet import functions as J
-    >>> J.listagg_distinct("v", ",").evaluate(spark.createDataFrame([("b",), ("a",), ("b",), (None,)], "v string"))
-    'a,b'
     """
     return _joined("listagg", col, delimiter, distinct=True)
-
-
-def string_agg(col: ColumnOrName, delimiter: str | bytes | None = None) -> Aggregate:
-    """The non-null values joined in order of event time, the same as :func:`listagg`.
-
-    >>> from sparkjet import functions as J
-    >>> J.string_agg("id", "+").evaluate(spark.range(3), "id")
-    '0+1+2'
-    """
-    return _joined("string_agg", col, delimiter)
-
-
-def string_agg_distinct(col: ColumnOrName, delimiter: str | bytes | None = None) -> Aggregate:
-    """The distinct non-null values joined in ascending order, the same as :func:`listagg_distinct`.
-
-    >>> from sparkjet import functions as J
-    >>> J.string_agg_distinct("v", ",").evaluate(spark.createDataFrame([("b",), ("a",), ("b",)], "v string"))
-    'a,b'
-    """
-    return _joined("string_agg", col, delimiter, distinct=True)
 
 
 @dataclass(frozen=True)

@@ -21,17 +21,6 @@ def mode(col: ColumnOrName, deterministic: bool = False) -> Aggregate:
     """The most frequent non-null value, of equally frequent ones the least; null if there are none.
 
     The state holds every distinct value with its number: it grows with the number of distinct values.
-
-    Args:
-        col: The values.
-        deterministic: As in Spark, which takes the least value if it is true. It makes no difference here.
-
-    Raises:
-        AnalysisError: When resolved: the values cannot be ordered.
-
-    >>> from sparkjet import functions as J
-    >>> J.mode("v").evaluate(spark.createDataFrame([("b",), ("a",), ("b",), ("c",), (None,)], "v string"))
-    'b'
     """
     return most_frequent(
         f"mode() WITHIN GROUP (ORDER BY {label(col)} DESC)" if deterministic else f"mode({label(col)})", col

@@ -22,92 +22,47 @@ def var_pop(col: ColumnOrName) -> Aggregate:
 
     Numerically stable for values far from zero: parts are merged by the formula of Chan et al. Numbers are cast to
     double. Does not deduct.
-
-    >>> from sparkjet import functions as J
-    >>> rows = spark.createDataFrame([(1e9 + x,) for x in (4, 7, 13, 16)], "x double")
-    >>> J.var_pop("x").evaluate(rows)
-    22.5
     """
     return _variance("var_pop", col, _population)
 
 
 def var_samp(col: ColumnOrName) -> Aggregate:
-    """Sample variance of the non-null values, as double; null for fewer than two. See :func:`var_pop`.
-
-    >>> from sparkjet import functions as J
-    >>> J.var_samp("id").evaluate(spark.range(3))
-    1.0
-    """
+    """Sample variance of the non-null values, as double; null for fewer than two. See :func:`var_pop`."""
     return _variance("var_samp", col, _sample)
 
 
 def variance(col: ColumnOrName) -> Aggregate:
-    """Sample variance, the same as :func:`var_samp`.
-
-    >>> from sparkjet import functions as J
-    >>> J.variance("id").evaluate(spark.range(1)) is None
-    True
-    """
+    """Sample variance, the same as :func:`var_samp`."""
     return _variance("variance", col, _sample)
 
 
 def stddev_pop(col: ColumnOrName) -> Aggregate:
-    """Population standard deviation of the non-null values, as double; null if there are none. See :func:`var_pop`.
-
-    >>> from sparkjet import functions as J
-    >>> J.stddev_pop("id").evaluate(spark.range(1))
-    0.0
-    """
+    """Population standard deviation of the non-null values, as double; null if there are none. See :func:`var_pop`."""
     return _variance("stddev_pop", col, lambda acc: F.sqrt(_population(acc)))
 
 
 def stddev_samp(col: ColumnOrName) -> Aggregate:
-    """Sample standard deviation of the non-null values, as double; null for fewer than two. See :func:`var_pop`.
-
-    >>> from sparkjet import functions as J
-    >>> J.stddev_samp("id").evaluate(spark.range(3))
-    1.0
-    """
+    """Sample standard deviation of the non-null values, as double; null for fewer than two. See :func:`var_pop`."""
     return _variance("stddev_samp", col, lambda acc: F.sqrt(_sample(acc)))
 
 
 def std(col: ColumnOrName) -> Aggregate:
-    """Sample standard deviation, the same as :func:`stddev_samp`.
-
-    >>> from sparkjet import functions as J
-    >>> J.std("id").evaluate(spark.range(3))
-    1.0
-    """
+    """Sample standard deviation, the same as :func:`stddev_samp`."""
     return _variance("std", col, lambda acc: F.sqrt(_sample(acc)))
 
 
 def stddev(col: ColumnOrName) -> Aggregate:
-    """Sample standard deviation, the same as :func:`stddev_samp`.
-
-    >>> from sparkjet import functions as J
-    >>> J.stddev("id").evaluate(spark.range(3))
-    1.0
-    """
+    """Sample standard deviation, the same as :func:`stddev_samp`."""
     return _variance("stddev", col, lambda acc: F.sqrt(_sample(acc)))
 
 
 def skewness(col: ColumnOrName) -> Aggregate:
-    """Skewness of the non-null values, as double; null if there are no two distinct ones. See :func:`var_pop`.
-
-    >>> from sparkjet import functions as J
-    >>> J.skewness("id").evaluate(spark.range(3))
-    0.0
-    """
+    """Skewness of the non-null values, as double; null if there are no two distinct ones. See :func:`var_pop`."""
     return _shape("skewness", col, _skewness)
 
 
 def kurtosis(col: ColumnOrName) -> Aggregate:
-    """Excess kurtosis of the non-null values, as double; null if there are no two distinct ones. See :func:`var_pop`.
-
-    >>> from sparkjet import functions as J
-    >>> J.kurtosis("x").evaluate(spark.createDataFrame([(1.0,), (-1.0,)], "x double"))
-    -2.0
-    """
+    """Excess kurtosis of the non-null values, as double; null without two distinct ones. See :func:`var_pop`."""
     return _shape("kurtosis", col, _kurtosis)
 
 

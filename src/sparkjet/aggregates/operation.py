@@ -150,10 +150,10 @@ class Aggregate(ClassicColumn):
         AnalysisError: From ``resolve``, if a column is missing or has a type that the aggregate does not support.
 
     >>> from sparkjet import functions as J
-    >>> J.avg("px").output_name
-    'avg(px)'
-    >>> J.avg("px").alias("mean_px").output_name
-    'mean_px'
+    >>> J.top_n("px", 3).output_name
+    'top_n(px, 3)'
+    >>> J.top_n("px", 3).alias("highest").output_name
+    'highest'
     """
 
     output_name: str
@@ -193,16 +193,7 @@ class Aggregate(ClassicColumn):
         return self._finished(inputs.frame, operation).schema[0].dataType
 
     def evaluate(self, rows: DataFrame, event_time: ColumnOrName | None = None) -> Any:
-        """The result of a window with exactly ``rows`` (at least one), for experiments and tests.
-
-        Args:
-            rows: A batch DataFrame.
-            event_time: A timestamp column, or a long one in microseconds; without it, all rows are simultaneous.
-
-        >>> from sparkjet import functions as J
-        >>> J.max("id").evaluate(spark.range(5))
-        4
-        """
+        """The result of a window with exactly ``rows`` (at least one), for experiments and tests."""
         operation = self.within(Inputs(rows, microseconds(rows, event_time)))
         return self._finished(rows, operation).collect()[0][0]
 

@@ -33,21 +33,6 @@ def percentile(col: ColumnOrName, percentage: float | Sequence[float], frequency
 
     The state holds every distinct value with its number: it grows with the number of distinct values. See
     :func:`percentile_approx` for a state of limited size.
-
-    Args:
-        col: Numbers.
-        percentage: One from 0 to 1, or several.
-        frequency: How often a row counts: a whole number or a column of them. Rows are ignored where it is 0 or null.
-
-    Raises:
-        AnalysisError: An argument is out of range; when resolved: a column has another type. A negative frequency in a
-            column fails the query.
-
-    >>> from sparkjet import functions as J
-    >>> J.percentile("id", [0.25, 0.5]).evaluate(spark.range(4))
-    [0.75, 1.5]
-    >>> J.percentile("id", 0.5, "id").evaluate(spark.range(4))
-    2.5
     """
     percentages = Percentages.of(percentage)
     often = str(frequency) if isinstance(frequency, int) else label(frequency)
@@ -63,15 +48,7 @@ def percentile(col: ColumnOrName, percentage: float | Sequence[float], frequency
 
 
 def median(col: ColumnOrName) -> Aggregate:
-    """Exact median of the non-null values, as double: :func:`percentile` of 0.5.
-
-    Raises:
-        AnalysisError: When resolved: the column is not a number.
-
-    >>> from sparkjet import functions as J
-    >>> J.median("id").evaluate(spark.range(4))
-    1.5
-    """
+    """Exact median of the non-null values, as double: :func:`percentile` of 0.5."""
     name = f"median({label(col)})"
     return Aggregate(name, lambda inputs: _exact(inputs, name, col, Percentages.of(0.5), _interpolated))
 

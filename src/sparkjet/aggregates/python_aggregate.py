@@ -47,7 +47,7 @@ def python_aggregate(
     **Cost.** An input row costs about 4 times as much as ``J.sum`` and ``J.count`` together (docs/guide/aggregates.md
     has the figures), as every row is shuffled and sent to Python, and the rows of a key and frame are in memory at
     once. Windows cost the same as with other aggregates: with two stacks or deduct, a slide does not depend on the
-    length. Prefer :mod:`sparkjet.functions` and AggregateOperation where they suffice; one ``agg`` can mix them.
+    length. Prefer Spark's functions and AggregateOperation where they suffice; one ``agg`` can mix them.
 
     Args:
         inputs: The columns that are passed to ``accumulate``, at least one.

@@ -40,32 +40,8 @@ def percentile_approx(col: ColumnOrName, percentage: float | Sequence[float], ac
     at the default k of 1,000, and two runs may differ within this bound. A full sketch holds about 3 k values; a
     sketch of few values still takes k × 8 bytes of memory while rows are added, so a lower accuracy is faster for many
     small groups.
-
-    Args:
-        col: Numbers, dates or timestamps.
-        percentage: One from 0 to 1, or several.
-        accuracy: As in Spark; higher is more accurate and takes more memory.
-
-    Raises:
-        AnalysisError: An argument is out of range, or Spark is 4.0; when resolved: the column has another type.
-
-    >>> from sparkjet import functions as J
-    >>> J.percentile_approx("id", 0.95).evaluate(spark.range(1, 101))
-    95
-    >>> J.percentile_approx("id", [0.0, 0.5, 1.0]).evaluate(spark.range(1, 101))
-    [1, 50, 100]
     """
     return _sketched("percentile_approx", col, percentage, accuracy)
-
-
-def approx_percentile(col: ColumnOrName, percentage: float | Sequence[float], accuracy: int = 10000) -> Aggregate:
-    """Approximate percentiles, the same as :func:`percentile_approx`.
-
-    >>> from sparkjet import functions as J
-    >>> J.approx_percentile("id", 0.5).evaluate(spark.range(1, 101))
-    50
-    """
-    return _sketched("approx_percentile", col, percentage, accuracy)
 
 
 def _sketched(function: str, col: ColumnOrName, percentage: float | Sequence[float], accuracy: int) -> Aggregate:

@@ -49,35 +49,17 @@ def regr_slope(y: ColumnOrName, x: ColumnOrName) -> Aggregate:
 
     Points with a null are ignored. Numbers are cast to double. Parts are merged around their means, which is
     numerically stable, unlike sums of products. Does not deduct.
-
-    Raises:
-        AnalysisError: When resolved: a column is not a number.
-
-    >>> from sparkjet import functions as J
-    >>> rows = spark.createDataFrame([(1, 3.0), (2, 5.0), (4, 9.0), (7, None)], "x int, y double")
-    >>> J.regr_slope("y", "x").evaluate(rows), J.regr_intercept("y", "x").evaluate(rows)
-    (2.0, 1.0)
     """
     return _line("regr_slope", y, x, ("xx", "xy"), _slope)
 
 
 def regr_intercept(y: ColumnOrName, x: ColumnOrName) -> Aggregate:
-    """Value at 0 of the least-squares line through the points (x, y), as double. See :func:`regr_slope`.
-
-    >>> from sparkjet import functions as J
-    >>> J.regr_intercept("y", "x").evaluate(spark.createDataFrame([(1, 3.0), (2, 5.0)], "x int, y double"))
-    1.0
-    """
+    """Value at 0 of the least-squares line through the points (x, y), as double. See :func:`regr_slope`."""
     return _line("regr_intercept", y, x, ("xx", "xy"), lambda acc: acc["mean_y"] - _slope(acc) * acc["mean_x"])
 
 
 def regr_r2(y: ColumnOrName, x: ColumnOrName) -> Aggregate:
-    """Coefficient of determination of the points (x, y), as double; 1 if all y are equal. See :func:`regr_slope`.
-
-    >>> from sparkjet import functions as J
-    >>> J.regr_r2("y", "x").evaluate(spark.createDataFrame([(1, 3.0), (2, 5.0)], "x int, y double"))
-    1.0
-    """
+    """Coefficient of determination of the points (x, y), as double; 1 if all y are equal. See :func:`regr_slope`."""
 
     def finish(acc: Accumulator) -> Column:
         squared = F.pow(correlation(acc), F.lit(2))
@@ -87,69 +69,32 @@ def regr_r2(y: ColumnOrName, x: ColumnOrName) -> Aggregate:
 
 
 def regr_sxx(y: ColumnOrName, x: ColumnOrName) -> Aggregate:
-    """Sum of the squared deviations of x from its mean, as double; null without points. See :func:`regr_slope`.
-
-    >>> from sparkjet import functions as J
-    >>> J.regr_sxx("y", "x").evaluate(spark.createDataFrame([(1, 3.0), (3, 5.0)], "x int, y double"))
-    2.0
-    """
+    """Sum of the squared deviations of x from its mean, as double; null without points. See :func:`regr_slope`."""
     return _product("regr_sxx", y, x, "xx")
 
 
 def regr_sxy(y: ColumnOrName, x: ColumnOrName) -> Aggregate:
-    """Sum of the products of both deviations from their means, as double; null without points. See :func:`regr_slope`.
-
-    >>> from sparkjet import functions as J
-    >>> J.regr_sxy("y", "x").evaluate(spark.createDataFrame([(1, 3.0), (3, 4.0)], "x int, y double"))
-    1.0
-    """
+    """Sum of the products of both deviations, as double; null without points. See :func:`regr_slope`."""
     return _product("regr_sxy", y, x, "xy")
 
 
 def regr_syy(y: ColumnOrName, x: ColumnOrName) -> Aggregate:
-    """Sum of the squared deviations of y from its mean, as double; null without points. See :func:`regr_slope`.
-
-    >>> from sparkjet import functions as J
-    >>> J.regr_syy("y", "x").evaluate(spark.createDataFrame([(1, 3.0), (3, 5.0)], "x int, y double"))
-    2.0
-    """
+    """Sum of the squared deviations of y from its mean, as double; null without points. See :func:`regr_slope`."""
     return _product("regr_syy", y, x, "yy")
 
 
 def regr_avgx(y: ColumnOrName, x: ColumnOrName) -> Aggregate:
-    """Mean of x over the points (x, y) without null, of the type of :func:`avg`. Deducts if :func:`avg` of x does.
-
-    Raises:
-        AnalysisError: When resolved: a column is not a number.
-
-    >>> from sparkjet import functions as J
-    >>> rows = spark.createDataFrame([(1, 3.0), (2, 5.0), (9, None)], "x int, y double")
-    >>> J.regr_avgx("y", "x").evaluate(rows), J.regr_avgy("y", "x").evaluate(rows)
-    (1.5, 4.0)
-    """
+    """Mean of x over the points (x, y) without null, of the type of :func:`avg`. Deducts if :func:`avg` of x does."""
     return _mean("regr_avgx", y, x, of=x)
 
 
 def regr_avgy(y: ColumnOrName, x: ColumnOrName) -> Aggregate:
-    """Mean of y over the points (x, y) without null, of the type of :func:`avg`. See :func:`regr_avgx`.
-
-    >>> from sparkjet import functions as J
-    >>> J.regr_avgy("y", "x").evaluate(spark.createDataFrame([(1, 3), (2, 5)], "x int, y int"))
-    4.0
-    """
+    """Mean of y over the points (x, y) without null, of the type of :func:`avg`. See :func:`regr_avgx`."""
     return _mean("regr_avgy", y, x, of=y)
 
 
 def regr_count(y: ColumnOrName, x: ColumnOrName) -> Aggregate:
-    """Number of points (x, y) without null; bigint. Deducts.
-
-    Raises:
-        AnalysisError: When resolved: a column is not a number.
-
-    >>> from sparkjet import functions as J
-    >>> J.regr_count("y", "x").evaluate(spark.createDataFrame([(1, 3.0), (2, None)], "x int, y double"))
-    1
-    """
+    """Number of points (x, y) without null; bigint. Deducts."""
     name = f"regr_count({label(y)}, {label(x)})"
 
     def resolve(inputs: Inputs) -> AggregateOperation:

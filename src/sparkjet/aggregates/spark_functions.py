@@ -8,23 +8,7 @@ from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 from pyspark.sql import functions as F
 
-from sparkjet.aggregates import (
-    bits,
-    collected,
-    conditions,
-    correlations,
-    distinct,
-    distinct_values,
-    extremes,
-    histograms,
-    listings,
-    modes,
-    moments,
-    percentiles,
-    quantiles,
-    regressions,
-    sums,
-)
+from sparkjet.aggregates import built_in, listings, modes
 from sparkjet.aggregates.advice import nearest_to
 from sparkjet.aggregates.operation import Aggregate, AggregateOperation
 from sparkjet.errors import AnalysisError
@@ -98,17 +82,17 @@ def _unwrapped(aggregate: Aggregate) -> Aggregate:
 
 
 def _count(call: AggregateCall) -> Aggregate:
-    return sums.count() if call.counts_rows else sums.count(*_taken(call))
+    return built_in.count() if call.counts_rows else built_in.count(*_taken(call))
 
 
 def _approx_count_distinct(call: AggregateCall) -> Aggregate:
-    return distinct.approx_count_distinct(_taken(call)[0], float(call.function.relativeSD()))
+    return built_in.approx_count_distinct(_taken(call)[0], float(call.function.relativeSD()))
 
 
 def _collect_list(call: AggregateCall) -> Aggregate:
     if LINE >= _KEEPING_NULLS and not call.function.ignoreNulls():
         _refuse(call, "It keeps nulls: collect_list(struct(column)) does as well.")
-    return collected.collect_list(*_taken(call))
+    return built_in.collect_list(*_taken(call))
 
 
 def _listing(make: Callable[..., Aggregate]) -> _Translation:
@@ -132,7 +116,7 @@ def _mode(call: AggregateCall) -> Aggregate:
 def _percentile(call: AggregateCall) -> Aggregate:
     value, _, often = _taken(call)
     frequency = call.constant(2) if call.is_constant(2) else often
-    return percentiles.percentile(value, call.constant(1), frequency)
+    return built_in.percentile(value, call.constant(1), frequency)
 
 
 def _within_group(make: Callable[..., Aggregate]) -> _Translation:
@@ -148,41 +132,41 @@ def _refuse(call: AggregateCall, why: str) -> NoReturn:
 
 
 _OF_COLUMNS: Sequence[Callable[..., Aggregate]] = (
-    *(bits.bit_and, bits.bit_or, bits.bit_xor),
-    *(conditions.bool_and, conditions.bool_or, conditions.count_if, conditions.every, conditions.some),
-    *(correlations.corr, correlations.covar_pop, correlations.covar_samp),
-    *(collected.collect_set, extremes.max, extremes.min, percentiles.median),
-    *(moments.kurtosis, moments.skewness, moments.std, moments.stddev, moments.stddev_pop, moments.stddev_samp),
-    *(moments.var_pop, moments.var_samp, moments.variance),
-    *(regressions.regr_avgx, regressions.regr_avgy, regressions.regr_count, regressions.regr_intercept),
-    *(regressions.regr_r2, regressions.regr_slope, regressions.regr_sxx, regressions.regr_sxy, regressions.regr_syy),
-    *(sums.avg, sums.product, sums.sum, sums.try_avg, sums.try_sum),
+    *(built_in.bit_and, built_in.bit_or, built_in.bit_xor),
+    *(built_in.bool_and, built_in.bool_or, built_in.count_if, built_in.every, built_in.some),
+    *(built_in.corr, built_in.covar_pop, built_in.covar_samp),
+    *(built_in.collect_set, built_in.max, built_in.min, built_in.median),
+    *(built_in.kurtosis, built_in.skewness, built_in.std, built_in.stddev, built_in.stddev_pop, built_in.stddev_samp),
+    *(built_in.var_pop, built_in.var_samp, built_in.variance),
+    *(built_in.regr_avgx, built_in.regr_avgy, built_in.regr_count, built_in.regr_intercept),
+    *(built_in.regr_r2, built_in.regr_slope, built_in.regr_sxx, built_in.regr_sxy, built_in.regr_syy),
+    *(built_in.avg, built_in.product, built_in.sum, built_in.try_avg, built_in.try_sum),
 )
 
 _FUNCTIONS: dict[str, _Translation] = {
     **{make.__name__: _of(make) for make in _OF_COLUMNS},
-    "any": _of(conditions.some),
-    "any_value": _by_time(extremes.any_value),
+    "any": _of(built_in.some),
+    "any_value": _by_time(built_in.any_value),
     "approx_count_distinct": _approx_count_distinct,
-    "approx_percentile": _of(quantiles.percentile_approx, 1),
+    "approx_percentile": _of(built_in.percentile_approx, 1),
     "array_agg": _collect_list,
     "collect_list": _collect_list,
     "count": _count,
-    "first": _by_time(extremes.first),
-    "first_value": _by_time(extremes.first),
-    "histogram_numeric": _of(histograms.histogram_numeric, 1),
-    "last": _by_time(extremes.last),
-    "last_value": _by_time(extremes.last),
-    "listagg": _listing(listings.listagg),
-    "max_by": _of(extremes.max_by, 2),
-    "mean": _of(sums.avg),
-    "min_by": _of(extremes.min_by, 2),
+    "first": _by_time(built_in.first),
+    "first_value": _by_time(built_in.first),
+    "histogram_numeric": _of(built_in.histogram_numeric, 1),
+    "last": _by_time(built_in.last),
+    "last_value": _by_time(built_in.last),
+    "listagg": _listing(built_in.listagg),
+    "max_by": _of(built_in.max_by, 2),
+    "mean": _of(built_in.avg),
+    "min_by": _of(built_in.min_by, 2),
     "mode": _mode,
     "percentile": _percentile,
-    "percentile_approx": _of(quantiles.percentile_approx, 1),
-    "percentile_cont": _within_group(percentiles.percentile_cont),
-    "percentile_disc": _within_group(percentiles.percentile_disc),
-    "string_agg": _listing(listings.listagg),
+    "percentile_approx": _of(built_in.percentile_approx, 1),
+    "percentile_cont": _within_group(built_in.percentile_cont),
+    "percentile_disc": _within_group(built_in.percentile_disc),
+    "string_agg": _listing(built_in.listagg),
 }
 """By Spark's name of the function."""
 
@@ -191,13 +175,13 @@ _WITHOUT_REPETITION = ("any", "bit_and", "bit_or", "bool_and", "bool_or", "colle
 
 _DISTINCT: dict[str, _Translation] = {
     **{name: _FUNCTIONS[name] for name in _WITHOUT_REPETITION},
-    "array_agg": _of(collected.collect_set),
-    "avg": _of(distinct_values.avg_distinct),
-    "collect_list": _of(collected.collect_set),
-    "count": _of(distinct_values.count_distinct),
-    "listagg": _listing(listings.listagg_distinct),
-    "mean": _of(distinct_values.avg_distinct),
-    "string_agg": _listing(listings.listagg_distinct),
-    "sum": _of(distinct_values.sum_distinct),
+    "array_agg": _of(built_in.collect_set),
+    "avg": _of(built_in.avg_distinct),
+    "collect_list": _of(built_in.collect_set),
+    "count": _of(built_in.count_distinct),
+    "listagg": _listing(built_in.listagg_distinct),
+    "mean": _of(built_in.avg_distinct),
+    "string_agg": _listing(built_in.listagg_distinct),
+    "sum": _of(built_in.sum_distinct),
 }
 """The same with DISTINCT."""

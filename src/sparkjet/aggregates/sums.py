@@ -24,13 +24,7 @@ Reader: TypeAlias = "Callable[[Total], Callable[[Accumulator], Column]]"
 
 
 def count(col: ColumnOrName = "*", *cols: ColumnOrName) -> Aggregate:
-    """Number of rows, or of those where none of the columns is null; bigint. Deducts.
-
-    >>> from sparkjet import functions as J
-    >>> rows = spark.createDataFrame([(1, "a"), (2, None), (None, "b")], "x int, y string")
-    >>> J.count().evaluate(rows), J.count("x").evaluate(rows), J.count("x", "y").evaluate(rows)
-    (3, 2, 1)
-    """
+    """Number of rows, or of those where none of the columns is null; bigint. Deducts."""
     counts_rows = not cols and label(col) in {"*", "unresolvedstar()"}
     name = "count(1)" if counts_rows else f"count({', '.join(map(label, (col, *cols)))})"
     return Aggregate(name, lambda inputs: counting(inputs, *(() if counts_rows else (col, *cols))))
@@ -57,13 +51,6 @@ def sum(col: ColumnOrName) -> Aggregate:  # noqa: A001 - Spark's name
     for intervals, and for decimals of 28 digits and more, where a partial sum must not exceed 38 digits either, or 37
     if the scale is above 6). More than 2^31 bigint values per window and key are an overflow, too. Integers, and
     decimals up to 27 digits, deduct; floating-point sums do not, because deducting leaves a residue.
-
-    Raises:
-        AnalysisError: When resolved: the column is neither a number nor an interval, or is decimal(38,38).
-
-    >>> from sparkjet import functions as J
-    >>> J.sum("id").evaluate(spark.range(5))
-    10
     """
     return _reading(f"sum({label(col)})", col, lambda total: total.sum)
 
@@ -74,43 +61,17 @@ def avg(col: ColumnOrName) -> Aggregate:
     The result has Spark's type: double, or decimal(min(38, p+4), min(38, s+4)) for decimals, whose last digits may be
     rounded if s is above 24, or an interval of all its units for intervals. The mean of integers is
     their exact sum divided by their number, so it cannot overflow. Deducts if :func:`sum` does.
-
-    Raises:
-        AnalysisError: When resolved: the column is neither a number nor an interval, or is decimal(38,38).
-
-    >>> from sparkjet import functions as J
-    >>> J.avg("id").evaluate(spark.range(4))
-    1.5
     """
     return _reading(f"avg({label(col)})", col, lambda total: total.mean)
 
 
-mean = avg
-
-
 def try_sum(col: ColumnOrName) -> Aggregate:
-    """Sum of the non-null values, like :func:`sum`, but null where it overflows the type of the result.
-
-    Raises:
-        AnalysisError: When resolved: the column is neither a number nor an interval, or is decimal(38,38).
-
-    >>> from sparkjet import functions as J
-    >>> J.try_sum("x").evaluate(spark.createDataFrame([(2**63 - 1,), (1,)], "x bigint")) is None
-    True
-    """
+    """Sum of the non-null values, like :func:`sum`, but null where it overflows the type of the result."""
     return _reading(f"try_sum({label(col)})", col, lambda total: total.sum, _null)
 
 
 def try_avg(col: ColumnOrName) -> Aggregate:
-    """Mean of the non-null values, like :func:`avg`, but null where it overflows the type of the result.
-
-    Raises:
-        AnalysisError: When resolved: the column is neither a number nor an interval, or is decimal(38,38).
-
-    >>> from sparkjet import functions as J
-    >>> J.try_avg("id").evaluate(spark.range(4))
-    1.5
-    """
+    """Mean of the non-null values, like :func:`avg`, but null where it overflows the type of the result."""
     return _reading(f"try_avg({label(col)})", col, lambda total: total.mean, _null)
 
 
@@ -119,13 +80,6 @@ def product(col: ColumnOrName) -> Aggregate:
 
     Numbers are cast to double. Where partial products leave the range of a double, the result depends on the order of
     the rows, as in Spark. Does not deduct.
-
-    Raises:
-        AnalysisError: When resolved: the column is not a number.
-
-    >>> from sparkjet import functions as J
-    >>> J.product("id").evaluate(spark.range(1, 5))
-    24.0
     """
     name = f"product({label(col)})"
 

@@ -53,7 +53,7 @@ ORDER = (
 )
 RANKS = (
     "It would number or compare the rows of each batch separately. Compare the rows of a window with aggregates, such "
-    "as sparkjet.functions.first, last, top_n and max_by."
+    "as F.first, F.last, F.max_by and sparkjet.functions.top_n."
 )
 SET = "Keep or drop rows by a batch DataFrame with a left_semi or left_anti join."
 GROUPS = (

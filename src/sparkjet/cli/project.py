@@ -14,7 +14,6 @@ from pathlib import Path
 
 import sparkjet as sj
 from pyspark.sql import SparkSession
-from sparkjet import functions as J
 
 HERE = Path(__file__).parent
 READINGS = "ts timestamp, site string, watts long"
@@ -25,7 +24,7 @@ def peaks(readings):
     return (
         readings.withWatermark("ts", "10 seconds", by="site", substreams=["north", "south"])
         .groupBy(sj.window("ts", "1 minute"), "site")
-        .agg(J.max("watts").alias("peak"))
+        .agg(F.max("watts").alias("peak"))
     )
 
 

@@ -82,8 +82,8 @@ def check_aggregate(
         AssertionError: A law is broken; the message names it, both results and the accumulators.
         AnalysisError: A part got no samples, or an aggregate does not fit them.
 
-    >>> from sparkjet import functions as J
-    >>> check_aggregate([J.sum("id"), J.stddev("id")], spark.range(10))
+    >>> from pyspark.sql import functions as F
+    >>> check_aggregate([F.sum("id"), F.stddev("id")], spark.range(10))
     """
     inputs = Inputs(samples, microseconds(samples, event_time))
     subjects = [

@@ -11,7 +11,6 @@ import pytest
 from pyspark.sql import functions as F
 
 import sparkjet as sj
-from sparkjet import functions as J
 from tests.feed import Feed, rows
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ def unstable() -> Callable[..., object]:
 
 
 def counted(stream: Stream, key: object = "k") -> WindowedStream:
-    return stream.groupBy(sj.window("ts", "10 seconds"), key).agg(J.count().alias("n"))  # type: ignore[arg-type]
+    return stream.groupBy(sj.window("ts", "10 seconds"), key).agg(F.count("*").alias("n"))  # type: ignore[arg-type]
 
 
 @pytest.fixture

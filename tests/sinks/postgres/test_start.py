@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
+from pyspark.sql import functions as F
 
 import sparkjet as sj
-from sparkjet import functions as J
 from sparkjet.options import Options
 from sparkjet.sinks.postgres.settings import PostgresSettings
 from sparkjet.sinks.postgres.sink import PostgresSink
@@ -75,7 +75,7 @@ def test_the_check_leaves_nothing_and_knows_what_the_table_will_be(
 def test_a_start_that_is_refused_for_something_else_creates_no_table(
     spark: SparkSession, feed: Feed, tmp_path: Path, dsn: str, options: dict[str, Any], named: str
 ) -> None:
-    shaped = result(spark, feed, J.count().alias("n")).select("window.start", "k", "n")
+    shaped = result(spark, feed, F.count("*").alias("n")).select("window.start", "k", "n")
     writer = shaped.writeStream.format("postgres").options(dsn=dsn, dbtable="out", checkpointLocation=tmp_path / "home")
     with pytest.raises(sj.AnalysisError, match=named):
         writer.options(**options).start()
@@ -85,7 +85,7 @@ def test_a_start_that_is_refused_for_something_else_creates_no_table(
 def test_the_refusal_of_a_second_output_leaves_neither_tables_nor_directories_of_the_first(
     spark: SparkSession, feed: Feed, tmp_path: Path, dsn: str
 ) -> None:
-    results = result(spark, feed, J.count().alias("n"))
+    results = result(spark, feed, F.count("*").alias("n"))
     shaped = results.select("window.start", "k", "n")
     with pytest.raises(sj.AnalysisError, match="no schema"):
         sj.start(
@@ -101,7 +101,7 @@ def test_the_refusal_of_a_second_output_leaves_neither_tables_nor_directories_of
 def test_a_query_that_has_changed_too_much_to_go_on_creates_no_table(
     spark: SparkSession, feed: Feed, tmp_path: Path, dsn: str
 ) -> None:
-    start(result(spark, feed, J.count().alias("n")), tmp_path, dsn, "first")
+    start(result(spark, feed, F.count("*").alias("n")), tmp_path, dsn, "first")
     with pytest.raises(sj.RecoveryError, match="The query has changed"):
-        start(result(spark, feed, J.sum("v").alias("n")), tmp_path, dsn, "second")
+        start(result(spark, feed, F.sum("v").alias("n")), tmp_path, dsn, "second")
     assert tables(dsn) == [MARKERS, "first"]

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import sparkjet as sj
-from sparkjet import functions as J
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
@@ -96,7 +95,7 @@ def outputs(spark: SparkSession, root: Path, clock: sj.Clock) -> list[StreamWrit
     web = read("web", sj.limiting_lag_and_delay("10 seconds", "30 seconds"), discover="1 second")
     app = read("app", sj.limiting_lag_and_lull("10 seconds", "1 hour"), substreams=["d", "e"])
     united = till.union(web).union(app)
-    sums = [J.count().alias("rows"), J.sum("cents").alias("cents")]
+    sums = [F.count("*").alias("rows"), F.sum("cents").alias("cents")]
     sliding = united.groupBy(sj.window("ts", f"{SIZE} seconds", f"{SLIDE} seconds"), "user").agg(*sums)
     sessions = united.groupBy(sj.session_window("ts", f"{GAP} seconds"), "user").agg(*sums)
     first = sliding.writeStream.outputMode("update").options(earlyResultsPeriod="30 seconds", isEarly=True).clock(clock)
