@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import pytest
 from pyspark.sql import functions as F
 
 import sparkjet as sj
+from sparkjet.api.diverted import DeadLetters
 from sparkjet.api.writer import StreamWriter
 from sparkjet.clock import SystemClock
 from tests.api.test_callbacks import METHODS, PATIENCE, Caller
@@ -69,6 +71,9 @@ STREAMS: Mapping[str, Callable[[sj.Stream], object]] = {
     "writeStream": lambda stream: stream.writeStream,
 }
 """Every public method and attribute of a stream."""
+
+LETTERS = tuple(name for name in dir(DeadLetters) if not name.startswith("_"))
+"""Every public method and attribute of dead letters; a stream has them all."""
 
 WRITERS: Mapping[str, Callable[[StreamWriter], object]] = {
     "clock": lambda writer: writer.clock(SystemClock()),
@@ -154,6 +159,13 @@ def test_a_query_that_is_started_twice_goes_on_as_the_second(spark: SparkSession
     assert sorted(row["count"] for row in sj.read_files(str(tmp_path / "out")).collect()) == [1, 2, 2, 2]
 
 
+def described(stream: sj.Stream, *, dead: bool) -> dict[str, Callable[[], object]]:
+    """Calls of all methods of a stream, and of its dead letters."""
+    found: dict[str, Callable[[], object]] = {f"stream.{name}": partial(call, stream) for name, call in STREAMS.items()}
+    letters: Any = stream.divert(errors=True).deadLetters if dead else None
+    return found | {f"dead letters.{name}": partial(STREAMS[name], letters) for name in LETTERS if dead}
+
+
 class Describing(Caller):
     """Calls the methods of a stream and of its writers, from everything that a query calls."""
 
@@ -165,7 +177,7 @@ class Describing(Caller):
         """See :meth:`Caller.here`."""
         if self.query is None:
             return
-        actions = {f"stream.{name}": lambda call=call: call(self.stream) for name, call in STREAMS.items()}
+        actions = described(self.stream, dead=self.every == 1)
         for name, call in WRITERS.items():
             # A query inside of it takes seconds.
             if name != "start" or place in {"foreachBatch", "sink.commit", "onEpochPhase decide"}:
@@ -188,7 +200,7 @@ def test_everything_that_a_query_calls_may_describe_and_start_others(
     other.add(*rows([1], k="a", v=1))
     caller.stream, caller.every = sj.stream(other.read(spark)), every
     # Also before any start.
-    before = {f"stream.{name}": outcome(lambda call=call: call(caller.stream)) for name, call in STREAMS.items()}
+    before = {name: outcome(call) for name, call in described(caller.stream, dead=every == 1).items()}
     query = start_calling(spark, feed, tmp_path / "home", caller, overlap=False)
     query.processAllAvailable()
     caller.query = query
@@ -200,7 +212,7 @@ def test_everything_that_a_query_calls_may_describe_and_start_others(
     places = {place for place, _ in caller.found}
     assert places >= {"clock", "foreachBatch", "policy.report", "sink.commit", "read_every_epoch", "throttle"}
     called = [name for _, name in caller.found]
-    assert set(called) == {*(f"stream.{name}" for name in STREAMS), *(f"writer.{name}" for name in WRITERS)}
+    assert set(called) == {*before, *(f"writer.{name}" for name in WRITERS)}
     for (place, name), end in caller.found.items():
         expected = before.get(
             name, "AnalysisError: [SPARKJET_ANALYSIS] toTable: " if name == "writer.toTable" else "done"
@@ -209,4 +221,5 @@ def test_everything_that_a_query_calls_may_describe_and_start_others(
     undone = {name: end for name, end in before.items() if end != "done"}
     assert undone.keys() <= {"stream.dropDuplicatesWithinWatermark", "stream.lateRows"}, undone
     assert all(end.startswith(("AnalysisError: ", "AttributeError: ")) for end in undone.values())
-    assert capsys.readouterr().out.count("root") == called.count("stream.printSchema") + 1
+    printed = sum(name.endswith(".printSchema") for name in [*called, *before])
+    assert capsys.readouterr().out.count("root") == printed

@@ -22,14 +22,28 @@ class Part:
 
 @dataclass(frozen=True)
 class Judge:
-    """By what a step calls a row late: the start of its frame, or with a frame of a microsecond its very time."""
+    """By what a step calls a row late: the start of its frame, or with a frame of a microsecond its very time.
+
+    Attributes:
+        frame: Length of a frame.
+        offset: Where a frame starts.
+        slide: How far apart windows end; 0 for as far as frames.
+        end: Where one ends.
+    """
 
     frame: int = 1
     offset: int = 0
+    slide: int = 0
+    end: int = 0
 
     def floor(self, time: int) -> int:
         """Start of the frame of a time."""
         return time - (time - self.offset) % self.frame
+
+    def is_late(self, time: int, mark: int) -> bool:
+        """Whether the first window of a time's frame has closed."""
+        closed = mark - (mark - self.end) % self.slide if self.slide else self.floor(mark)
+        return self.floor(time) < closed
 
 
 @dataclass(frozen=True)

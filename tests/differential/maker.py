@@ -91,7 +91,7 @@ class Maker:
         slides = f', "{self.seconds(slide)}"' if slide != size or start else ""
         starts = f', "{self.seconds(start)}"' if start else ""
         divisor = next(d for d in range(slide, 0, -1) if size % d == 0 and slide % d == 0)
-        judge = Judge(divisor * self.unit, start * self.unit)
+        judge = Judge(*(each * self.unit for each in (divisor, start, slide, start + size)))
         return f'F.window("ts", "{self.seconds(size)}"{slides}{starts})', judge
 
     def windowed(self) -> Step:

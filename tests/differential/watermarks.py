@@ -33,7 +33,7 @@ def judged(case: Case, judge: Judge | None) -> tuple[list[Rows], Rows]:
 
 
 def _is_late(time: int, mark: int, judge: Judge) -> bool:
-    return mark > NEVER and judge.floor(time) < judge.floor(mark)
+    return mark > NEVER and judge.is_late(time, mark)
 
 
 class Marks:

@@ -47,13 +47,7 @@ class Turn:
         if taken:
             self._here.ours = True
             self._here.log = begin(self._query)
-            try:
-                self._here.activated = self._activate()
-            except BaseException:
-                # Without the JVM: the next one is told so too, instead of waiting for ever.
-                self._here.activated = False
-                self.give_back()
-                raise
+            self._here.activated = self._activate()
         return taken
 
     def give_back(self) -> None:
@@ -72,12 +66,13 @@ class Turn:
         """Have the calling thread work for whoever has the turn, as long as it lives; it never takes it itself."""
         self._here.ours = True
         begin(self._query)
-        # Without the JVM, whatever this thread is to do says so.
-        with contextlib.suppress(*GONE):
-            self._activate()
+        self._activate()
 
     def _activate(self) -> bool:
-        return self._session is not None and activated(self._session)
+        # Without the JVM, whatever this thread is to do says so.
+        with contextlib.suppress(*GONE):
+            return self._session is not None and activated(self._session)
+        return False
 
     @property
     def is_taken(self) -> bool:
