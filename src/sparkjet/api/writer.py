@@ -234,7 +234,8 @@ class StreamWriter(Guided):
             return self._with(sink=replace(chosen, table=tableName)).start()
         if chosen is not None and chosen.name != "files":
             message = (
-                f'toTable: format("{chosen.name}") is not one of files. Give delta, iceberg, parquet, orc, json or csv.'
+                f'toTable: format("{chosen.name}") is not one of files or tables. Give delta, iceberg, parquet, orc, '
+                "json, csv or text."
             )
             raise AnalysisError(message)
         file_format = None if chosen is None else chosen.file_format
