@@ -95,6 +95,9 @@ def test_starting_waiting_and_ending() -> None:
     waits = [SinkReport("results", 7, {"epoch": 1})]
     run.history.add(report(2, sinks=waits), NOW)
     assert sentence(run, NOW)[0] == "1 decided transaction cannot be committed."
+    # What waits for more epochs of a table is as it should be.
+    run.history.add(report(3, sinks=[SinkReport("results", 7, {"epoch": 1, "waits": True})]), NOW)
+    assert "cannot be committed" not in sentence(run, NOW)[0]
     run.end(NOW, None)
     assert (run.state, sentence(run, NOW + MINUTE)) == ("ended", ("The query ended 1 min ago.", None))
 

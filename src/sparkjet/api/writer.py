@@ -19,6 +19,7 @@ from sparkjet.errors import AnalysisError, nearest
 from sparkjet.options import Options
 from sparkjet.sinks.foreach import ForeachSink
 from sparkjet.sinks.foreach_batch import BatchFunction, takes_info
+from sparkjet.sinks.table import provider_of
 from sparkjet.time import parse_duration
 
 if TYPE_CHECKING:
@@ -213,8 +214,8 @@ class StreamWriter(Guided):
         """Start the query with a table of Spark's catalog as its sink, which gets each row exactly once.
 
         A table of files (parquet, orc, json, csv or text), created if there is none: as a directory of
-        ``format("files")``. With ``format("delta")`` a table of Delta's in the same catalog, with ``format("iceberg")``
-        one of a catalog of Iceberg's. Tables of other formats and catalogs are refused.
+        ``format("files")``. Or a table of Delta's in that catalog, of which a new one needs ``format("delta")``; with
+        ``format("iceberg")`` one of a catalog of Iceberg's. Tables of other formats and catalogs are refused.
 
         Args:
             tableName: Name of the table, with or without its database.
@@ -234,9 +235,12 @@ class StreamWriter(Guided):
             return self._with(sink=replace(chosen, table=tableName)).start()
         if chosen is not None and chosen.name != "files":
             message = (
-                f'toTable: format("{chosen.name}") is not one of files. Give delta, iceberg, parquet, orc, json or csv.'
+                f'toTable: format("{chosen.name}") is not one of files or tables. Give delta, iceberg, parquet, orc, '
+                "json, csv or text."
             )
             raise AnalysisError(message)
+        if chosen is None and provider_of(tableName, self._settings.chain.source.sparkSession) == "delta":
+            return self._with(sink=SinkFormat("delta", table=tableName)).start()
         file_format = None if chosen is None else chosen.file_format
         return self._with(sink=SinkFormat("table", table=tableName, file_format=file_format)).start()
 

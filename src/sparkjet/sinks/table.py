@@ -172,7 +172,7 @@ def table_sink(
         new = (place, file_format or "parquet", tuple(partition_by), options)
         return TableSink(*new, columns=None, located=path is not None, **settings)
     found = catalog.getTableMetadata(identifier)
-    provider = str(found.provider().get()).lower() if found.provider().isDefined() else "a view"
+    provider = _provider(found)
     partitions = tuple(listed(found.partitionColumnNames()))
     if provider not in FORMATS:
         raise _refused(table, f"its format is {provider}")
@@ -203,6 +203,20 @@ def table_sink(
         buckets=found.bucketSpec(),
         **settings,
     )
+
+
+def provider_of(name: str, session: SparkSession) -> str | None:
+    """The format of a table in the session's catalog, None if there is no such table.
+
+    Raises:
+        AnalysisError: It is no name of a table there.
+    """
+    catalog, identifier = identified(name, session)
+    return _provider(catalog.getTableMetadata(identifier)) if catalog.tableExists(identifier) else None
+
+
+def _provider(found: Any) -> str:
+    return str(found.provider().get()).lower() if found.provider().isDefined() else "a view"
 
 
 def location(uri: Any) -> str:

@@ -47,7 +47,7 @@ def test_a_query_appends_to_a_table_by_its_name(delta: SparkSession, registered:
     (tmp_path / "in" / "0.json").write_text('{"k": "b", "n": 2}')
     rows = delta.readStream.schema("k string, n long").json(str(tmp_path / "in"))
     writer = sj.stream(rows).writeStream.option("checkpointLocation", tmp_path / "home")
-    query = writer.toTable(f"default.{NAME}", format="delta", commitEvery="1 hour")
+    query = writer.toTable(f"default.{NAME}", commitEvery="1 hour")
     # What waits for others is committed, too.
     query.processAllAvailable()
     assert sorted(row["n"] for row in rows_of(registered)) == [1, 2]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sparkjet.errors import AnalysisError, SinkError
 from sparkjet.sinks.jars import said
-from sparkjet.sinks.table import OPTION, identified, location, sql_text
+from sparkjet.sinks.table import OPTION, identified, location, provider_of, sql_text
 from sparkjet.storage.hadoop_file_system import JAVA_ERRORS
 
 if TYPE_CHECKING:
@@ -58,11 +58,10 @@ def named_table(name: str, session: SparkSession, path: str | None) -> NamedTabl
     catalog, identifier = identified(name, session, _refused)
     quoted = str(identifier.quotedString())
     if catalog.tableExists(identifier):
-        found = catalog.getTableMetadata(identifier)
-        provider = str(found.provider().get()).lower() if found.provider().isDefined() else "a view"
+        provider = provider_of(name, session)
         if provider != "delta":
             raise _refused(quoted, f"its format is {provider}")
-        place = location(found.location())
+        place = location(catalog.getTableMetadata(identifier).location())
         if path is not None:
             message = f'{OPTION}: {quoted} is in {place}. Leave path="{path}" out.'
             raise AnalysisError(message)
