@@ -83,7 +83,8 @@ def test_what_each_kind_of_function_raises_is_a_failure_of_that_row_alone(spark:
 
 def test_a_failure_counts_only_where_the_value_is_needed(spark: SparkSession) -> None:
     given = spark.createDataFrame(
-        [(n, *("x" if n == place else "1" for place in range(6))) for n in range(8)], "id int, a string, b string, c string, d string, e string, f string"
+        [(n, *("x" if n == place else "1" for place in range(6))) for n in range(8)],
+        "id int, a string, b string, c string, d string, e string, f string",
     )
     plain, series = function(number, "SQL_BATCHED_UDF"), function(of_series, "SQL_SCALAR_PANDAS_UDF")
     spark.udf.register("number_of", plain)
@@ -159,4 +160,6 @@ def test_functions_use_what_is_broadcast(spark: SparkSession) -> None:
     found = sj.stream(spark.createDataFrame([("a",), ("b",)], "k string")).divert(errors=True)
     found = found.withColumn("n", F.udf(lambda key: known.value[key], "int")("k"))
     assert [tuple(row) for row in found.toDF().collect()] == [("a", 1)]
-    assert [(row.k, row._error, row._message) for row in found.deadLetters.toDF().collect()] == [("b", "KeyError", "'b'")]
+    assert [(row.k, row._error, row._message) for row in found.deadLetters.toDF().collect()] == [
+        ("b", "KeyError", "'b'")
+    ]

@@ -387,7 +387,9 @@ STAGES: dict[str, tuple[Callable[[sj.Stream], Any], str]] = {
         "a join of two streams",
     ),
     "widening that may overflow": (
-        lambda s: s.withColumn("day", F.lit("2026-01-01").cast("date")).groupBy(F.expr("CAST(day AS TIMESTAMP)")).count(),
+        lambda s: (
+            s.withColumn("day", F.lit("2026-01-01").cast("date")).groupBy(F.expr("CAST(day AS TIMESTAMP)")).count()
+        ),
         "the key",
     ),
     "python": (lambda s: s.groupBy("k").agg(J.max(F.udf(len, "int")("px"))), "max"),

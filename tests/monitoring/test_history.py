@@ -23,7 +23,11 @@ def test_sums_stay_and_points_are_bounded(steps: list[tuple[int, int, bool]], mo
     history, now = History(most), NOW
     for number, (gap, rows, _) in enumerate(steps):
         now += gap
-        history.add(report(number, {"a": substream(now)}, late=rows, failed={"where n": rows}, duration_ms={"save": rows}), now, rows)
+        history.add(
+            report(number, {"a": substream(now)}, late=rows, failed={"where n": rows}, duration_ms={"save": rows}),
+            now,
+            rows,
+        )
         # A record that was written again is no epoch.
         history.add(report(number, {"a": substream(now)}, failed={"where n": rows}), now) if rows == 9 else None
         points = history.points

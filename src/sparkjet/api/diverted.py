@@ -133,7 +133,7 @@ def _divert(most: object) -> Divert:
     if most is None or (isinstance(most, int) and not isinstance(most, bool) and most >= 0):
         return Divert(most)
     if isinstance(most, float) and most == 1:
-        message = "divert: maxFailures=1.0 would be all rows of an epoch. Leave it out, which allows any number, or give 1."
+        message = "divert: maxFailures=1.0 would be all rows of an epoch. Leave it out, or give 1 for a single row."
         raise AnalysisError(message)
     message = (
         f"divert: maxFailures={most!r} is neither a number of rows (100) nor a share of those of an epoch, from 0.0 to "

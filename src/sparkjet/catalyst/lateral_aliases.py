@@ -44,8 +44,8 @@ def standing_alone(items: Sequence[Column | str], names: Sequence[str], rows: Da
             column = column_of(found, session)
             if not can_repeat(rows.select(column)):
                 message = (
-                    f"select: {label(item)} uses {first!r} of the same select(…), which would be computed once more, as "
-                    "something else. Compute that in a select(…) or withColumn(…) before."
+                    f"select: {label(item)} uses {first!r} of the same select(…), which would be computed once more, "
+                    "as something else. Compute that in a select(…) or withColumn(…) before."
                 )
                 raise AnalysisError(message)
             for each in fields:

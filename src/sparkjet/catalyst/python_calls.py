@@ -19,7 +19,7 @@ from pyspark.sql.udf import UserDefinedFunction
 from pyspark.util import PythonEvalType
 
 from sparkjet.catalyst import tried_functions
-from sparkjet.catalyst.columns import KEPT, quoted
+from sparkjet.catalyst.columns import KEPT
 from sparkjet.catalyst.expressions import by_name, column_of, expression_of, inlined, parts_of, rebuilt, without_alias
 from sparkjet.catalyst.logical_plans import analyzed, attribute_id, children, kind_of, listed
 from sparkjet.catalyst.tried_functions import (
@@ -216,7 +216,8 @@ def _tried_function(call: Any, session: SparkSession) -> _TriedFunction:
     elif kind == _ARROW_ROWS:
         tried_one = TriedArrowRows(command, _conversion(returned, session, fields=False))
     elif kind in {_ARRAYS, _ARRAYS_ITERATOR}:
-        struct, tried_one = StructType([failure, value]), TriedArrays(command, _conversion(returned, session, fields=False))
+        struct = StructType([failure, value])
+        tried_one = TriedArrays(command, _conversion(returned, session, fields=False))
     else:
         tried_one = TriedSeries(command, _conversion(returned, session, fields=True))
         struct = StructType([failure, value])
@@ -263,7 +264,7 @@ class _Pickled:
 
 def _with_broadcasts(udf: UserDefinedFunction, broadcasts: Any, session: SparkSession) -> None:
     """Have a function's broadcast variables sent along with what calls it, and make the function in the JVM."""
-    pickled: Any = session.sparkContext._pickled_broadcast_vars
+    pickled: Any = session.sparkContext._pickled_broadcast_vars  # noqa: SLF001 - see above
     for each in broadcasts:
         pickled.add(_Pickled(each))
     assert udf._judf is not None  # noqa: S101, SLF001 - which pickles it now

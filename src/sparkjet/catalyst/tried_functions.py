@@ -144,27 +144,23 @@ def _check_pickled(value: Any, kind: DataType | None) -> None:
     found = value.__class__
     if found in _PICKLED:
         return
-    if isinstance(value, tuple | list):
-        if isinstance(kind, StructType):
-            if len(value) != len(kind.fields):
-                message = f"the function returned {len(value)} values for a struct of {len(kind.fields)} fields"
-                raise ValueError(message)
-            for each, field in zip(value, kind.fields, strict=True):
-                _check_pickled(each, field.dataType)
-            return
-        for each in value:
-            _check_pickled(each, kind.elementType if isinstance(kind, ArrayType) else None)
+    if isinstance(value, tuple | list) and isinstance(kind, StructType):
+        if len(value) != len(kind.fields):
+            message = f"the function returned {len(value)} values for a struct of {len(kind.fields)} fields"
+            raise ValueError(message)
+        parts = [(each, field.dataType) for each, field in zip(value, kind.fields, strict=True)]
+    elif isinstance(value, tuple | list | set | frozenset):
+        parts = [(each, kind.elementType if isinstance(kind, ArrayType) else None) for each in value]
     elif found is dict:
         of_keys, of_values = (kind.keyType, kind.valueType) if isinstance(kind, MapType) else (None, None)
-        for key, each in value.items():
-            _check_pickled(key, of_keys)
-            _check_pickled(each, of_values)
-    elif found in {set, frozenset}:
-        for each in value:
-            _check_pickled(each, None)
-    elif not found.__module__.startswith("pyspark.") and (found.__module__, found.__name__) != ("array", "array"):
+        parts = [(key, of_keys) for key in value] + [(each, of_values) for each in value.values()]
+    elif found.__module__.startswith("pyspark.") or (found.__module__, found.__name__) == ("array", "array"):
+        parts = []
+    else:
         message = f"the function returned {found.__module__}.{found.__qualname__}, which Spark does not take as a value"
         raise TypeError(message)
+    for each, of in parts:
+        _check_pickled(each, of)
 
 
 @dataclass(frozen=True)
@@ -244,7 +240,7 @@ class TriedArrowRows(TriedFunction):
             if self._convert is None:
                 from pyspark.sql.conversion import LocalDataToArrowConversion  # noqa: PLC0415 - since Spark 4.1
 
-                found = LocalDataToArrowConversion._create_converter(kind, none_on_identity=True)
+                found = LocalDataToArrowConversion._create_converter(kind, none_on_identity=True)  # noqa: SLF001
                 self._convert = found or (lambda each: each)
             converted, is_cast = self._convert(value), False
             try:
@@ -263,9 +259,7 @@ def _of_series(series: Any, conversion: Conversion, number: int) -> tuple[pa.Arr
     if isinstance(series.dtype, pd.CategoricalDtype):
         series = series.astype(series.dtype.categories.dtype)
     kind, arrow_type = conversion.kinds[number], conversion.types[number]
-    converter = _create_converter_from_pandas(
-        kind, timezone=conversion.timezone, error_on_duplicated_field_names=False
-    )
+    converter = _create_converter_from_pandas(kind, timezone=conversion.timezone, error_on_duplicated_field_names=False)
     values = converter(series)
     nulls = None if hasattr(values.array, "__arrow_array__") else values.isna()
     try:

@@ -44,6 +44,8 @@ class InputBatch:
         self._batch = batch
         self._held = plan.persisted
         self._tried: dict[int, DataFrame] = {}
+        self._letters: list[DataFrame] = []
+        self._failed_before = 0 if plan.failures is None else plan.failures.count
         self.failures: Counter[str] = Counter()
         """How many rows have failed where, of the outputs of dead letters that were asked for theirs."""
         if plan.persisted:
@@ -76,6 +78,9 @@ class InputBatch:
         """The rows of an output of a source itself."""
         if self._is_tried_once(output.chain):
             rows = passed(self._tried_once(output.reads, output.chain))
+        elif self._plan.failures is not None:
+            tried = self._plan.tried(self._batch, output.reads, output.chain)
+            rows = passed(self._plan.failures.counted(tried))
         else:
             rows = self._plan.rows(self._batch, output.reads, output.chain)
         return rows.drop(*HIDDEN) if self._plan.stages else rows
@@ -92,7 +97,13 @@ class InputBatch:
                 return self._tried_once(diverted.source, diverted.chain)
             return self._plan.tried(self._batch, diverted.source, diverted.chain)
 
+        failures = self._plan.failures
+        if failures is not None and failures.count == self._failed_before:
+            # The jobs that have read the batch have met none.
+            return None
         letters = DeadLetters(output, self._batch, tried, self._moment)
+        if failures is not None:
+            self._letters.append(letters.held())
         rows = letters.rows(epoch)
         self.failures += letters.counts
         return rows
@@ -109,10 +120,13 @@ class InputBatch:
     def _rows(self, feed: PlannedFeed, batch: DataFrame) -> DataFrame:
         """The rows as a stage reads them."""
         chain = feed.feed.transformations
+        failures = self._plan.failures
+        if failures is not None and not feed.feed.inputs:
+            return self._passed(feed, failures.counted(self._plan.tried(batch, feed.source, chain)))
         if self._plan.persisted or not feed.feed.inputs:
             rows = feed.feed.timed(self._plan.rows(batch, feed.source, chain))
             return rows.withColumn(KEPT, F.lit(True))
-        return chain.marked(batch)
+        return chain.marked(batch, failures)
 
     def _passed(self, feed: PlannedFeed, tried: DataFrame) -> DataFrame:
         """The same of rows that have been tried once and for all."""
@@ -132,6 +146,8 @@ class InputBatch:
         """Unpersist the rows; a second call does nothing."""
         while self._tried:
             self._tried.popitem()[1].unpersist()
+        while self._letters:
+            self._letters.pop().unpersist()
         if self._held:
             self._held = False
             self._batch.unpersist()

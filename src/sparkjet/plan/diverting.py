@@ -179,6 +179,11 @@ def passed(frame: DataFrame) -> DataFrame:
     return frame.where(KEPT).drop(*TRIED)
 
 
+def has_failed() -> Column:
+    """Whether a row has failed."""
+    return F.col(f"{FAILURE}.{STEP}").isNotNull()
+
+
 def failed(frame: DataFrame, first: int) -> DataFrame:
     """The rows that have failed, as they were at ``divert``, with event time and substream where there are any.
 

@@ -21,6 +21,7 @@ from sparkjet.plan.diverting import passed
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
+    from sparkjet.catalyst.row_counter import RowCounter
     from sparkjet.plan.diverting import Divert, Tries
     from sparkjet.plan.static_tables import StaticTable
 
@@ -253,8 +254,13 @@ class Transformations:
             frame = _outline(link)(frame)
         return frame
 
-    def marked(self, frame: DataFrame) -> DataFrame:
-        """Run the chain on a batch without dropping rows; ``KEPT`` marks those that pass the filters."""
+    def marked(self, frame: DataFrame, failures: RowCounter | None = None) -> DataFrame:
+        """Run the chain on a batch without dropping rows; ``KEPT`` marks those that pass the filters.
+
+        Args:
+            frame: The batch.
+            failures: What counts the rows that have failed.
+        """
         first = self.tried_from
         if first != 0:
             frame = frame.withColumn(KEPT, F.lit(True))
@@ -262,7 +268,10 @@ class Transformations:
         for link in self.links[:first]:
             filtered = filtered or link.filters
             frame = link.marked(frame) if filtered and link.marked is not None else link.plain(frame)
-        return frame if first is None else self.tried(frame, first).drop(FAILURE, ORIGINAL)
+        if first is None:
+            return frame
+        frame = self.tried(frame, first)
+        return (frame if failures is None else failures.counted(frame)).drop(FAILURE, ORIGINAL)
 
 
 def check_tried(link: Link, shape: DataFrame, *, generates: bool) -> None:
