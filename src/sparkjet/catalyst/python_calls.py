@@ -99,7 +99,7 @@ def check_calls(expressions: Iterable[Any]) -> None:
 
 def has_calls(expression: Any) -> bool:
     """Whether an analyzed expression calls a Python function."""
-    return any(kind_of(part) == "PythonUDF" for part in parts_of(expression))
+    return any("Python" in kind_of(part) for part in parts_of(expression))
 
 
 def staged(expression: Any, frame: DataFrame, prefix: str) -> StagedCalls:

@@ -144,6 +144,7 @@ def _check_pickled(value: Any, kind: DataType | None) -> None:
     found = value.__class__
     if found in _PICKLED:
         return
+    parts: list[tuple[Any, DataType | None]]
     if isinstance(value, tuple | list) and isinstance(kind, StructType):
         if len(value) != len(kind.fields):
             message = f"the function returned {len(value)} values for a struct of {len(kind.fields)} fields"

@@ -236,8 +236,8 @@ def _can_count(chains: Sequence[Transformations]) -> bool:
         root = root.below
     return (
         not others
-        and all(link.repeats and link.table is None for link in chain.all_links)
-        and is_repeatable(root.source)
+        and all(link.table is None for link in chain.all_links)
+        and is_repeatable(chain.shape)
         and acknowledging_source(root.source) is None
         and is_open(root.source.sparkSession, COUNTERS)
     )
