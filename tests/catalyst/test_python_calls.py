@@ -77,7 +77,6 @@ def test_what_each_kind_of_function_raises_is_a_failure_of_that_row_alone(spark:
         letter = letters[100 + place]
         assert (letter._stage, letter._error) == (f"withColumn n_{name}: {kind._name}({name}, 2)", "ValueError")
         assert letter._message == f"invalid literal for int() with base 10: 'x{place}'"
-        assert letter._trace.startswith("Traceback")
         assert letter._trace.endswith(f"ValueError: {letter._message}\n")
 
 
@@ -109,7 +108,7 @@ def test_a_failure_counts_only_where_the_value_is_needed(spark: SparkSession) ->
     errors = {number: letter._error for number, letter in letters.items()}
     assert errors == {number: "CAST_INVALID_INPUT" if number == 2 else "ValueError" for number in range(1, 6)}
     assert all("'x'" in letter._message for letter in letters.values())
-    assert letters[4]._stage == "select number_of(e, 5)"
+    assert letters[4]._stage == "select number_of(e, 5) AS e"
 
 
 def misfits() -> dict[str, UserDefinedFunction]:

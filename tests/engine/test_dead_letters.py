@@ -380,7 +380,8 @@ def test_a_start_is_refused_that_would_divert_rows_to_nowhere(spark: SparkSessio
         sj.start(found.writeStream.format("noop"), deadLetters=found.writeStream.format("noop"))
     with pytest.raises(sj.AnalysisError, match="none of the results comes from"):
         sj.start(rate.writeStream.format("noop"), deadLetters=letters)
-    with pytest.raises(sj.AnalysisError, match="an option of the writers of results"):
-        sj.start(found.writeStream.format("noop"), deadLetters=letters.option("deadLettersPath", "/nowhere"))
     with pytest.raises(sj.AnalysisError, match="dead rows are never early"):
         sj.start(found.writeStream.format("noop"), deadLetters=letters.outputMode("update"))
+    elsewhere = found.deadLetters.writeStream.format("noop").option("deadLettersPath", "/nowhere")
+    with pytest.raises(sj.AnalysisError, match="an option of the writers of results"):
+        sj.start(found.writeStream.format("noop"), deadLetters=elsewhere)
