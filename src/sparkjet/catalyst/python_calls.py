@@ -18,20 +18,18 @@ from pyspark.sql.types import DataType, StringType, StructField, StructType, _pa
 from pyspark.sql.udf import UserDefinedFunction
 from pyspark.util import PythonEvalType
 
-from sparkjet.catalyst import tried_functions
+from sparkjet.catalyst import tried_batches, tried_functions
 from sparkjet.catalyst.columns import KEPT
 from sparkjet.catalyst.expressions import by_name, column_of, expression_of, inlined, parts_of, rebuilt, without_alias
 from sparkjet.catalyst.logical_plans import analyzed, attribute_id, children, kind_of, listed
+from sparkjet.catalyst.tried_batches import TriedArrays, TriedIterator, TriedSeries
 from sparkjet.catalyst.tried_functions import (
     FAILED,
     SEPARATOR,
     Conversion,
     Converted,
-    TriedArrays,
     TriedArrowRows,
-    TriedIterator,
     TriedRows,
-    TriedSeries,
 )
 from sparkjet.catalyst.tries import VALUE, Said, never_raises, tried
 from sparkjet.errors import AnalysisError
@@ -202,7 +200,8 @@ class _TriedFunction:
 
 def _tried_function(call: Any, session: SparkSession) -> _TriedFunction:
     """The function of a call, tried in Spark's workers."""
-    register_pickle_by_value(tried_functions)
+    for module in (tried_functions, tried_batches):
+        register_pickle_by_value(module)
     function, kind = call.func(), int(call.evalType())
     # As it was pickled: the driver could not unpickle what refers to broadcast variables.
     command = bytes(function.command().unsafeArray())
