@@ -32,8 +32,8 @@ class Diverted(FrameMethods):
     def divert(self, *, errors: bool, maxFailures: float | None = None) -> Self:
         """Divert rows that fail from here on, so that a bad row does not end the query.
 
-        A row of which an expression of SQL raises (a cast, a division, a parser), or a Python function, goes to the dead
-        letters, as it is here, and to no result. Expressions are judged in the order in which they are written: a row that a ``where``
+        A row of which an expression of SQL raises (a cast, a division, a parser), or a Python function, goes to the
+        dead letters, as it is here, and to no result. Expressions are judged in the order in which they are written: a row that a ``where``
         has dropped cannot fail behind it, and one that has failed is not looked at again. It still advances the
         watermark if its event time can be read. Expressions before this call still end the query.
 
