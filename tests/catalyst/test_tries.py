@@ -115,7 +115,7 @@ def test_what_cannot_be_decoded_keeps_its_place_in_kafka(spark: SparkSession) ->
         "key binary, value binary, topic string, partition int, offset long, timestamp timestamp, timestampType int"
     )
     given = spark.createDataFrame([(b"k", each, "t", n % 2, n, None, 0) for n, each in enumerate(values)], schema)
-    found = sj.stream(given).divert(errors=True).withColumn("text", F.decode("value", F.lit("UTF-8")))
+    found = sj.stream(given).divert(errors=True).withColumn("text", F.decode("value", "UTF-8"))
     found = found.select(F.from_json("text", "n int", {"mode": "FAILFAST"}).alias("json")).select("json.*")
     assert sorted((row.n for row in found.toDF().collect()), key=str) == [1, 4, None]
     letters: list[Any] = sorted(found.deadLetters.toDF().collect(), key=lambda row: row.offset)
