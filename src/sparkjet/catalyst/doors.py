@@ -129,6 +129,7 @@ DOORS = (
             "catalyst/columns",
             "catalyst/expressions",
             "catalyst/identities",
+            "catalyst/lateral_aliases",
             "catalyst/logical_plans",
             "catalyst/markers",
             "catalyst/stars",
