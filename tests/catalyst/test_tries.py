@@ -80,6 +80,10 @@ def test_constants_that_raise_are_no_matter_for_rows_that_are_dropped(spark: Spa
     assert [(row.ts, row._error) for row in failed] == [("5", "CAST_INVALID_INPUT")]
 
 
+def number(text: str) -> int:
+    return int(text)
+
+
 COUNT = 10_000
 PLACES: dict[str, Callable[[sj.Stream], sj.Stream]] = {
     "event_time": lambda s: s.withColumn("at", F.expr("CAST(concat('2026-01-01 12:00:0', event_time) AS TIMESTAMP)")),
@@ -91,7 +95,7 @@ PLACES: dict[str, Callable[[sj.Stream], sj.Stream]] = {
     ),
     "raised": lambda s: s.where(F.expr("IF(raised = 'x', raise_error('no price'), true)")),
     "element": lambda s: s.selectExpr("*", "array(1)[IF(element = 'x', 1, 0)] AS n4"),
-    "python": lambda s: s.withColumn("n5", F.udf(int, "int")("python")),
+    "python": lambda s: s.withColumn("n5", F.udf(number, "int")("python")),
 }
 """What may fail for a row, each with a column of its own, which is bad in one row."""
 
