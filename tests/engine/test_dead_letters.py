@@ -353,17 +353,24 @@ def test_aggregates_of_columns_are_not_refused(spark: SparkSession) -> None:
     assert stream.groupBy("k").agg(*named).toDF().count() == 1
 
 
-def test_a_query_of_sparks_own_writes_them_beside_its_results(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("condition", ["px >= 0", "1 = 0"])
+def test_a_query_of_sparks_own_writes_them_beside_its_results(
+    spark: SparkSession, tmp_path: Path, condition: str
+) -> None:
     given = [(at(n), "ab"[n % 2], "n/a" if n == BAD else str(n)) for n in range(10_000)]
     spark.createDataFrame(given, SCHEMA).coalesce(1).write.parquet(str(tmp_path / "in"))
     read = spark.readStream.schema(SCHEMA).parquet(str(tmp_path / "in"))
-    found = parsed(sj.stream(read))
+    # Spark knows of the second that no row is left, and would read none.
+    found = parsed(sj.stream(read)).where(condition)
     writer = found.writeStream.format("parquet").trigger(availableNow=True)
     writer = writer.option("path", tmp_path / "out").option("checkpointLocation", tmp_path / "home")
     with pytest.raises(sj.AnalysisError, match=r"divert\(errors=True\) needs a place"):
         writer.start()
-    writer.option("deadLettersPath", tmp_path / "dead").start().awaitTermination()
-    assert sj.read_files(tmp_path / "out").count() == 9_999
+    query = writer.option("deadLettersPath", tmp_path / "dead").start()
+    query.awaitTermination()
+    assert query.lastProgress is not None
+    assert query.lastProgress["failedRows"] == {"withColumn px: CAST(px AS INT)": 1}
+    assert sj.read_files(tmp_path / "out").count() == (9_999 if condition == "px >= 0" else 0)
     (letter,) = sj.read_files(tmp_path / "dead").collect()
     assert (letter.px, letter._error, letter._epoch) == ("n/a", "CAST_INVALID_INPUT", 1)
 

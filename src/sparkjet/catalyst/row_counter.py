@@ -40,16 +40,24 @@ class RowCounter:
 
     def counted(self, rows: DataFrame) -> DataFrame:
         """The same rows, which are counted when they are read."""
-        return rows.where(self._once("passing", build=self._passing))
+        return rows.where(self._once("all", build=lambda: self._counting(counted=True, others=F.lit(True))))
 
-    def _passing(self) -> Column:
-        """True, of a row that is counted too."""
+    def passed(self, rows: DataFrame, kept: str) -> DataFrame:
+        """The rows that are kept, of which none is counted.
+
+        In one condition: where Spark knows of no row that is kept, it would not read what is counted below.
+        """
+        return rows.where(self._once("kept", kept, build=lambda: self._counting(counted=False, others=F.col(kept))))
+
+    def _counting(self, *, counted: bool, others: Column) -> Column:
+        """A condition that counts the rows that it meets."""
         session = self._session
         kind = java_class(session, f"{_SQL}.types.ObjectType")(self._counter.getClass())
         literal = java_class(session, f"{_SQL}.catalyst.expressions.Literal")
         counter = column_of(literal(self._counter, kind), session)
         counting = java_class(session, f"{_SQL}.catalyst.expressions.objects.InitializeJavaBean")
         add = as_map(session, [("add", expression_of(F.lit(1).cast("long"), session))])
-        counted = counting(expression_of(F.when(self._condition, counter), session), add)
+        # Null where nothing is counted, so that Spark does not know what it is.
+        met = column_of(counting(expression_of(F.when(self._condition, counter), session), add), session)
         # Not deterministic, so that it is not moved below what it asks about.
-        return always() & F.when(self._condition, column_of(counted, session).isNotNull()).otherwise(True)
+        return always() & F.when(self._condition, met.isNotNull() if counted else met.isNull()).otherwise(others)

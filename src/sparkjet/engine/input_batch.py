@@ -19,6 +19,7 @@ from sparkjet.plan.partial_rows import ProgressDetail
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from sparkjet.catalyst.row_counter import RowCounter
     from sparkjet.engine.arrival import Arrival
     from sparkjet.engine.stage_state import StageState
     from sparkjet.plan.plan import DivertedChain, Plan, PlannedDeadLetters, PlannedFeed, PlannedStreamOutput
@@ -80,7 +81,7 @@ class InputBatch:
             rows = passed(self._tried_once(output.reads, output.chain))
         elif self._plan.failures is not None:
             tried = self._plan.tried(self._batch, output.reads, output.chain)
-            rows = passed(self._plan.failures.counted(tried))
+            rows = passed(tried, self._plan.failures)
         else:
             rows = self._plan.rows(self._batch, output.reads, output.chain)
         return rows.drop(*HIDDEN) if self._plan.stages else rows
@@ -122,15 +123,15 @@ class InputBatch:
         chain = feed.feed.transformations
         failures = self._plan.failures
         if failures is not None and not feed.feed.inputs:
-            return self._passed(feed, failures.counted(self._plan.tried(batch, feed.source, chain)))
+            return self._passed(feed, self._plan.tried(batch, feed.source, chain), failures)
         if self._plan.persisted or not feed.feed.inputs:
             rows = feed.feed.timed(self._plan.rows(batch, feed.source, chain))
             return rows.withColumn(KEPT, F.lit(True))
         return chain.marked(batch, failures)
 
-    def _passed(self, feed: PlannedFeed, tried: DataFrame) -> DataFrame:
-        """The same of rows that have been tried once and for all."""
-        return feed.feed.timed(passed(tried)).withColumn(KEPT, F.lit(True))
+    def _passed(self, feed: PlannedFeed, tried: DataFrame, failures: RowCounter | None = None) -> DataFrame:
+        """The same of rows that have been tried."""
+        return feed.feed.timed(passed(tried, failures)).withColumn(KEPT, F.lit(True))
 
     def _is_tried_once(self, chain: Transformations) -> bool:
         return bool(self._plan.of_failures) and chain.is_tried_once(self._plan.shared)
