@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql import functions as F
+from pyspark.sql.udf import UserDefinedFunction
 
 import sparkjet as sj
 from tests.parameters import mostly_long
@@ -95,7 +96,7 @@ PLACES: dict[str, Callable[[sj.Stream], sj.Stream]] = {
     ),
     "raised": lambda s: s.where(F.expr("IF(raised = 'x', raise_error('no price'), true)")),
     "element": lambda s: s.selectExpr("*", "array(1)[IF(element = 'x', 1, 0)] AS n4"),
-    "python": lambda s: s.withColumn("n5", F.udf(number, "int")("python")),
+    "python": lambda s: s.withColumn("n5", UserDefinedFunction(number, "int")("python")),
 }
 """What may fail for a row, each with a column of its own, which is bad in one row."""
 

@@ -118,6 +118,7 @@ TRIES = Door(
         f"{_EXECUTION}.QueryExecution.optimizedPlan(0)",
         f"{_SQL}.types.UpCastRule.canUpCast(2)",
         "org.apache.spark.util.Utils.exceptionString(1)",
+        "org.apache.spark.SparkThrowable.getCondition(0)",
     ),
     "divert(…) is refused",
 )
