@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from sparkjet.catalyst.row_counter import RowCounter
     from sparkjet.engine.arrival import Arrival
     from sparkjet.engine.stage_state import StageState
+    from sparkjet.plan.diverting import Divert
     from sparkjet.plan.plan import DivertedChain, Plan, PlannedDeadLetters, PlannedFeed, PlannedStreamOutput
     from sparkjet.plan.transformations import Transformations
 
@@ -47,8 +48,7 @@ class InputBatch:
         self._tried: dict[int, DataFrame] = {}
         self._letters: list[DataFrame] = []
         self._failed_before = 0 if plan.failures is None else plan.failures.count
-        self.failures: Counter[str] = Counter()
-        """How many rows have failed where, of the outputs of dead letters that were asked for theirs."""
+        self._counts: dict[Divert | None, Counter[str]] = {}
         if plan.persisted:
             # The source would be read, and a user's Python function run, once for every branch and result.
             self._batch = moment.of(plan.begun(batch), "begun").persist()
@@ -106,8 +106,13 @@ class InputBatch:
         if failures is not None:
             self._letters.append(letters.held())
         rows = letters.rows(epoch)
-        self.failures += letters.counts
+        self._counts[output.chain.divert] = letters.counts
         return rows
+
+    @property
+    def failures(self) -> Counter[str]:
+        """How many rows have failed where, once their outputs have asked; those of two outputs count once."""
+        return sum(self._counts.values(), Counter())
 
     def highest(self, arrivals: Iterable[Arrival]) -> dict[str, int]:
         """Highest event time of each substream that had one, whatever the user's filters drop."""
