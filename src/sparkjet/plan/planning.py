@@ -237,7 +237,8 @@ def _can_count(chains: Sequence[Transformations]) -> bool:
     return (
         not others
         and all(link.table is None for link in chain.all_links)
-        and is_repeatable(chain.shape)
+        # As the user wrote it: what is tried is not deterministic to Spark.
+        and is_repeatable(chain.bare.shape)
         and acknowledging_source(root.source) is None
         and is_open(root.source.sparkSession, COUNTERS)
     )
