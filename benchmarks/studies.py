@@ -23,6 +23,7 @@ STUDIES = {
     "T19": "operators",
     "T20": "stores",
     "P1": "projection",
+    "DL": "dead_letters",
     "C1": "partitions",
     "PG": "postgres",
     "KR": "kafka",

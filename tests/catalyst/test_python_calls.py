@@ -77,13 +77,13 @@ def test_what_each_kind_of_function_raises_is_a_failure_of_that_row_alone(spark:
         letter = letters[100 + place]
         assert (letter._stage, letter._error) == (f"withColumn n_{name}: {kind._name}({name}, 2)", "ValueError")
         assert letter._message == f"invalid literal for int() with base 10: 'x{place}'"
-        assert letter._trace.startswith("Traceback")
         assert letter._trace.endswith(f"ValueError: {letter._message}\n")
 
 
 def test_a_failure_counts_only_where_the_value_is_needed(spark: SparkSession) -> None:
     given = spark.createDataFrame(
-        [(n, *("x" if n == place else "1" for place in range(6))) for n in range(8)], "id int, a string, b string, c string, d string, e string, f string"
+        [(n, *("x" if n == place else "1" for place in range(6))) for n in range(8)],
+        "id int, a string, b string, c string, d string, e string, f string",
     )
     plain, series = function(number, "SQL_BATCHED_UDF"), function(of_series, "SQL_SCALAR_PANDAS_UDF")
     spark.udf.register("number_of", plain)
@@ -108,7 +108,7 @@ def test_a_failure_counts_only_where_the_value_is_needed(spark: SparkSession) ->
     errors = {number: letter._error for number, letter in letters.items()}
     assert errors == {number: "CAST_INVALID_INPUT" if number == 2 else "ValueError" for number in range(1, 6)}
     assert all("'x'" in letter._message for letter in letters.values())
-    assert letters[4]._stage == "select number_of(e, 5)"
+    assert letters[4]._stage == "select number_of(e, 5) AS e"
 
 
 def misfits() -> dict[str, UserDefinedFunction]:
@@ -159,4 +159,6 @@ def test_functions_use_what_is_broadcast(spark: SparkSession) -> None:
     found = sj.stream(spark.createDataFrame([("a",), ("b",)], "k string")).divert(errors=True)
     found = found.withColumn("n", F.udf(lambda key: known.value[key], "int")("k"))
     assert [tuple(row) for row in found.toDF().collect()] == [("a", 1)]
-    assert [(row.k, row._error, row._message) for row in found.deadLetters.toDF().collect()] == [("b", "KeyError", "'b'")]
+    assert [(row.k, row._error, row._message) for row in found.deadLetters.toDF().collect()] == [
+        ("b", "KeyError", "'b'")
+    ]

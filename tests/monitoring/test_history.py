@@ -23,9 +23,11 @@ def test_sums_stay_and_points_are_bounded(steps: list[tuple[int, int, bool]], mo
     history, now = History(most), NOW
     for number, (gap, rows, _) in enumerate(steps):
         now += gap
-        history.add(report(number, {"a": substream(now)}, late=rows, failed={"where n": rows}, duration_ms={"save": rows}), now, rows)
-        # A record that was written again is no epoch.
-        history.add(report(number, {"a": substream(now)}, failed={"where n": rows}), now) if rows == 9 else None
+        history.add(
+            report(number, {"a": substream(now)}, late=rows, failed={"where n": rows}, duration_ms={"save": rows}),
+            now,
+            rows,
+        )
         points = history.points
         assert len(points) <= most
         assert all(before.at < after.at for before, after in pairwise(points))
@@ -35,6 +37,10 @@ def test_sums_stay_and_points_are_bounded(steps: list[tuple[int, int, bool]], mo
     assert sum(point.epochs for point in points) == len(steps)
     assert sum(point.rows_in for point in points) == sum(point.late for point in points) == total
     assert sum(point.failed for point in points) == history.totals.failed["where n"] == total
+    if steps:
+        # A record of the same epoch that was written again.
+        history.add(report(len(steps) - 1, failed={"where n": 1}), now)
+        assert history.totals.failed["where n"] == total
     assert sum(point.duration_ms.get("save", 0) for point in points) == total == history.totals.rows_in
 
 

@@ -32,10 +32,10 @@ class Diverted(FrameMethods):
     def divert(self, *, errors: bool, maxFailures: float | None = None) -> Self:
         """Divert rows that fail from here on, so that a bad row does not end the query.
 
-        A row of which an expression of SQL raises (a cast, a division, a parser) goes to the dead letters, as it is
-        here, and to no result. Expressions are judged in the order in which they are written: a row that a ``where``
-        has dropped cannot fail behind it, and one that has failed is not looked at again. It still advances the
-        watermark if its event time can be read. Expressions before this call still end the query.
+        A row of which an expression of SQL raises (a cast, a division, a parser), or a Python function, goes to the
+        dead letters, as it is here, and to no result. Expressions are judged in the order in which they are written: a
+        row that a ``where`` has dropped cannot fail behind it, and one that has failed is not looked at again. It still
+        advances the watermark if its event time can be read. Expressions before this call still end the query.
 
         Say where dead letters go: with ``option("deadLettersPath", …)``, or with
         ``sj.start(…, deadLetters=stream.deadLetters.writeStream…)``.
@@ -94,8 +94,8 @@ class Diverted(FrameMethods):
 class DeadLetters(FrameMethods):
     """Rows that have failed, as they were at ``divert``.
 
-    With the columns ``_stage`` (what failed), ``_error`` (Spark's error condition), ``_message``, ``_trace``,
-    ``_substream`` and ``_epoch``. Write them with
+    With the columns ``_stage`` (what failed), ``_error`` (Spark's error condition, or the class of what a Python
+    function has raised), ``_message``, ``_trace``, ``_substream`` and ``_epoch``. Write them with
     ``sj.start(result.writeStream…, deadLetters=stream.deadLetters.writeStream…)``.
     """
 
@@ -133,7 +133,7 @@ def _divert(most: object) -> Divert:
     if most is None or (isinstance(most, int) and not isinstance(most, bool) and most >= 0):
         return Divert(most)
     if isinstance(most, float) and most == 1:
-        message = "divert: maxFailures=1.0 would be all rows of an epoch. Leave it out, which allows any number, or give 1."
+        message = "divert: maxFailures=1.0 would be all rows of an epoch. Leave it out, or give 1 for a single row."
         raise AnalysisError(message)
     message = (
         f"divert: maxFailures={most!r} is neither a number of rows (100) nor a share of those of an epoch, from 0.0 to "

@@ -79,6 +79,18 @@ MICRO_BATCH = Door(
     ),
     "rows are written out in memory once more, behind the source",
 )
+COUNTERS = Door(
+    "counters of rows inside a plan",
+    ("catalyst/row_counter",),
+    (
+        f"{_SQL}.types.ObjectType(1)",
+        f"{_CATALYST}.expressions.Literal(2)",
+        f"{_CATALYST}.expressions.objects.InitializeJavaBean(2)",
+        "org.apache.spark.SparkContext.longAccumulator(1)",
+        "org.apache.spark.util.LongAccumulator.value(0)",
+    ),
+    "with divert(…), batches are held in memory",
+)
 JDBC = Door(
     "databases: Spark's dialects, connections and types of columns",
     ("catalyst/jdbc",),
@@ -94,13 +106,19 @@ JDBC = Door(
 )
 TRIES = Door(
     "expressions that may raise for a row",
-    ("catalyst/tries",),
+    ("catalyst/tries", "catalyst/python_calls"),
     (
+        f"{_CATALYST}.expressions.PythonUDF.evalType(0)",
+        f"{_CATALYST}.expressions.PythonUDF.func(0)",
+        f"{_CATALYST}.expressions.NamedArgumentExpression.key(0)",
+        "org.apache.spark.api.python.PythonFunction.command(0)",
+        "org.apache.spark.api.python.PythonFunction.broadcastVars(0)",
         f"{_CATALYST}.expressions.TryEval(1)",
         f"{_CATALYST}.plans.logical.LocalRelation(4)",
         f"{_EXECUTION}.QueryExecution.optimizedPlan(0)",
         f"{_SQL}.types.UpCastRule.canUpCast(2)",
         "org.apache.spark.util.Utils.exceptionString(1)",
+        "org.apache.spark.SparkThrowable.getCondition(0)",
     ),
     "divert(…) is refused",
 )
@@ -112,6 +130,7 @@ DOORS = (
             "catalyst/columns",
             "catalyst/expressions",
             "catalyst/identities",
+            "catalyst/lateral_aliases",
             "catalyst/logical_plans",
             "catalyst/markers",
             "catalyst/stars",
@@ -192,6 +211,7 @@ DOORS = (
             "org.apache.spark.storage.RDDBlockId(2)",
         ),
     ),
+    COUNTERS,
     JDBC,
     KEPT_PLANS,
     MICRO_BATCH,

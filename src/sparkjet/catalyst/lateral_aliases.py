@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Column
+from pyspark.sql import functions as F
 
 from sparkjet.catalyst.expressions import column_of, expression_of, label, rebuilt, without_alias
 from sparkjet.catalyst.logical_plans import analyzed, kind_of, listed, same_name
@@ -44,19 +45,16 @@ def standing_alone(items: Sequence[Column | str], names: Sequence[str], rows: Da
             column = column_of(found, session)
             if not can_repeat(rows.select(column)):
                 message = (
-                    f"select: {label(item)} uses {first!r} of the same select(…), which would be computed once more, as "
-                    "something else. Compute that in a select(…) or withColumn(…) before."
+                    f"select: {label(item)} uses {first!r} of the same select(…), which would be computed once more, "
+                    "as something else. Compute that in a select(…) or withColumn(…) before."
                 )
                 raise AnalysisError(message)
             for each in fields:
                 column = column.getField(each)
             return expression_of(column, session)
 
-        if isinstance(item, Column):
-            before = expression_of(item, session)
-            expression = rebuilt(before, session, named)
-            alone.append(item if expression is before else column_of(expression, session))
-            earlier.append((name, without_alias(expression)))
-        else:
-            alone.append(item)
+        before = expression_of(item if isinstance(item, Column) else F.col(item), session)
+        expression = rebuilt(before, session, named)
+        alone.append(item if expression is before else column_of(expression, session))
+        earlier.append((name, without_alias(expression)))
     return alone

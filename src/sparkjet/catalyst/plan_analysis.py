@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException
@@ -95,6 +95,25 @@ def can_repeat(df: DataFrame) -> bool:
     """Whether the last transformation of a DataFrame may be computed several times, and on rows of nulls."""
     deterministic = all(expression.deterministic() for expression in listed(analyzed(df).expressions()))
     return deterministic and not calls_python(df)
+
+
+def is_repeatable(df: DataFrame) -> bool:
+    """Whether all that a DataFrame computes from what it reads comes out the same if it is computed once more."""
+    python = static_method(df.sparkSession, f"{_SQL}.catalyst.trees.TreePattern.PYTHON_UDF")()
+    plan = analyzed(df)
+    # A function of the user's is not known to be.
+    return plan.deterministic() and not plan.containsPattern(python) and not any(map(_runs_code, _nodes(plan)))
+
+
+def _nodes(plan: Any) -> Iterator[Any]:
+    yield plan
+    for child in children(plan):
+        yield from _nodes(child)
+
+
+def _runs_code(node: Any) -> bool:
+    name = str(node.nodeName())
+    return "Map" in name or "Python" in name or name in {"ScriptTransformation", "TypedFilter"}
 
 
 def reads_any(df: DataFrame, ids: Collection[int]) -> bool:

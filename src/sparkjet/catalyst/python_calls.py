@@ -18,20 +18,18 @@ from pyspark.sql.types import DataType, StringType, StructField, StructType, _pa
 from pyspark.sql.udf import UserDefinedFunction
 from pyspark.util import PythonEvalType
 
-from sparkjet.catalyst import tried_functions
-from sparkjet.catalyst.columns import KEPT, quoted
+from sparkjet.catalyst import tried_batches, tried_functions
+from sparkjet.catalyst.columns import KEPT
 from sparkjet.catalyst.expressions import by_name, column_of, expression_of, inlined, parts_of, rebuilt, without_alias
 from sparkjet.catalyst.logical_plans import analyzed, attribute_id, children, kind_of, listed
+from sparkjet.catalyst.tried_batches import TriedArrays, TriedIterator, TriedSeries
 from sparkjet.catalyst.tried_functions import (
     FAILED,
     SEPARATOR,
     Conversion,
     Converted,
-    TriedArrays,
     TriedArrowRows,
-    TriedIterator,
     TriedRows,
-    TriedSeries,
 )
 from sparkjet.catalyst.tries import VALUE, Said, never_raises, tried
 from sparkjet.errors import AnalysisError
@@ -99,7 +97,7 @@ def check_calls(expressions: Iterable[Any]) -> None:
 
 def has_calls(expression: Any) -> bool:
     """Whether an analyzed expression calls a Python function."""
-    return any(kind_of(part) == "PythonUDF" for part in parts_of(expression))
+    return any("Python" in kind_of(part) for part in parts_of(expression))
 
 
 def staged(expression: Any, frame: DataFrame, prefix: str) -> StagedCalls:
@@ -202,7 +200,8 @@ class _TriedFunction:
 
 def _tried_function(call: Any, session: SparkSession) -> _TriedFunction:
     """The function of a call, tried in Spark's workers."""
-    register_pickle_by_value(tried_functions)
+    for module in (tried_functions, tried_batches):
+        register_pickle_by_value(module)
     function, kind = call.func(), int(call.evalType())
     # As it was pickled: the driver could not unpickle what refers to broadcast variables.
     command = bytes(function.command().unsafeArray())
@@ -216,7 +215,8 @@ def _tried_function(call: Any, session: SparkSession) -> _TriedFunction:
     elif kind == _ARROW_ROWS:
         tried_one = TriedArrowRows(command, _conversion(returned, session, fields=False))
     elif kind in {_ARRAYS, _ARRAYS_ITERATOR}:
-        struct, tried_one = StructType([failure, value]), TriedArrays(command, _conversion(returned, session, fields=False))
+        struct = StructType([failure, value])
+        tried_one = TriedArrays(command, _conversion(returned, session, fields=False))
     else:
         tried_one = TriedSeries(command, _conversion(returned, session, fields=True))
         struct = StructType([failure, value])
@@ -263,7 +263,7 @@ class _Pickled:
 
 def _with_broadcasts(udf: UserDefinedFunction, broadcasts: Any, session: SparkSession) -> None:
     """Have a function's broadcast variables sent along with what calls it, and make the function in the JVM."""
-    pickled: Any = session.sparkContext._pickled_broadcast_vars
+    pickled: Any = session.sparkContext._pickled_broadcast_vars  # noqa: SLF001 - see above
     for each in broadcasts:
         pickled.add(_Pickled(each))
     assert udf._judf is not None  # noqa: S101, SLF001 - which pickles it now

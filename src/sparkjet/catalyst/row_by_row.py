@@ -90,6 +90,18 @@ def check_row_by_row(df: DataFrame) -> None:
             raise AnalysisError(message)
 
 
+def added(before: DataFrame, after: DataFrame) -> list[Any]:
+    """The expressions of a transformation: a ``select`` whose columns name each other is several projections.
+
+    Args:
+        before: What is transformed.
+        after: The outcome.
+    """
+    nodes = list(passed_nodes(analyzed(after)))
+    count = len(nodes) - sum(1 for _ in passed_nodes(analyzed(before)))
+    return [each for node in nodes[: max(count, 1)] for each in listed(node.expressions())]
+
+
 _NOT_ONE = frozenset({"Generate", "Expand", "Filter"})
 """Nodes that make several rows, or none, of one; a window as a column brings the last two along."""
 

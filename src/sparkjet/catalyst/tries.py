@@ -6,6 +6,7 @@ import re
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from py4j.java_gateway import is_instance_of
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 VALUE = "v"
 """The field of :func:`tried` that holds the value."""
 _SQL = "org.apache.spark.sql"
+_THROWABLE = "org.apache.spark.SparkThrowable"
 _LONGEST_TRACE = 2000
 _LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 """PySpark's, of failures."""
@@ -96,6 +98,9 @@ def said(rows: DataFrame) -> Said:
     except (PySparkException, Py4JJavaError) as error:
         raised = getattr(error, "_origin", None) or getattr(error, "java_exception", None)
         condition = error.getCondition() if isinstance(error, PySparkException) else None
+        if raised is not None and is_instance_of(rows.sparkSession.sparkContext._gateway, raised, _THROWABLE):
+            # PySpark does not know all that Spark throws.
+            condition = raised.getCondition()
         if raised is None:
             return Said(condition or type(error).__name__, _without_text(str(error)))
         trace = str(static_method(rows.sparkSession, "org.apache.spark.util.Utils.exceptionString")(raised))

@@ -59,6 +59,11 @@ class DeadLetters:
         keys = {_WHICH: F.xxhash64(F.col(ORIGINAL).cast("string")), _STEP: F.col(f"{FAILURE}.{STEP}")}
         self._failed = reduce(DataFrame.unionAll, found).withColumns(keys)
 
+    def held(self) -> DataFrame:
+        """The failed rows, held in memory from now on: they are asked for several times."""
+        self._failed = self._failed.persist()
+        return self._failed
+
     def rows(self, epoch: int) -> DataFrame | None:
         """The dead letters as their sink gets them; None if there are none.
 

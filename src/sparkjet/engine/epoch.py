@@ -245,7 +245,8 @@ class Epoch:
         due = committer.due(self.request.now)
         until = MAX if self.request.is_last else self.request.now
         prepared: list[PreparedTransaction] = []
-        for output in self._context.plan.outputs:
+        # Dead letters last: where no job of their own finds them, those of the other outputs do.
+        for output in sorted(self._context.plan.outputs, key=lambda each: isinstance(each, PlannedDeadLetters)):
             rows = self._rows(output, early=output.name in early)
             if rows is None and output.name in due:
                 rows = self._context.session.createDataFrame([], output.sample().schema)

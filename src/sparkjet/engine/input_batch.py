@@ -19,8 +19,10 @@ from sparkjet.plan.partial_rows import ProgressDetail
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from sparkjet.catalyst.row_counter import RowCounter
     from sparkjet.engine.arrival import Arrival
     from sparkjet.engine.stage_state import StageState
+    from sparkjet.plan.diverting import Divert
     from sparkjet.plan.plan import DivertedChain, Plan, PlannedDeadLetters, PlannedFeed, PlannedStreamOutput
     from sparkjet.plan.transformations import Transformations
 
@@ -44,8 +46,9 @@ class InputBatch:
         self._batch = batch
         self._held = plan.persisted
         self._tried: dict[int, DataFrame] = {}
-        self.failures: Counter[str] = Counter()
-        """How many rows have failed where, of the outputs of dead letters that were asked for theirs."""
+        self._letters: list[DataFrame] = []
+        self._failed_before = 0 if plan.failures is None else plan.failures.count
+        self._counts: dict[Divert | None, Counter[str]] = {}
         if plan.persisted:
             # The source would be read, and a user's Python function run, once for every branch and result.
             self._batch = moment.of(plan.begun(batch), "begun").persist()
@@ -76,6 +79,9 @@ class InputBatch:
         """The rows of an output of a source itself."""
         if self._is_tried_once(output.chain):
             rows = passed(self._tried_once(output.reads, output.chain))
+        elif self._plan.failures is not None:
+            tried = self._plan.tried(self._batch, output.reads, output.chain)
+            rows = passed(tried, self._plan.failures)
         else:
             rows = self._plan.rows(self._batch, output.reads, output.chain)
         return rows.drop(*HIDDEN) if self._plan.stages else rows
@@ -92,10 +98,21 @@ class InputBatch:
                 return self._tried_once(diverted.source, diverted.chain)
             return self._plan.tried(self._batch, diverted.source, diverted.chain)
 
+        failures = self._plan.failures
+        if failures is not None and failures.count == self._failed_before:
+            # The jobs that have read the batch have met none.
+            return None
         letters = DeadLetters(output, self._batch, tried, self._moment)
+        if failures is not None:
+            self._letters.append(letters.held())
         rows = letters.rows(epoch)
-        self.failures += letters.counts
+        self._counts[output.chain.divert] = letters.counts
         return rows
+
+    @property
+    def failures(self) -> Counter[str]:
+        """How many rows have failed where, once their outputs have asked; those of two outputs count once."""
+        return sum(self._counts.values(), Counter())
 
     def highest(self, arrivals: Iterable[Arrival]) -> dict[str, int]:
         """Highest event time of each substream that had one, whatever the user's filters drop."""
@@ -109,14 +126,17 @@ class InputBatch:
     def _rows(self, feed: PlannedFeed, batch: DataFrame) -> DataFrame:
         """The rows as a stage reads them."""
         chain = feed.feed.transformations
+        failures = self._plan.failures
+        if failures is not None and not feed.feed.inputs:
+            return self._passed(feed, self._plan.tried(batch, feed.source, chain), failures)
         if self._plan.persisted or not feed.feed.inputs:
             rows = feed.feed.timed(self._plan.rows(batch, feed.source, chain))
             return rows.withColumn(KEPT, F.lit(True))
-        return chain.marked(batch)
+        return chain.marked(batch, failures)
 
-    def _passed(self, feed: PlannedFeed, tried: DataFrame) -> DataFrame:
-        """The same of rows that have been tried once and for all."""
-        return feed.feed.timed(passed(tried)).withColumn(KEPT, F.lit(True))
+    def _passed(self, feed: PlannedFeed, tried: DataFrame, failures: RowCounter | None = None) -> DataFrame:
+        """The same of rows that have been tried."""
+        return feed.feed.timed(passed(tried, failures)).withColumn(KEPT, F.lit(True))
 
     def _is_tried_once(self, chain: Transformations) -> bool:
         return bool(self._plan.of_failures) and chain.is_tried_once(self._plan.shared)
@@ -132,6 +152,8 @@ class InputBatch:
         """Unpersist the rows; a second call does nothing."""
         while self._tried:
             self._tried.popitem()[1].unpersist()
+        while self._letters:
+            self._letters.pop().unpersist()
         if self._held:
             self._held = False
             self._batch.unpersist()

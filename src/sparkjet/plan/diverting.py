@@ -22,6 +22,8 @@ from sparkjet.errors import AnalysisError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from sparkjet.catalyst.row_counter import RowCounter
+
 STEP, PLACE, CAUSE = "step", "place", "cause"
 """Fields of ``FAILURE``: the number of the link, what it computes, in words, and what a Python function raised."""
 ADDED = {
@@ -174,9 +176,20 @@ def with_known_times(frame: DataFrame, hidden: Mapping[str, Column], by: Sequenc
     return frame.withColumns({name: F.when(is_known, column) for name, column in hidden.items()})
 
 
-def passed(frame: DataFrame) -> DataFrame:
-    """The rows that have neither failed nor been dropped by a filter."""
-    return frame.where(KEPT).drop(*TRIED)
+def passed(frame: DataFrame, failures: RowCounter | None = None) -> DataFrame:
+    """The rows that have neither failed nor been dropped by a filter.
+
+    Args:
+        frame: The rows.
+        failures: What counts those that have failed.
+    """
+    rows = frame.where(KEPT) if failures is None else failures.passed(frame, KEPT)
+    return rows.drop(*TRIED)
+
+
+def has_failed() -> Column:
+    """Whether a row has failed."""
+    return F.col(f"{FAILURE}.{STEP}").isNotNull()
 
 
 def failed(frame: DataFrame, first: int) -> DataFrame:

@@ -7,6 +7,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from sparkjet.catalyst.columns import ONLY_SUBSTREAM
+from sparkjet.catalyst.row_counter import RowCounter
+from sparkjet.plan.diverting import has_failed
 from sparkjet.plan.inputs import several_substreams, tracker_of
 from sparkjet.plan.outputs import DeadLetterOutput, Output, Rows, StageOutput, StreamOutput
 from sparkjet.plan.partial_rows import ProgressDetail
@@ -116,6 +118,8 @@ class Plan:
         inputs: The inputs in it; none without stages, as nothing asks for their event time.
         stages: Each after those that it reads.
         outputs: In the order in which they are written.
+        counts_failures: Whether the job that reads a batch finds out whether any row has failed; otherwise a job of its
+            own does, over a batch that is persisted.
     """
 
     sources: Sources
@@ -125,6 +129,7 @@ class Plan:
     inputs: tuple[Input, ...]
     stages: tuple[PlannedStage, ...]
     outputs: tuple[PlannedOutput | PlannedStreamOutput | PlannedDeadLetters, ...]
+    counts_failures: bool = False
 
     @property
     def of_stages(self) -> list[PlannedOutput]:
@@ -147,6 +152,11 @@ class Plan:
         if self.persisted or not self.inputs:
             return ProgressDetail.NOTHING
         return ProgressDetail.EACH if several_substreams(self.inputs) else ProgressDetail.ALL
+
+    @cached_property
+    def failures(self) -> RowCounter | None:
+        """Counts the rows that have failed, where that is done by the job that reads them."""
+        return RowCounter(self.source.sparkSession, has_failed()) if self.counts_failures else None
 
     @cached_property
     def source_names(self) -> tuple[str, ...]:

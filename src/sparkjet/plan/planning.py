@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from sparkjet.catalyst.doors import COUNTERS, is_open
+from sparkjet.catalyst.plan_analysis import is_repeatable
 from sparkjet.errors import AnalysisError
 from sparkjet.plan.diverting import common
 from sparkjet.plan.outputs import AnyOutput, DeadLetterOutput, StageOutput, StreamOutput
@@ -20,6 +22,7 @@ from sparkjet.plan.plan import (
 )
 from sparkjet.plan.read_context import check_read_context
 from sparkjet.plan.sources import Sources
+from sparkjet.plan.spark_sources import acknowledging_source
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -28,6 +31,8 @@ if TYPE_CHECKING:
     from sparkjet.plan.stage import Feed, Stage
     from sparkjet.plan.transformations import Transformations
 
+READ_ONCE = frozenset({"delta", "files", "iceberg", "jdbc", "kafka", "memory", "noop", "postgres", "table"})
+"""Formats of sinks that read all rows of an epoch when they prepare it."""
 Planned: TypeAlias = PlannedOutput | PlannedStreamOutput | PlannedDeadLetters
 
 
@@ -40,12 +45,15 @@ def plan_of(outputs: Sequence[AnyOutput]) -> Plan:
     of_stages = [output for output in outputs if isinstance(output, StageOutput)]
     of_stream = [output for output in outputs if isinstance(output, StreamOutput)]
     of_failures = [output for output in outputs if isinstance(output, DeadLetterOutput)]
-    if of_failures and not of_stages and not of_stream:
+    alone = not of_stages and not of_stream
+    if alone:
         # What fails is found out by whoever computes the rows.
         of_stream = [StreamOutput(each.name, each.sink, each.format, each.chain) for each in of_failures[:1]]
     rows = [output for output in outputs if not isinstance(output, DeadLetterOutput)]
     plan = (
-        _with_stages(rows, of_stages, of_stream, of_failures) if of_stages else _without_stages(of_stream, of_failures)
+        _with_stages(rows, of_stages, of_stream, of_failures)
+        if of_stages
+        else _without_stages(of_stream, of_failures, alone=alone)
     )
     plan = replace(plan, outputs=_in_order(outputs, plan.outputs))
     results = [each.chain.shape if isinstance(each, StreamOutput) else each.shape for each in outputs]
@@ -96,8 +104,11 @@ def _with_stages(
     # In the order of the sources, by which Spark reports their offsets.
     inputs = [each for number, source in enumerate(sources.all) for each in source.named(roots[number].feed.inputs)]
     # Without a watermark nobody misses the rows that a filter drops.
-    persisted = len(chains) > 1 or bool(of_failures) or not (chains[0].markable or not inputs)
+    counts = bool(of_failures) and _can_count(chains) and (chains[0].markable or not inputs)
+    held = bool(of_failures) and not counts
+    persisted = len(chains) > 1 or held or not (chains[0].markable or not inputs)
     return Plan(
+        counts_failures=counts,
         sources=sources,
         source=sources.united,
         persisted=persisted,
@@ -178,18 +189,26 @@ def _read_by(output: StageOutput | StreamOutput) -> list[tuple[Transformations, 
     return [(feed.transformations, feed.name) for feed in feeds]
 
 
-def _without_stages(outputs: Sequence[StreamOutput], of_failures: Sequence[DeadLetterOutput]) -> Plan:
-    """The plan of a query that computes no event time: what all outputs share is part of the query that Spark runs."""
+def _without_stages(outputs: Sequence[StreamOutput], of_failures: Sequence[DeadLetterOutput], *, alone: bool) -> Plan:
+    """The plan of a query that computes no event time: what all outputs share is part of the query that Spark runs.
+
+    Args:
+        outputs: The outputs of rows.
+        of_failures: Those of dead letters.
+        alone: Whether only the latter are written.
+    """
     chains = [output.chain.bare for output in outputs]
     _check_connected([[chain] for chain in chains])
     shared = _shared(chains, filters=True)
     source = chains[0].apply(chains[0].source, upto=shared)
     # Each once: the readers of a chain are told by it.
     rest = {id(chain): chain.after(shared) for chain in chains}
+    counts = bool(of_failures) and _can_count(chains) and not alone and outputs[0].format in READ_ONCE
     return Plan(
+        counts_failures=counts,
         sources=Sources.of({source: None}),
         source=source,
-        persisted=len(chains) > 1 or bool(of_failures),
+        persisted=len(chains) > 1 or (bool(of_failures) and not counts),
         shared=0,
         inputs=(),
         stages=(),
@@ -203,6 +222,25 @@ def _without_stages(outputs: Sequence[StreamOutput], of_failures: Sequence[DeadL
                 for each in _dead_letters(of_failures, [(0, chain) for chain in chains])
             ),
         ),
+    )
+
+
+def _can_count(chains: Sequence[Transformations]) -> bool:
+    """Whether it can be left to the only reader of a batch to find out whether a row has failed.
+
+    If one has, the batch is read again: its rows must be the same, and fail again.
+    """
+    (chain, *others) = chains
+    root = chain
+    while root.below is not None:
+        root = root.below
+    return (
+        not others
+        and all(link.table is None for link in chain.all_links)
+        # As the user wrote it: what is tried is not deterministic to Spark.
+        and is_repeatable(chain.bare.shape)
+        and acknowledging_source(root.source) is None
+        and is_open(root.source.sparkSession, COUNTERS)
     )
 
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
 from sparkjet.catalyst.columns import FAILURE, HIDDEN, KEPT, ORIGINAL, is_own, visible
-from sparkjet.catalyst.logical_plans import analyzed, attribute_ids, listed
-from sparkjet.catalyst.plan_analysis import calls_python, can_repeat, reads_any
-from sparkjet.catalyst.python_calls import check_calls
-from sparkjet.catalyst.row_by_row import Together, check_step
+from sparkjet.catalyst.logical_plans import attribute_ids
+from sparkjet.catalyst.plan_analysis import calls_python, reads_any
+from sparkjet.catalyst.python_calls import check_calls, has_calls
+from sparkjet.catalyst.row_by_row import Together, added, check_step
 from sparkjet.catalyst.window_calls import WindowColumn, window_of
 from sparkjet.errors import AnalysisError
 from sparkjet.plan.diverting import passed
@@ -21,6 +21,7 @@ from sparkjet.plan.diverting import passed
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
+    from sparkjet.catalyst.row_counter import RowCounter
     from sparkjet.plan.diverting import Divert, Tries
     from sparkjet.plan.static_tables import StaticTable
 
@@ -50,7 +51,7 @@ class Link:
         tries: What it tries of rows behind ``divert``, if anything.
         number: How many links are before it, also below a watermark.
         calls: Whether it calls Python functions.
-        repeats: Whether it gives the same if it is computed once more.
+        repeats: Whether it gives the same if it is computed once more; behind ``divert``, as ``calls``.
     """
 
     plain: Transformation
@@ -200,10 +201,12 @@ class Transformations:
             )
             raise AnalysisError(message)
         table = None if link.table is None else link.table.shape
+        # Only behind divert does anybody ask.
+        expressions = [] if self.divert is None else added(self.shape, shape)
         generates = not link.whole and check_step(self.shape, shape, self.together, table, filters=link.filters)
         filtered = any(each.filters for each in self.links)
         if self.divert is not None:
-            check_tried(link, shape, generates=generates)
+            check_tried(link, shape, expressions, generates=generates)
         # Marked rows would reach Python functions, which Spark calls before it evaluates conditions.
         unsafe = ((filtered or link.filters) and link.marked is None) or (filtered and calls_python(shape))
         # Behind divert, what cannot be tried is refused above.
@@ -212,8 +215,8 @@ class Transformations:
             link,
             filters=link.filters or generates,
             number=len(self.all_links),
-            calls=calls_python(shape),
-            repeats=can_repeat(shape),
+            calls=any(map(has_calls, expressions)),
+            repeats=not any(has_calls(each) or not each.deterministic() for each in expressions),
         )
         return replace(
             self,
@@ -253,8 +256,13 @@ class Transformations:
             frame = _outline(link)(frame)
         return frame
 
-    def marked(self, frame: DataFrame) -> DataFrame:
-        """Run the chain on a batch without dropping rows; ``KEPT`` marks those that pass the filters."""
+    def marked(self, frame: DataFrame, failures: RowCounter | None = None) -> DataFrame:
+        """Run the chain on a batch without dropping rows; ``KEPT`` marks those that pass the filters.
+
+        Args:
+            frame: The batch.
+            failures: What counts the rows that have failed.
+        """
         first = self.tried_from
         if first != 0:
             frame = frame.withColumn(KEPT, F.lit(True))
@@ -262,15 +270,19 @@ class Transformations:
         for link in self.links[:first]:
             filtered = filtered or link.filters
             frame = link.marked(frame) if filtered and link.marked is not None else link.plain(frame)
-        return frame if first is None else self.tried(frame, first).drop(FAILURE, ORIGINAL)
+        if first is None:
+            return frame
+        frame = self.tried(frame, first)
+        return (frame if failures is None else failures.counted(frame)).drop(FAILURE, ORIGINAL)
 
 
-def check_tried(link: Link, shape: DataFrame, *, generates: bool) -> None:
+def check_tried(link: Link, shape: DataFrame, expressions: Sequence[Any], *, generates: bool) -> None:
     """Refuse a transformation behind ``divert`` that would still end the query where it raises for a row.
 
     Args:
         link: The transformation.
         shape: Its outcome, for analysis only.
+        expressions: What it computes, analyzed.
         generates: Whether it makes several rows, or none, of one.
 
     Raises:
@@ -287,10 +299,10 @@ def check_tried(link: Link, shape: DataFrame, *, generates: bool) -> None:
         found = "explode and its like, or a window as a column"
     elif link.tried is None:
         found = "repartition by an expression"
-    elif link.tries is None and calls_python(shape):
+    elif link.tries is None and any(map(has_calls, expressions)):
         found = "a Python function"
     else:
-        check_calls(listed(analyzed(shape).expressions()))
+        check_calls(expressions)
         _check_names(shape)
         return
     message = (
