@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from sparkjet.errors import AnalysisError
+from sparkjet_grid.errors import AnalysisError
 from sparkjet_grid.listening import free_port
 from sparkjet_grid.zookeeper_config import ServerAddress, Voting
 from sparkjet_grid.zookeeper_server import ZooKeeperServer, check_server, jars, java
