@@ -69,10 +69,14 @@ def main(job: dict[str, Any]) -> None:
 
 def in_grid(spark: SparkSession, job: dict[str, Any], files: Any, home: Path) -> dict[str, Any]:
     """A query with its home in a grid, and what it goes on with at its next start; all paths that run our functions."""
+    # Jobs without a grid have no such package.
+    import sparkjet_grid
+
     spark.conf.set("spark.sparkjet.grid.tokenFile", job["token"])
     options = {"snapshotStore": job["grid"], "queryId": "counts", "closeWindowsAtEnd": False}
     found = {
-        "workers": in_workers(spark, "sparkjet", "msgspec"),
+        "workers": in_workers(spark, "sparkjet", "sparkjet_grid", "msgspec"),
+        "grid": sparkjet_grid.__file__,
         "first": started(files, "ts", "k", F.count("*"), home / "grid", **options),
     }
     (home / "in" / "1.json").write_text(json.dumps({"ts": "2026-01-01 12:59:00", "k": "k0", "n": 1}))

@@ -1,4 +1,4 @@
-"""``spark-submit --py-files sparkjet.whl`` to a cluster whose Pythons have nothing else of ours."""
+"""``spark-submit --py-files sparkjet.whl,sparkjet_grid.whl`` to a cluster whose Pythons have nothing else of ours."""
 
 from __future__ import annotations
 
@@ -52,13 +52,25 @@ def python(place: Path, packages: tuple[str, ...]) -> str:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """sparkjet as users get it."""
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """sparkjet and the grid as users get them."""
     into = tmp_path_factory.mktemp("wheel")
     command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(into)]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
-    (built,) = into.glob("sparkjet-*.whl")
-    return built
+    for project in (ROOT, ROOT / "src" / "sparkjet_grid"):
+        subprocess.run(command, cwd=project, check=True, capture_output=True)
+    return [next(into.glob(f"{name}-*.whl")) for name in ("sparkjet", "sparkjet_grid")]
+
+
+@pytest.fixture
+def wheel(wheels: list[Path]) -> str:
+    """All that a job without a grid needs."""
+    return str(wheels[0])
+
+
+@pytest.fixture
+def both(wheels: list[Path]) -> str:
+    """What one with a grid needs."""
+    return ",".join(map(str, wheels))
 
 
 @pytest.fixture(scope="module")
@@ -82,19 +94,19 @@ def topic(kafka: KafkaServer) -> str:
 
 def submit(
     cluster: SparkCluster,
-    wheel: Path,
+    wheels: str,
     place: Path,
     workers: str,
     job: dict[str, Any],
     drivers: tuple[str, ...] = DRIVERS,
 ) -> dict[str, Any]:
-    """Run the job of this folder with the wheel as its only library of ours; returns what it reports."""
+    """Run the job of this folder with the wheels as its only libraries of ours; returns what it reports."""
     driver = place / f"driver-{uuid4().hex}"
     report = driver / "report.json"
     program = python(driver, drivers)
     # One executor is enough.
     settings = [f"{name}={value}" for name, value in {**SETTINGS, "spark.cores.max": "1"}.items()]
-    command = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", cluster.url, "--py-files", str(wheel)]
+    command = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", cluster.url, "--py-files", wheels]
     command += [word for setting in settings for word in ("--conf", setting)]
     command += ["--conf", f"spark.pyspark.driver.python={program}", "--conf", f"spark.pyspark.python={workers}"]
     command += [str(ROOT / "tests" / "cluster" / "packaged.py"), json.dumps({**job, "report": str(report)})]
@@ -108,12 +120,12 @@ def submit(
 
 
 def test_windows_files_and_kafka_need_nothing_but_the_clients(
-    cluster: SparkCluster, kafka: KafkaServer, wheel: Path, place: Path, topic: str
+    cluster: SparkCluster, kafka: KafkaServer, wheel: str, place: Path, topic: str
 ) -> None:
     job = {"home": str(place / "full"), "topic": topic, "servers": kafka.bootstrap}
     (place / "full").mkdir()
     found = submit(cluster, wheel, place, python(place / "clients", CLIENTS), job)
-    assert wheel.name in found["sparkjet"]
+    assert Path(wheel).name in found["sparkjet"]
     assert found["workers"] == {"sparkjet": False, "msgspec": False, "confluent_kafka": True}
     assert sum(found["files"]) == RECORDS
     assert sum(found["kafka"]) == RECORDS
@@ -131,10 +143,11 @@ def in_grid(place: Path) -> Iterator[dict[str, Any]]:
 
 
 def test_a_home_in_a_grid_needs_no_sparkjet_on_the_executors(
-    cluster: SparkCluster, wheel: Path, place: Path, in_grid: dict[str, Any]
+    cluster: SparkCluster, both: str, place: Path, in_grid: dict[str, Any]
 ) -> None:
-    found = submit(cluster, wheel, place, python(place / "in-grids", IN_GRIDS), in_grid, GRID_DRIVERS)
-    assert found["workers"] == {"sparkjet": False, "msgspec": True}
+    found = submit(cluster, both, place, python(place / "in-grids", IN_GRIDS), in_grid, GRID_DRIVERS)
+    assert found["workers"] == {"sparkjet": False, "sparkjet_grid": False, "msgspec": True}
+    assert Path(both.rpartition(",")[2]).name in found["grid"]
     # The last minute is open after the first run, and is counted on by the second one.
     assert found["first"] == [5] * 6, found["first"]
     assert sorted(found["second"]) == [5] * 8, found["second"]
@@ -142,16 +155,16 @@ def test_a_home_in_a_grid_needs_no_sparkjet_on_the_executors(
 
 @pytest.mark.long
 def test_what_a_home_in_a_grid_needs_is_named(
-    cluster: SparkCluster, wheel: Path, place: Path, in_grid: dict[str, Any]
+    cluster: SparkCluster, both: str, place: Path, in_grid: dict[str, Any]
 ) -> None:
-    found = submit(cluster, wheel, place, python(place / "no-msgspec", IN_GRIDS[:2]), in_grid, GRID_DRIVERS)
+    found = submit(cluster, both, place, python(place / "no-msgspec", IN_GRIDS[:2]), in_grid, GRID_DRIVERS)
     assert "AnalysisError: [SPARKJET_ANALYSIS] start: the executors'" in found["first"]
     assert "has no msgspec" in found["first"]
 
 
 @pytest.mark.long
 def test_what_a_bare_python_lacks_is_said_in_one_line(
-    cluster: SparkCluster, kafka: KafkaServer, wheel: Path, place: Path, topic: str
+    cluster: SparkCluster, kafka: KafkaServer, wheel: str, place: Path, topic: str
 ) -> None:
     job = {"home": str(place / "bare"), "topic": topic, "servers": kafka.bootstrap}
     (place / "bare").mkdir()

@@ -13,10 +13,9 @@ from dataclasses import dataclass, field
 import msgspec
 import pytest
 
-from sparkjet.errors import StorageError
 from sparkjet_grid.cluster_state import ClusterState, Member, may_start
 from sparkjet_grid.control import LONGEST_TOKEN, Control
-from sparkjet_grid.errors import QuorumLostError, StaleStateError
+from sparkjet_grid.errors import QuorumLostError, StaleStateError, StorageError
 from tests.faults.waiting import until
 
 RACES = 20

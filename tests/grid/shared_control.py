@@ -7,10 +7,9 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from uuid import uuid4
 
-from sparkjet.errors import StorageError
 from sparkjet_grid.cluster_state import ClusterState, Member, departed, first, joined, reformed
 from sparkjet_grid.control import is_below
-from sparkjet_grid.errors import QuorumLostError, StaleStateError
+from sparkjet_grid.errors import QuorumLostError, StaleStateError, StorageError
 
 
 @dataclass

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from sparkjet.errors import AnalysisError
 from sparkjet_grid.access import TOKEN_VARIABLE, Access, create_token
+from sparkjet_grid.errors import AnalysisError
 
 
 def test_a_new_token_can_be_read_by_its_owner_only_and_stays(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ import threading
 
 import pytest
 
-from sparkjet.errors import AnalysisError
 from sparkjet_grid.background import Loop, in_background
+from sparkjet_grid.errors import AnalysisError
 from tests.faults.waiting import until
 
 CAUSES = [

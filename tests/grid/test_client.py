@@ -10,7 +10,6 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from sparkjet.errors import AnalysisError
 from sparkjet_grid.access import Access, create_token
 from sparkjet_grid.background import in_background
 from sparkjet_grid.client import GridClient
@@ -19,6 +18,7 @@ from sparkjet_grid.cluster_state import Member as Address
 from sparkjet_grid.contents import Content
 from sparkjet_grid.entries import Key
 from sparkjet_grid.errors import (
+    AnalysisError,
     DifferentContentError,
     GridError,
     GridFullError,

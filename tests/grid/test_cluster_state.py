@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparkjet.errors import AnalysisError, StorageError
 from sparkjet_grid.cluster_state import (
     ClusterState,
     Member,
@@ -26,6 +25,7 @@ from sparkjet_grid.cluster_state import (
     silenced,
     would_lose,
 )
+from sparkjet_grid.errors import AnalysisError, StorageError
 from sparkjet_grid.partition_table import PARTITIONS, placed
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from sparkjet.errors import AnalysisError
 from sparkjet_grid.access import Access, create_token
 from sparkjet_grid.connections import Connections
+from sparkjet_grid.errors import AnalysisError
 from sparkjet_grid.listening import free_port
 from sparkjet_grid.requests import Ping
 from sparkjet_grid.zookeeper_config import ServerAddress

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sparkjet.errors import AnalysisError, StorageError
 from sparkjet_grid.cluster_state import Member
-from sparkjet_grid.errors import QuorumLostError
+from sparkjet_grid.errors import AnalysisError, QuorumLostError, StorageError
 from sparkjet_grid.in_process_control import InProcessControl
 from tests.grid.control_contract import ControlContract, ControlUnderTest, Joined
 

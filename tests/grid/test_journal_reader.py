@@ -9,8 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from sparkjet.errors import AnalysisError
-from sparkjet_grid.errors import FallenBehindError, LostRowsError, ReleasedError
+from sparkjet_grid.errors import AnalysisError, FallenBehindError, LostRowsError, ReleasedError
 from sparkjet_grid.journal_reader import Journal
 from sparkjet_grid.journal_retention import FullError, Retention
 from sparkjet_grid.reader_leases import LEASE

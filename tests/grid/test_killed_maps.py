@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkjet.errors import AnalysisError
-from sparkjet_grid.errors import LostRowsError, MissingEntriesError
+from sparkjet_grid.errors import AnalysisError, LostRowsError, MissingEntriesError
 from sparkjet_grid.map_reader import Map
 from tests.grid.maps import MapWriter
 from tests.grid.processes import GridProcesses

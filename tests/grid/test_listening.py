@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from sparkjet.errors import AnalysisError
+from sparkjet_grid.errors import AnalysisError
 from sparkjet_grid.listening import addresses, check_free, free_port
 
 

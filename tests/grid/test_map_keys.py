@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkjet.errors import AnalysisError
+from sparkjet_grid.errors import AnalysisError
 from sparkjet_grid.map_keys import key_of, kind_of, text_of, texts_of, texts_of_keys
 
 MOMENTS = st.datetimes(datetime(1, 1, 3), datetime(9999, 12, 28)).map(lambda each: each.replace(tzinfo=timezone.utc))

@@ -12,11 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from sparkjet.errors import AnalysisError
 from sparkjet_grid import map_reader, map_store, map_writing
 from sparkjet_grid.contents import Content
 from sparkjet_grid.entries import Entries, Key
-from sparkjet_grid.errors import LostRowsError, MalformedError, ReleasedError, UnreachableError
+from sparkjet_grid.errors import AnalysisError, LostRowsError, MalformedError, ReleasedError, UnreachableError
 from sparkjet_grid.files import write_files
 from sparkjet_grid.finding import rows_of
 from sparkjet_grid.map_keys import hash_of, text_of

@@ -16,12 +16,11 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from sparkjet.errors import AnalysisError
 from sparkjet_grid.access import Access, create_token
 from sparkjet_grid.client import GridClient
 from sparkjet_grid.connections import Connections, refusals
 from sparkjet_grid.entries import Key
-from sparkjet_grid.errors import ForbiddenError, MalformedError, MovedError, UnreachableError
+from sparkjet_grid.errors import AnalysisError, ForbiddenError, MalformedError, MovedError, UnreachableError
 from sparkjet_grid.member import Member, MemberSettings
 from sparkjet_grid.messages import ERRORS, Get, Part, Put, encoded
 from sparkjet_grid.requests import REQUESTS, Ping

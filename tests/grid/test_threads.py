@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 
 import pytest
 
-from sparkjet.errors import AnalysisError, StorageError
 from sparkjet_grid.access import Access, create_token
 from sparkjet_grid.announcements import Announcements
 from sparkjet_grid.background import LoopThread, in_background
@@ -22,7 +21,7 @@ from sparkjet_grid.client import GridClient
 from sparkjet_grid.cluster_state import Member, first
 from sparkjet_grid.copying import Copying
 from sparkjet_grid.entries import Entries
-from sparkjet_grid.errors import GridError
+from sparkjet_grid.errors import AnalysisError, GridError, StorageError
 from sparkjet_grid.in_process_control import InProcessControl
 from sparkjet_grid.lease import Lease
 from sparkjet_grid.member import Member as WholeMember

@@ -14,9 +14,8 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 
-from sparkjet.errors import AnalysisError, StorageError
 from sparkjet_grid.cluster_state import ClusterState, Member, left
-from sparkjet_grid.errors import QuorumLostError, RemovedError, StaleStateError
+from sparkjet_grid.errors import AnalysisError, QuorumLostError, RemovedError, StaleStateError, StorageError
 from sparkjet_grid.zookeeper_control import ZooKeeperControl
 from sparkjet_grid.zookeeper_settings import ZooKeeperSettings
 from sparkjet_grid.zookeeper_slots import STATE, ZooKeeperSlots

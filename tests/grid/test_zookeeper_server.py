@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from sparkjet.errors import AnalysisError
+from sparkjet_grid.errors import AnalysisError
 from sparkjet_grid.listening import free_port
 from sparkjet_grid.zookeeper_config import ServerAddress, Voting
 from sparkjet_grid.zookeeper_server import ZooKeeperServer, check_server, jars, java
@@ -54,7 +54,7 @@ def test_pyspark_brings_the_jars() -> None:
 def test_a_folder_may_have_them_where_there_is_no_pyspark(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for each in jars():
         (tmp_path / each.name).touch()
-    monkeypatch.setitem(sys.modules, "pyspark", None)  # type: ignore[arg-type] # Python has it for what is absent
+    monkeypatch.setitem(sys.modules, "pyspark", None)
     assert [each.parent for each in jars(str(tmp_path))] == [tmp_path] * len(list(tmp_path.iterdir()))
     check_server(ZooKeeperSettings("token", jars=str(tmp_path)))
     with pytest.raises(AnalysisError, match=r"from PySpark's jars\. Install pyspark .* or name a folder .* --jars\."):
