@@ -187,7 +187,12 @@ class Oracle:
         self._ask(changed.limit(1).select(), take)
 
     def _of(self, number: int, rows: Records) -> tuple[DataFrame, DataFrame, Callable[[DataFrame], DataFrame]]:
-        return self._batch(*self.frames(rows))[number]
+        before, found, after = self._batch(*self.frames(rows))[number]
+        branch = self._case.branches[number] if number < len(self._case.branches) else ()
+        if any(step.parts for step in branch[stateful(branch) + 1 :]):
+            # In one plan with what it aggregates, Spark takes a struct that is null for the one before it (KNOWN).
+            found = found.localCheckpoint()
+        return before, found, after
 
 
 def _records(rows: Sequence[Sequence[Any]]) -> Records:
