@@ -336,7 +336,7 @@ def check_own(names: Iterable[str]) -> None:
     """
     for name in names:
         if is_own(name):
-            raise AnalysisError(f"the column {name!r} is one of sparkjet's own, and none of yours. Leave it out.")
+            raise AnalysisError(f"the column name {name!r} is used by sparkjet. Leave it out.")
 
 
 def check_how(how: object) -> None:

@@ -312,14 +312,16 @@ DOORS = (
     ),
     Door(
         "what rows of several schemas have in common, tables of a catalog, and rows as text",
-        ("sinks/console", "sinks/iceberg/library", "sinks/table", "sinks/united_rows"),
+        ("sinks/console", "sinks/delta/named", "sinks/iceberg/library", "sinks/table", "sinks/united_rows"),
         (
             f"{_SQL}.types.UpCastRule.canUpCast(2)",
             f"{_CATALYST}.analysis.AnsiTypeCoercion.findWiderTypeForTwo(2)",
             f"{_CATALYST}.util.CharVarcharUtils.stringLengthCheck(2)",
             f"{_CATALYST}.util.CharVarcharUtils.getRawSchema(1)",
             f"{_CATALYST}.catalog.ExternalCatalogUtils.unescapePathName(1)",
+            f"{_CATALYST}.catalog.SessionCatalog.defaultTablePath(1)",
             f"{_CATALYST}.catalog.SessionCatalog.getTableMetadata(1)",
+            f"{_CATALYST}.catalog.SessionCatalog.tableExists(1)",
             f"{_SQL}.classic.Dataset.showString(3)",
         ),
     ),
