@@ -255,6 +255,17 @@ DOORS = (
         ),
     ),
     Door(
+        "the hash by which Iceberg's tables have buckets",
+        ("sinks/iceberg/buckets",),
+        (
+            f"{_CATALYST}.expressions.Murmur3Hash(2)",
+            f"{_CATALYST}.expressions.objects.Invoke(8)",
+            f"{_CATALYST}.expressions.objects.StaticInvoke(9)",
+            "org.apache.commons.codec.digest.MurmurHash3.hash32x86(1)",
+            f"{_SQL}.types.ObjectType(1)",
+        ),
+    ),
+    Door(
         "the executors, and what Hadoop and jars of the user's have for them",
         (
             "engine/executors",

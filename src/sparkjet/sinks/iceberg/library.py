@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import gzip
 import json
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
+from weakref import WeakKeyDictionary
 
 from sparkjet.catalyst.logical_plans import listed
 from sparkjet.errors import AnalysisError, SinkError
 from sparkjet.java import java_class, static_method
 from sparkjet.query_log import logger
-from sparkjet.sinks.iceberg.version import Version, written_for
+from sparkjet.sinks.iceberg.version import Version, number_of, written_for
 from sparkjet.sinks.jars import enter, is_a, said
 from sparkjet.spark_line import RELEASE
 from sparkjet.storage.hadoop_file_system import JAVA_ERRORS
@@ -42,6 +44,7 @@ _LACKING = (
 _MISSING = f"{_ERRORS}.NoSuchTableException", f"{_ERRORS}.NoSuchNamespaceException"
 _THERE = (f"{_ERRORS}.AlreadyExistsException",)
 _CONFLICT = (f"{_ERRORS}.CommitFailedException",)
+_NO_VERSION = (f"{_ERRORS}.ValidationException",)
 METADATA = "metadata"
 _HINT = "version-hint.text"
 
@@ -168,6 +171,8 @@ class IcebergTable(ABC):
             java=java,
             transaction=transaction,
             base=base,
+            branches=tuple(str(name) for name, ref in base.refs().items() if ref.isBranch()),
+            format=base.formatVersion(),
         )
 
 
@@ -203,7 +208,14 @@ class PathTable(IcebergTable):
         return self._directory.uri() if path is None else f"file://{path}"
 
     def _load(self) -> Any:
-        return java_class(self._session, f"{ICEBERG}.hadoop.HadoopTables")(self._settings()).load(self._location)
+        load = java_class(self._session, f"{ICEBERG}.hadoop.HadoopTables")(self._settings()).load
+        try:
+            return load(self._location)
+        except JAVA_ERRORS as error:
+            # The hint may tell of a version that was removed: of a writer that slept between its version and its hint.
+            if not is_a(error, *_NO_VERSION) or not _hint_again(self._directory.below(METADATA)):
+                raise
+        return load(self._location)
 
     def _create(self, schema: Any, spec: Any) -> None:
         made = java_class(self._session, "java.util.HashMap")()
@@ -229,11 +241,22 @@ class PathTable(IcebergTable):
         if codec.lower() == "gzip":
             content = gzip.compress(content)
         ending = static_method(self._session, f"{ICEBERG}.TableMetadataParser.getFileExtension")(codec)
-        place = self._directory.below(METADATA)
-        if not place.put(f"v{number}{ending}", content):
+        place, name = self._directory.below(METADATA), f"v{number}{ending}"
+        if not place.put(name, content):
             return False
         _hint(place, number)
+        if not place.exists(name):
+            # We slept here until it was removed; readers would look for it for good.
+            _hint_again(place)
         return True
+
+
+def _hint_again(metadata: Directory) -> bool:
+    """Tell readers of the newest version that is there; False if there is none."""
+    found = [number for number in map(number_of, metadata.names()) if number is not None]
+    if found:
+        _hint(metadata, max(found))
+    return bool(found)
 
 
 def _hint(metadata: Directory, number: int) -> None:
@@ -294,22 +317,45 @@ class CatalogTable(IcebergTable):
 
     @cached_property
     def _catalog(self) -> Any:
-        name, prefix = self._parts[0], f"spark.sql.catalog.{self._parts[0]}"
-        settings = {key: value for key, value in self._session.conf.getAll.items() if key.startswith(f"{prefix}.")}
+        name, prefix = self._parts[0], f"spark.sql.catalog.{self._parts[0]}."
+        settings = {
+            key.removeprefix(prefix): value
+            for key, value in self._session.conf.getAll.items()
+            if key.startswith(prefix)
+        }
         if not settings:
             message = (
-                f'toTable: there is no catalog "{name}" of Iceberg\'s: {prefix}.type (hadoop, hive, rest, jdbc, …) and '
+                f'toTable: there is no catalog "{name}" of Iceberg\'s: {prefix}type (hadoop, hive, rest, jdbc, …) and '
                 "its options are not set. Set them before the session is made."
             )
             raise AnalysisError(message)
-        options = java_class(self._session, "java.util.HashMap")()
+        with _making:
+            made = _made.setdefault(self._session, {})
+            key = name, frozenset(settings.items())
+            if key not in made:
+                made[key] = self._make(name, settings)
+            return made[key]
+
+    def _make(self, name: str, settings: Mapping[str, str]) -> Any:
+        hadoop, options = self._settings(), java_class(self._session, "java.util.HashMap")()
         for key, value in settings.items():
-            options.put(key.removeprefix(f"{prefix}."), value)
+            if not key.startswith(_HADOOP):
+                options.put(key, value)
+                continue
+            own = key.removeprefix(_HADOOP)
+            if own.startswith("fs.") and hadoop.get(own) != value:
+                # Spark writes the files of rows with the session's.
+                message = (
+                    f"toTable: spark.sql.catalog.{name}.{key} is for the metadata of the catalog {name} only, and the "
+                    f"files of rows need it too. Set spark.hadoop.{own} before the session is made."
+                )
+                raise AnalysisError(message)
+            hadoop.set(own, value)
         make = static_method(self._session, f"{ICEBERG}.CatalogUtil.buildIcebergCatalog")
         try:
-            return make(name, options, self._settings())
+            return make(name, options, hadoop)
         except JAVA_ERRORS as error:
-            message = f"toTable: Iceberg cannot open the catalog {name} ({prefix}.*): {said(error)}"
+            message = f"toTable: Iceberg cannot open the catalog {name} (spark.sql.catalog.{name}.*): {said(error)}"
             raise AnalysisError(message) from error
 
     @cached_property
@@ -333,6 +379,10 @@ class CatalogTable(IcebergTable):
 
 
 _SHORTEST = 3
+_HADOOP = "hadoop."
+_made: WeakKeyDictionary[SparkSession, dict[tuple[str, frozenset[tuple[str, str]]], Any]] = WeakKeyDictionary()
+"""Catalogs live as long as their session, as Spark's do: each has connections and threads."""
+_making = threading.Lock()
 
 
 def table_at(place: str, session: SparkSession) -> IcebergTable:

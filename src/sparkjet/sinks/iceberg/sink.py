@@ -10,11 +10,13 @@ from pyspark.sql.types import StructType
 
 from sparkjet.errors import AnalysisError, CopiedHomeError, SinkError
 from sparkjet.sinks.copies import check_run
-from sparkjet.sinks.iceberg.appending import DataFile, appended, discard
+from sparkjet.sinks.iceberg.appending import Addition, DataFile, appended, tidy
 from sparkjet.sinks.iceberg.columns import Mapped, mapped, types_of, unfit
 from sparkjet.sinks.iceberg.library import METADATA, data_directory
+from sparkjet.sinks.iceberg.merging import Column, added_columns, merged, with_columns
 from sparkjet.sinks.iceberg.partitions import new_spec, parts_of, same_spec
 from sparkjet.sinks.iceberg.schema import new_schema, spark_schema
+from sparkjet.sinks.iceberg.version import MAIN
 from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
 from sparkjet.sinks.staged_files import StagedFiles, application, told, values_of
 from sparkjet.storage.hadoop_file_system import JAVA_ERRORS
@@ -50,6 +52,8 @@ class IcebergSink:
         options: For Spark's writer, e.g. ``compression``.
         option: Name of the user's option, for messages.
         at: Gives the table of a handle, for rows that were decided while the option was another.
+        branch: The branch that is given the rows; it must be there, but for the table's main one.
+        merge_schema: Whether the start adds columns that the table lacks.
     """
 
     table: IcebergTable
@@ -58,6 +62,8 @@ class IcebergSink:
     options: Mapping[str, str] = field(default_factory=dict)
     option: str = "path"
     at: Callable[[str], IcebergTable] | None = None
+    branch: str = MAIN
+    merge_schema: bool = False
     guarantee: Guarantee = field(default=Guarantee.EXACTLY_ONCE, init=False)
     _schema: StructType = field(default_factory=StructType, init=False)
     _version: Version | None = field(default=None, init=False)
@@ -79,22 +85,32 @@ class IcebergSink:
             self.directory.below(METADATA).check(self.option, create=False)
         if version is None:
             self._check_empty()
+            self._check_branch(())
             parts_of(spec, spark_schema(wanted), self.table.place)
             self.table.try_to_create(wanted, spec)
         else:
-            self._map(version)
+            self._check_branch(version.branches)
+            self._map(with_columns(version, self._lacking(version)))
             data_directory(self.session, version, self.option).check(self.option, create=False)
 
     def create(self) -> None:
-        """See :meth:`Creating.create`: creates a table that has no rows yet."""
+        """See :meth:`Creating.create`: creates a table that has no rows yet, or adds the columns that it lacks."""
         version = self.table.version()
         if version is None:
             wanted = new_schema(self._schema)
             self.table.create(wanted, new_spec(self.partition_by, wanted))
+        for _ in range(_RACES):
             version = self.table.version()
             if version is None:
                 message = f"{self.option}: {self.table.place} was created, and is no table. Does anybody remove it?"
                 raise SinkError(message)
+            lacking = self._lacking(version)
+            if not lacking:
+                break
+            self.table.commit(version, merged(self.session, version, lacking))
+        else:
+            message = f"Others have committed {_RACES} times to {self.table.place} in a row, each before a new column."
+            raise SinkError(message)
         self._map(version)
         self._version, self._staged = version, self._staged_of(version)
 
@@ -120,6 +136,7 @@ class IcebergSink:
             "columns": types_of(version, own.columns),
             "required": [*own.required],
             "by_names": own.by_names,
+            "branch": self.branch,
         }
 
     def commit(self, handle: Handle, between: Callable[[], None]) -> None:
@@ -199,6 +216,19 @@ class IcebergSink:
                 raise AnalysisError(message)
         self._mapped = mapped(version, self._schema, where)
 
+    def _lacking(self, version: Version) -> list[Column]:
+        return added_columns(version, self._schema) if self.merge_schema else []
+
+    def _check_branch(self, branches: Sequence[str]) -> None:
+        """Refuse a branch that is not there: whose rows it begins with is for the user to say."""
+        if self.branch != MAIN and self.branch not in branches:
+            message = (
+                f'branch: {self.table.place} has no branch "{self.branch}"'
+                + (f", but {', '.join(branches)}. " if branches else ". ")
+                + f"Make it first: ALTER TABLE … CREATE BRANCH `{self.branch}`."
+            )
+            raise AnalysisError(message)
+
     def _check_empty(self) -> None:
         """Refuse a directory with files of somebody else's, which would be no rows of the table."""
         names = [] if self.directory is None else self.directory.names()
@@ -229,7 +259,7 @@ class IcebergSink:
             self._check_same(handle, last, where)
             return True
         # The property was removed, or it tells of a later epoch.
-        for each in version.ancestors():
+        for each in version.ancestors(_branch(handle)):
             if (each.get("query"), each.get("output"), each.get("epoch")) == (handle["query"], handle["sink"], epoch):
                 self._check_same(handle, each, f"a snapshot of {table.place}")
                 return True
@@ -257,8 +287,11 @@ class IcebergSink:
     def _append(self, table: IcebergTable, version: Version, handle: Handle) -> bool:
         self._files_of(handle, version).check_there(handle, _ORPHANS)
         # In another table the ids of columns and partitions may be those of others.
-        is_same = version.uuid == handle["uuid"]
-        why = unfit(version, handle, table.place) if is_same else "it was dropped, and made anew."
+        why = "it was dropped, and made anew." if version.uuid != handle["uuid"] else None
+        branch = _branch(handle)
+        if branch != MAIN and branch not in version.branches:
+            why = f"it has no branch {branch!r} any more."
+        why = why or unfit(version, handle, table.place)
         if why is not None:
             message = (
                 f"{table.place} was changed after epoch {handle['epoch']} had been written for it, which is not added "
@@ -267,23 +300,21 @@ class IcebergSink:
             raise SinkError(message)
         pairs = zip(handle["files"], handle["partitions"], strict=True)
         files = [DataFile(name, size, partition) for (name, size), partition in pairs]
+        added = Addition(handle["data"], files, handle["spec"], handle["by_names"], branch)
+        name, tells = application(handle["query"], handle["sink"]), {**told(handle), "transaction": handle["folder"]}
         try:
-            metadata = appended(
-                self.session,
-                version,
-                handle["data"],
-                files,
-                handle["spec"],
-                by_names=handle["by_names"],
-                application=application(handle["query"], handle["sink"]),
-                told={**told(handle), "transaction": handle["folder"]},
-            )
+            metadata = appended(self.session, version, added, name, tells)
         except JAVA_ERRORS as error:
             raise SinkError(table.explained(error)) from error
         if table.commit(version, metadata):
+            tidy(version, metadata, lost=False)
             return True
         # REST's client repeats what a gateway gave up: the catalog then says of our own commit that it was before us.
         newest = table.version()
         if newest is not None and not self._is_committed(table, newest, handle):
-            discard(version, metadata)
+            tidy(version, metadata, lost=True)
         return False
+
+
+def _branch(handle: Handle) -> str:
+    return str(handle.get("branch", MAIN))
