@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from sparkjet.errors import AnalysisError, CopiedHomeError, LostTransactionError, SinkError
-from sparkjet.java import java_class
-from sparkjet.sinks.iceberg.library import CatalogTable, IcebergTable, PathTable
+from sparkjet.sinks.iceberg.library import IcebergTable, PathTable
 from sparkjet.sinks.iceberg.schema import new_schema
 from sparkjet.sinks.iceberg.sink import IcebergSink
 from sparkjet.storage.posix_directory import PosixDirectory
@@ -35,32 +34,6 @@ if TYPE_CHECKING:
     from sparkjet.sinks.protocol import Handle
 
 APPLICATION = f"sparkjet/{QUERY}/results"
-
-
-CATALOGS = {
-    "hadoop": {"type": "hadoop"},
-    # By a database's own compare-and-swap.
-    "jdbc": {"type": "jdbc", "uri": "jdbc:h2:mem:lake;DB_CLOSE_DELAY=-1;DATABASE_TO_UPPER=FALSE"},
-}
-
-
-@pytest.fixture(scope="module", params=["jdbc", pytest.param("hadoop", marks=pytest.mark.long)])
-def lake(
-    request: pytest.FixtureRequest, iceberg: SparkSession, jdbc: SparkSession, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[str]:
-    """A namespace of a catalog that Spark is configured with."""
-    name = f"lake_{request.param}"
-    settings = {**CATALOGS[request.param], "warehouse": str(tmp_path_factory.mktemp(name))}
-    for key, value in settings.items():
-        iceberg.conf.set(f"spark.sql.catalog.{name}.{key}", value)
-    table = CatalogTable(iceberg, f"{name}.db.t")
-    table.enter()
-    loader = java_class(jdbc, "java.lang.Thread").currentThread().getContextClassLoader()
-    java_class(jdbc, "java.lang.Class").forName("org.h2.Driver", True, loader)
-    table._catalog.createNamespace(table._identifier.namespace())
-    yield f"{name}.db"
-    for key in settings:
-        iceberg.conf.unset(f"spark.sql.catalog.{name}.{key}")
 
 
 def under_test(spark: SparkSession, table: IcebergTable, place: Path | str) -> SinkUnderTest:
@@ -111,23 +84,6 @@ def numbers(spark: SparkSession, place: Path | str) -> list[int]:
     return sorted(row["n"] for row in IcebergReader(spark, place).rows())
 
 
-def test_a_table_of_a_catalog_that_spark_is_configured_with(iceberg: SparkSession, lake: str) -> None:
-    rows = iceberg.sql("SELECT 'a' AS k, 1L AS n")
-    name = f"{lake}.`by name`"
-    target = under_test(iceberg, CatalogTable(iceberg, name), name)
-    handles = [target.sink.prepare(rows, transaction(epoch, run=RUN)) for epoch in (1, 2)]
-    for handle in [*handles, handles[0]]:
-        assert handle is not None
-        # Which the next driver only has the record of.
-        another = IcebergSink(CatalogTable(iceberg, name), iceberg, option="toTable")
-        another.check(rows.schema)
-        another.create()
-        another.commit(handle, lambda: None)
-    assert target.read() == [("a", 1), ("a", 1)]
-    assert target.dangling() == 0
-    assert "epoch 2" in str(target.sink.published_after(transaction(1), None))
-
-
 def test_a_commit_that_others_were_before_adds_nothing_and_is_made_again(iceberg: SparkSession, tmp_path: Path) -> None:
     rows = iceberg.sql("SELECT 'a' AS k, 1L AS n")
     sink = sink_of(iceberg, tmp_path / "t", rows)
@@ -164,10 +120,6 @@ def test_a_commit_that_is_denied_although_it_was_made_keeps_its_manifests(
 
 def test_of_many_drivers_at_once_one_commits_into_a_directory(iceberg: SparkSession, tmp_path: Path) -> None:
     race(iceberg, lambda: PathTable(iceberg, PosixDirectory(tmp_path / "t")), tmp_path / "t")
-
-
-def test_of_many_drivers_at_once_one_commits_into_a_catalog(iceberg: SparkSession, lake: str) -> None:
-    race(iceberg, lambda: CatalogTable(iceberg, f"{lake}.raced"), f"{lake}.raced")
 
 
 def race(spark: SparkSession, table: Callable[[], IcebergTable], place: Path | str) -> None:
