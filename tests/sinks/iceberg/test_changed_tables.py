@@ -144,7 +144,8 @@ def test_other_formats_are_written_as_their_readers_want_them(
     tables = java_class(iceberg, "org.apache.iceberg.hadoop.HadoopTables")()
     table = tables.create(schema, spec, properties, f"file://{tmp_path}")
     # An order is a wish, and what identifies rows is not looked at, as in Iceberg's own appends.
-    table.replaceSortOrder().asc("n", java_class(iceberg, "org.apache.iceberg.NullOrder").NULLS_FIRST).commit()
+    by_n = static_method(iceberg, "org.apache.iceberg.expressions.Expressions.ref")("n")
+    table.replaceSortOrder().asc(by_n, java_class(iceberg, "org.apache.iceberg.NullOrder").NULLS_FIRST).commit()
     table.updateSchema().allowIncompatibleChanges().requireColumn("k").setIdentifierFields(
         _names(iceberg, "k")
     ).commit()

@@ -28,6 +28,7 @@ from sparkjet.testing.sink_contract import (
     SinkUnderTest,
     transaction,
 )
+from tests.sinks.iceberg.others import by_pyiceberg
 from tests.sinks.iceberg.reading import IcebergReader, each
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 APPLICATION = f"sparkjet/{QUERY}/results"
 
 
-def under_test(spark: SparkSession, table: IcebergTable, place: Path | str) -> SinkUnderTest:
+def under_test(spark: SparkSession, table: IcebergTable, place: Path | str | IcebergTable) -> SinkUnderTest:
     sink = IcebergSink(table, spark)
     sink.check(spark.createDataFrame([], SCHEMA).schema)
     sink.create()
@@ -303,6 +304,13 @@ def test_all_types_come_back_and_their_bounds_skip_files(iceberg: SparkSession, 
         assert found[1]["st"] == "Record(1, Record(q))"
     else:
         assert (found[1]["m"], found[1]["a"]) == ("{k=1}", "[Record(1)]")
+    others = {row["n"]: row for row in by_pyiceberg(reader.version)}
+    assert {n: [str(row["dec"]), row["day"].isoformat(), row["bin"]] for n, row in others.items()} == {
+        edge["n"]: ["12.50", edge["day"], b"\x00\xff"] for edge in EDGES
+    }
+    nested = {"st": {"x": 1, "y": {"z": "q"}}} if more == NESTED else {"m": [("k", 1)], "a": [{"e": 1}]}
+    assert {name: others[1][name] for name in nested} == nested
+    assert [row["n"] for row in by_pyiceberg(reader.version, "day < '1950-01-01'")] == [0]
     assert len(reader.files()) == 3
     assert len(reader.files("n", "greaterThan", 0)) == 1
     assert len(reader.files("day", "lessThan", "1950-01-01")) == 1
@@ -384,6 +392,9 @@ def test_buckets_are_those_of_iceberg(iceberg: SparkSession, tmp_path: Path) -> 
     assert sorted(row["n"] for row in reader.rows()) == [*range(9)]
     # Readers look into the buckets that they compute.
     assert len(reader.files("s", "equal", "iceberg")) == 1
+    conditions = {"s": "'iceberg'", "l": "34", "q": "0", "d": "'1969-12-31'"}
+    by_others = [len(by_pyiceberg(reader.version, f"{name} = {value}")) for name, value in conditions.items()]
+    assert by_others == [len(reader.files(name, "equal", value.strip("'"))) for name, value in conditions.items()]
 
 
 def check_by_iceberg(spark: SparkSession, path: Path) -> None:
