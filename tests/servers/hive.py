@@ -29,6 +29,8 @@ class HiveMetastore:
             "hive.metastore.warehouse.dir": str(self.warehouse),
             "datanucleus.schema.autoCreateAll": "true",
             "hive.metastore.schema.verification": "false",
+            # The pool that it would take by default is not among the jars.
+            "datanucleus.connectionPoolingType": "NONE",
             # Makes the tables of its locks, which Iceberg's commits take.
             "hive.in.test": "true",
             # The library that this would need is not among the jars.

@@ -269,7 +269,7 @@ def _hint(metadata: Directory, number: int) -> None:
             # Two that write into one file at once may leave 90 of 9 and 10: no reader finds that version.
             own = f"{uuid4()}-{_HINT}"
             metadata.write(own, content)
-            # Of the hint of a writer of Hadoop's: with ours it would be a damaged one, and readers would list all files.
+            # Of a hint of Hadoop's writer: with ours it would be a damaged one, and readers would list all files.
             (metadata.path / f".{_HINT}.crc").unlink(missing_ok=True)
             metadata.rename(own, _HINT)
     except OSError as error:

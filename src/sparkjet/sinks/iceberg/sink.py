@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.types import StructType
 
+from sparkjet.catalyst.doors import BUCKETS, check_open
 from sparkjet.errors import AnalysisError, CopiedHomeError, SinkError
 from sparkjet.sinks.copies import check_run
 from sparkjet.sinks.iceberg.appending import Addition, DataFile, appended, tidy
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from sparkjet.sinks.iceberg.library import IcebergTable
+    from sparkjet.sinks.iceberg.partitions import Part
     from sparkjet.sinks.iceberg.version import Version
     from sparkjet.storage.directory import Directory
 
@@ -86,7 +88,7 @@ class IcebergSink:
         if version is None:
             self._check_empty()
             self._check_branch(())
-            parts_of(spec, spark_schema(wanted), self.table.place)
+            self._check_buckets(parts_of(spec, spark_schema(wanted), self.table.place))
             self.table.try_to_create(wanted, spec)
         else:
             self._check_branch(version.branches)
@@ -215,9 +217,14 @@ class IcebergSink:
                 )
                 raise AnalysisError(message)
         self._mapped = mapped(version, self._schema, where)
+        self._check_buckets(self._mapped.parts)
 
     def _lacking(self, version: Version) -> list[Column]:
         return added_columns(version, self._schema) if self.merge_schema else []
+
+    def _check_buckets(self, parts: Sequence[Part]) -> None:
+        if any(part.transform.startswith("bucket") for part in parts):
+            check_open(self.session, BUCKETS)
 
     def _check_branch(self, branches: Sequence[str]) -> None:
         """Refuse a branch that is not there: whose rows it begins with is for the user to say."""
