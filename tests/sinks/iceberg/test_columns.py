@@ -111,6 +111,16 @@ def test_files_of_before_a_change(now: Version, by_names: bool, why: str | None)
     assert told is None if why is None else why in str(told)
 
 
+@pytest.mark.parametrize("is_required", [False, True])
+@pytest.mark.parametrize("nullable", [False, True])
+def test_files_without_nulls_fit_a_column_that_is_required(is_required: bool, nullable: bool) -> None:
+    before, now = table(column(2, "n", "long", required=is_required)), table(column(2, "n", "long", required=True))
+    found = mapped(before, StructType().add("n", NUMBER, nullable), "/t")
+    handle = {"columns": types_of(before, found.columns), "required": [*found.whole], "by_names": False, "spec": 0}
+    assert found.required == (("n",) if is_required and nullable else ())
+    assert (unfit(now, handle, "/t") is None) == (is_required or not nullable)
+
+
 @pytest.mark.parametrize(
     ("before", "now", "fits"),
     [

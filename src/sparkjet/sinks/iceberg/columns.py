@@ -39,12 +39,14 @@ class Mapped:
         required: Columns of the table that must not be null, where the rows' may be.
         parts: By which the table is partitioned.
         by_names: Whether the files have no ids.
+        whole: Columns of the table in whose files there is no null.
     """
 
     columns: Mapping[str, StructField]
     required: tuple[str, ...]
     parts: tuple[Part, ...]
     by_names: bool
+    whole: tuple[str, ...] = ()
 
     def named(self, rows: DataFrame) -> DataFrame:
         """The rows as they are written: by the table's names, with ids, and with the columns of partitions."""
@@ -108,7 +110,8 @@ def mapped(table: Version, schema: StructType, where: str) -> Mapped:
     by_names = any(is_by_names(field.dataType) for field in fields.values())
     if by_names:
         _check_names(table, fields, where)
-    return Mapped(fields, tuple(required), tuple(parts), by_names)
+    whole = [name for own, name in names.items() if not (schema[own].nullable and columns[name].nullable)]
+    return Mapped(fields, tuple(required), tuple(parts), by_names, tuple(whole))
 
 
 def unfit(table: Version, written: Mapping[str, Any], where: str) -> str | None:

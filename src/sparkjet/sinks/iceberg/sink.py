@@ -136,7 +136,7 @@ class IcebergSink:
             "partitions": [own.partition(values_of(name)) for name, _ in handle["files"]],
             "spec": version.spec["spec-id"],
             "columns": types_of(version, own.columns),
-            "required": [*own.required],
+            "required": [*own.whole],
             "by_names": own.by_names,
             "branch": self.branch,
         }
