@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from sparkjet.api.sink_formats import sink_format
+from sparkjet.clock import SystemClock
 from sparkjet.errors import AnalysisError, SinkError
 from sparkjet.java import java_class, static_method
+from sparkjet.options import Options
 from sparkjet.sinks.iceberg.library import PathTable
 from sparkjet.sinks.iceberg.schema import new_schema
 from sparkjet.sinks.iceberg.sink import IcebergSink
@@ -121,6 +124,14 @@ def test_a_branch_is_given_rows_that_the_table_does_not_have(iceberg: SparkSessi
     table.manageSnapshots().removeBranch("audit").commit()
     with pytest.raises(SinkError, match=r"it has no branch 'audit' any more\. Make the table what it was"):
         again.commit(handles[2], lambda: None)
+
+
+def test_options_are_those_of_the_writer(iceberg: SparkSession, tmp_path: Path) -> None:
+    options = Options({"path": str(tmp_path), "Branch": "audit", "mergeschema": "true"})
+    given: dict[str, Any] = {"partition_by": (), "table": "", "session": iceberg, "clock": SystemClock()}
+    sink = sink_format("iceberg").create(options, **given)
+    assert isinstance(sink, IcebergSink)
+    assert (sink.branch, sink.merge_schema) == ("audit", True)
 
 
 def test_a_table_that_is_not_there_has_no_branch(iceberg: SparkSession, tmp_path: Path) -> None:

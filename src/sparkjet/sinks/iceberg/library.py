@@ -171,7 +171,6 @@ class IcebergTable(ABC):
             java=java,
             transaction=transaction,
             base=base,
-            branches=tuple(str(name) for name, ref in base.refs().items() if ref.isBranch()),
             format=base.formatVersion(),
         )
 

@@ -87,11 +87,11 @@ class IcebergSink:
             self.directory.below(METADATA).check(self.option, create=False)
         if version is None:
             self._check_empty()
-            self._check_branch(())
+            self._check_branch(None)
             self._check_buckets(parts_of(spec, spark_schema(wanted), self.table.place))
             self.table.try_to_create(wanted, spec)
         else:
-            self._check_branch(version.branches)
+            self._check_branch(version)
             self._map(with_columns(version, self._lacking(version)))
             data_directory(self.session, version, self.option).check(self.option, create=False)
 
@@ -226,15 +226,16 @@ class IcebergSink:
         if any(part.transform.startswith("bucket") for part in parts):
             check_open(self.session, BUCKETS)
 
-    def _check_branch(self, branches: Sequence[str]) -> None:
-        """Refuse a branch that is not there: whose rows it begins with is for the user to say."""
-        if self.branch != MAIN and self.branch not in branches:
-            message = (
-                f'branch: {self.table.place} has no branch "{self.branch}"'
-                + (f", but {', '.join(branches)}. " if branches else ". ")
-                + f"Make it first: ALTER TABLE … CREATE BRANCH `{self.branch}`."
-            )
-            raise AnalysisError(message)
+    def _check_branch(self, version: Version | None) -> None:
+        """Refuse a branch that is not there: with whose rows it is to begin, only the user knows."""
+        if self.branch == MAIN or (version is not None and version.has_branch(self.branch)):
+            return
+        others = "" if version is None else ", ".join(version.branches)
+        message = (
+            f'branch: {self.table.place} has no branch "{self.branch}"{others and f", but {others}"}. Make it first: '
+            f"ALTER TABLE … CREATE BRANCH `{self.branch}`."
+        )
+        raise AnalysisError(message)
 
     def _check_empty(self) -> None:
         """Refuse a directory with files of somebody else's, which would be no rows of the table."""
@@ -296,7 +297,7 @@ class IcebergSink:
         # In another table the ids of columns and partitions may be those of others.
         why = "it was dropped, and made anew." if version.uuid != handle["uuid"] else None
         branch = _branch(handle)
-        if branch != MAIN and branch not in version.branches:
+        if branch != MAIN and not version.has_branch(branch):
             why = f"it has no branch {branch!r} any more."
         why = why or unfit(version, handle, table.place)
         if why is not None:

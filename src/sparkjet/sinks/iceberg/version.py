@@ -43,7 +43,6 @@ class Version:
         java: Iceberg's table.
         transaction: By which its next metadata is made.
         base: Its metadata.
-        branches: Their names; an empty table has none.
         format: The version of Iceberg's format that it is written in.
     """
 
@@ -55,7 +54,6 @@ class Version:
     java: Any
     transaction: Any
     base: Any
-    branches: tuple[str, ...] = ()
     format: int = 2
 
     @property
@@ -71,6 +69,16 @@ class Version:
     def uuid(self) -> str:
         """The table's own, which stays whatever is changed of it."""
         return str(self.base.uuid())
+
+    @property
+    def branches(self) -> list[str]:
+        """Their names; a table without snapshots has none."""
+        return [str(name) for name, reference in self.base.refs().items() if reference.isBranch()]
+
+    def has_branch(self, name: str) -> bool:
+        """Whether it has a branch; of a table with thousands of tags, they are not looked through."""
+        found = self.base.ref(name)
+        return found is not None and bool(found.isBranch())
 
     def last(self, application: str) -> dict[str, Any] | None:
         """What the property of an application tells of its newest epoch; None if there is none.
