@@ -205,6 +205,28 @@ def test_a_hint_at_a_version_that_was_removed_is_put_right(iceberg: SparkSession
     assert numbers(iceberg, tmp_path) == [1, 1]
 
 
+def test_a_commit_that_comes_when_its_version_was_removed_takes_nothing_back(
+    iceberg: SparkSession, tmp_path: Path
+) -> None:
+    rows = iceberg.sql(ROW)
+    sink = sink_of(iceberg, tmp_path, rows)
+    kept = {"write.metadata.delete-after-commit.enabled": "true", "write.metadata.previous-versions-max": "1"}
+    update = sink.table._load().updateProperties()
+    for name, value in kept.items():
+        update.set(name, value)
+    update.commit()
+    stale, zombie = sink.table.version(), prepared(sink, rows, 1)
+    assert stale is not None
+    for epoch in (2, 3, 4):
+        written(sink, rows, epoch)
+    left = {"v4.metadata.json", "v5.metadata.json"}
+    assert {path.name for path in (tmp_path / "metadata").glob("v*.json")} == left
+    assert not sink._append(sink.table, stale, zombie)
+    assert {path.name for path in (tmp_path / "metadata").glob("v*.json")} == left
+    assert (tmp_path / "metadata" / "version-hint.text").read_text() == "5"
+    assert numbers(iceberg, tmp_path) == [1, 1, 1]
+
+
 def test_a_property_that_no_query_has_written_is_named(iceberg: SparkSession, tmp_path: Path) -> None:
     rows = iceberg.sql(ROW)
     sink = sink_of(iceberg, tmp_path, rows)

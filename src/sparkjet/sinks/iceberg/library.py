@@ -17,7 +17,7 @@ from sparkjet.catalyst.logical_plans import listed
 from sparkjet.errors import AnalysisError, SinkError
 from sparkjet.java import java_class, static_method
 from sparkjet.query_log import logger
-from sparkjet.sinks.iceberg.version import Version, number_of, written_for
+from sparkjet.sinks.iceberg.version import Version, added_snapshots, number_of, written_for
 from sparkjet.sinks.jars import enter, is_a, said
 from sparkjet.spark_line import RELEASE
 from sparkjet.storage.hadoop_file_system import JAVA_ERRORS
@@ -227,21 +227,39 @@ class PathTable(IcebergTable):
         # Iceberg leaves them to the operating system: after a power failure the table would name what is not there.
         written = (path.rpartition("/")[2] for path in written_for(version, metadata))
         self._directory.below(METADATA).sync(written)
-        if not self._put(version.number + 1, metadata):
+        if not self._put(version.number + 1, metadata, version):
             return False
         # As Iceberg does after its own commits.
         removed = static_method(self._session, f"{ICEBERG}.CatalogUtil.deleteRemovedMetadataFiles")
         removed(version.java.io(), version.base, metadata)
         return True
 
-    def _put(self, number: int, metadata: Any) -> bool:
+    def _is_late(self, version: Version, metadata: Any, name: str) -> bool:
+        """Whether a version was put long after another one of its number, which has been removed since.
+
+        To readers it would be the newest, and all that came after the other one be lost. The oldest are removed first,
+        so its base is gone then.
+        """
+        place = self._directory.below(METADATA)
+        if place.exists(str(version.base.metadataFileLocation()).rpartition("/")[2]):
+            return False
+        if _newest(place) == number_of(name):
+            return False
+        _hint_again(place)
+        there = self._load().operations().current()
+        if any(there.snapshot(own.snapshotId()) is not None for own in added_snapshots(metadata)):
+            return False
+        place.remove(name)
+        return True
+
+    def _put(self, number: int, metadata: Any, base: Version | None = None) -> bool:
         content = static_method(self._session, f"{ICEBERG}.TableMetadataParser.toJson")(metadata).encode()
         codec = metadata.property("write.metadata.compression-codec", "none")
         if codec.lower() == "gzip":
             content = gzip.compress(content)
         ending = static_method(self._session, f"{ICEBERG}.TableMetadataParser.getFileExtension")(codec)
         place, name = self._directory.below(METADATA), f"v{number}{ending}"
-        if not place.put(name, content):
+        if not place.put(name, content) or (base is not None and self._is_late(base, metadata, name)):
             return False
         _hint(place, number)
         if not place.exists(name):
@@ -252,10 +270,15 @@ class PathTable(IcebergTable):
 
 def _hint_again(metadata: Directory) -> bool:
     """Tell readers of the newest version that is there; False if there is none."""
-    found = [number for number in map(number_of, metadata.names()) if number is not None]
-    if found:
-        _hint(metadata, max(found))
-    return bool(found)
+    newest = _newest(metadata)
+    if newest:
+        _hint(metadata, newest)
+    return newest > 0
+
+
+def _newest(metadata: Directory) -> int:
+    """The number of the newest version that is there, 0 if there is none."""
+    return max((number_of(name) or 0 for name in metadata.names()), default=0)
 
 
 def _hint(metadata: Directory, number: int) -> None:

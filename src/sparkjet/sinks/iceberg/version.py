@@ -127,15 +127,18 @@ def head(metadata: Any, branch: str) -> Any:
     return None if found is None else metadata.snapshot(found.snapshotId())
 
 
+def added_snapshots(metadata: Any) -> list[Any]:
+    """The snapshots that metadata has and the version that it was made from has not; one, or none."""
+    return [each.snapshot() for each in metadata.changes() if each.getClass().getSimpleName() == "AddSnapshot"]
+
+
 def written_for(version: Version, metadata: Any) -> list[str]:
     """The files that Iceberg wrote for metadata made from a version, and that its new snapshot names; the list last."""
     found = []
-    for change in metadata.changes():
-        if change.getClass().getSimpleName() == "AddSnapshot":
-            snapshot = change.snapshot()
-            manifests = snapshot.allManifests(version.java.io())
-            found += [str(each.path()) for each in manifests if each.snapshotId() == snapshot.snapshotId()]
-            found.append(str(snapshot.manifestListLocation()))
+    for snapshot in added_snapshots(metadata):
+        manifests = snapshot.allManifests(version.java.io())
+        found += [str(each.path()) for each in manifests if each.snapshotId() == snapshot.snapshotId()]
+        found.append(str(snapshot.manifestListLocation()))
     return found
 
 
