@@ -239,8 +239,12 @@ class IcebergSink:
 
     def _check_empty(self) -> None:
         """Refuse a directory with files of somebody else's, which would be no rows of the table."""
-        names = [] if self.directory is None else self.directory.names()
-        others = sorted(name for name in names if not name.startswith(("_", ".")))
+        if self.directory is None:
+            return
+        names = self.directory.names()
+        # Looking whether the store has one winner there may leave an empty one.
+        own = {METADATA} if METADATA in names and not self.directory.below(METADATA).names() else set()
+        others = sorted(name for name in {*names} - own if not name.startswith(("_", ".")))
         if others or "_spark_metadata" in names:
             found = others[0] if others else "_spark_metadata"
             message = (
