@@ -31,8 +31,8 @@ class HiveMetastore:
             "hive.metastore.schema.verification": "false",
             # The pool that it would take by default is not among the jars.
             "datanucleus.connectionPoolingType": "NONE",
-            # Makes the tables of its locks, which Iceberg's commits take.
-            "hive.in.test": "true",
+            # Makes the tables of its locks, which Iceberg's commits take; hive.in.test would refuse such locks.
+            "hive.in.tez.test": "true",
             # The library that this would need is not among the jars.
             "hive.async.log.enabled": "false",
         }
