@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tests.servers.iceberg_rest import RestCatalogServer
 
 REST = "rest"
-# A database's own compare-and-swap; Iceberg's look and rename; locks of a metastore.
+# A database's own compare-and-swap; Iceberg's look and rename; that of a metastore.
 OTHERS = [
     pytest.param("jdbc", marks=pytest.mark.long),
     pytest.param("hadoop", marks=pytest.mark.long),
