@@ -22,6 +22,7 @@ MERGED = 100
 
 
 @pytest.mark.long
+@pytest.mark.timeout(3600)
 def test_hundreds_of_epochs(iceberg: SparkSession, tmp_path: Path) -> None:
     rows = iceberg.sql("SELECT 'a' AS k, 1L AS n").coalesce(1)
     sink = sink_of(iceberg, tmp_path, rows, "k")
