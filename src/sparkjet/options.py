@@ -78,6 +78,8 @@ DELTA_OPTIONS: Mapping[str, str] = {
 ICEBERG_OPTIONS: Mapping[str, str] = {
     "path": "The table, by its directory: a path or a URI; it is created if there is none. Or give toTable a name.",
     "commitEvery": "How many epochs the table is given at once (1), or an interval after which it is given them.",
+    "branch": "The branch of the table that is given the rows, as in Iceberg's writer for Spark; main by default.",
+    "mergeSchema": "Whether the start adds columns of the rows that the table lacks, as in Spark's writers (false).",
     "compression": "Codec of its Parquet files, as in Spark's writer; the table's own by default.",
     "maxRecordsPerFile": "As in Spark's writer.",
 }

@@ -218,11 +218,21 @@ def _iceberg(options: Options, table: str, partition_by: Sequence[str], session:
     with _extra("iceberg"):
         from sparkjet.sinks.iceberg.library import CatalogTable, PathTable, table_at  # noqa: PLC0415 - the extra is optional
         from sparkjet.sinks.iceberg.sink import IcebergSink  # noqa: PLC0415 - as above
+        from sparkjet.sinks.iceberg.version import MAIN  # noqa: PLC0415 - as above
     by_name = CatalogTable(session, table)
     found = by_name if path is None else PathTable(session, directory_at(path, "path", lambda: session))
     option, at = "toTable" if path is None else "path", partial(table_at, session=session)
-    every = CommitEvery.of(options)
-    return IcebergSink(found, session, tuple(partition_by), parquet_writer_options(options), option, at, every)
+    return IcebergSink(
+        found,
+        session,
+        tuple(partition_by),
+        parquet_writer_options(options),
+        option,
+        at,
+        CommitEvery.of(options),
+        branch=options.get("branch") or MAIN,
+        merge_schema=options.flag("mergeSchema"),
+    )
 
 
 def _console(options: Options) -> Sink:

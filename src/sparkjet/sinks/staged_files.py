@@ -181,7 +181,8 @@ def told(*handles: Handle) -> dict[str, Any]:
 
 def alike(handles: Sequence[Handle], *names: str) -> Iterator[list[Handle]]:
     """The handles that follow each other and have the same values: what a table can be given at once."""
-    for _, group in groupby(handles, key=lambda handle: [handle[name] for name in names]):
+    # Handles of older records may lack some.
+    for _, group in groupby(handles, key=lambda handle: [handle.get(name) for name in names]):
         yield list(group)
 
 

@@ -19,14 +19,14 @@ _ICEBERG = "org.apache.iceberg"
 
 
 class IcebergReader:
-    """The newest version of a table, by its directory, or by its name in a catalog."""
+    """The newest version of a table, which may be given by its directory, or by its name in a catalog."""
 
-    def __init__(self, session: SparkSession, place: Path | str) -> None:
-        by_name = isinstance(place, str)
-        table: IcebergTable = (
-            CatalogTable(session, place) if by_name else PathTable(session, PosixDirectory(Path(place)))
-        )
-        version = table.version()
+    def __init__(self, session: SparkSession, place: Path | str | IcebergTable) -> None:
+        if isinstance(place, str):
+            place = CatalogTable(session, place)
+        elif isinstance(place, Path):
+            place = PathTable(session, PosixDirectory(place))
+        version = place.version()
         assert version is not None
         self._session, self.version = session, version
 

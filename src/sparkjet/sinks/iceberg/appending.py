@@ -11,7 +11,7 @@ from sparkjet.java import static_method
 from sparkjet.query_log import logger
 from sparkjet.sinks.iceberg.columns import NAMES
 from sparkjet.sinks.iceberg.library import ICEBERG
-from sparkjet.sinks.iceberg.version import TOLD, written_for
+from sparkjet.sinks.iceberg.version import MAIN, TOLD, merged_away, written_for
 from sparkjet.sinks.jars import said
 from sparkjet.storage.hadoop_file_system import JAVA_ERRORS
 
@@ -36,46 +36,56 @@ class DataFile:
     partition: Mapping[str, Any]
 
 
+@dataclass(frozen=True)
+class Addition:
+    """What one epoch adds to a table.
+
+    Attributes:
+        data: The location of the files.
+        files: The files, which must exist.
+        spec: The id of the spec that they are partitioned by.
+        by_names: Whether the files have no ids.
+        branch: The branch that is given them.
+    """
+
+    data: str
+    files: Sequence[DataFile]
+    spec: int
+    by_names: bool
+    branch: str = MAIN
+
+
 def appended(
-    session: SparkSession,
-    version: Version,
-    data: str,
-    files: Sequence[DataFile],
-    spec: int,
-    *,
-    by_names: bool,
-    application: str,
-    told: Mapping[str, Any],
+    session: SparkSession, version: Version, added: Addition, application: str, told: Mapping[str, Any]
 ) -> Any:
     """The metadata of a version with files added; only a commit makes it the table's.
 
     Args:
         session: The session.
         version: The version, whose transaction is used up.
-        data: The location of the files.
-        files: The files, which must exist.
-        spec: The id of the spec that they are partitioned by.
-        by_names: Whether the files have no ids.
+        added: What is added.
         application: The property that tells of the epoch.
         told: What is told of it.
     """
     java, transaction = version.java, version.transaction
-    partitions = version.base.spec(spec)
+    partitions = version.base.spec(added.spec)
     config = static_method(session, f"{ICEBERG}.MetricsConfig.forTable")(java)
     names_told = ("epoch", "transaction", "earlier", "watermark", "run")
     text = json.dumps({key: told[key] for key in names_told if key in told})
     properties = transaction.updateProperties().set(application, text)
     names = None
-    if by_names:
+    if added.by_names:
         names = _names(session, version)
         properties.set(NAMES, static_method(session, f"{ICEBERG}.mapping.NameMappingParser.toJson")(names))
     properties.commit()
     append = transaction.newAppend().set(TOLD, json.dumps(told))
+    if added.branch != MAIN:
+        append = append.toBranch(added.branch)
     builder = static_method(session, f"{ICEBERG}.DataFiles.builder")
     footer = static_method(session, f"{ICEBERG}.parquet.ParquetUtil.fileMetrics")
     value = static_method(session, f"{ICEBERG}.SingleValueParser.fromJson")
-    for file in files:
-        path = f"{data}/{file.name}"
+    for file in added.files:
+        path = f"{added.data}/{file.name}"
         place = java.io().newInputFile(path)
         metrics = footer(place, config) if names is None else footer(place, config, names)
         made = builder(partitions).withPath(path).withFileSizeInBytes(file.size).withFormat("parquet")
@@ -86,13 +96,20 @@ def appended(
     return transaction.currentMetadata()
 
 
-def discard(version: Version, metadata: Any) -> None:
-    """Remove what Iceberg wrote for metadata that lost a race; what stays is no part of the table."""
+def tidy(version: Version, metadata: Any, *, lost: bool) -> None:
+    """Remove what Iceberg wrote for metadata and no version names; what stays is no part of the table.
+
+    Args:
+        version: What the metadata was made from.
+        metadata: The metadata.
+        lost: Whether it lost a race, and is not the table's.
+    """
     try:
-        for path in written_for(version, metadata):
+        written = written_for(version, metadata)
+        for path in [*merged_away(written), *(written if lost else ())]:
             version.java.io().deleteFile(path)
     except JAVA_ERRORS as error:
-        logger.warning("Manifests of a commit that others were before are left: %s", said(error))
+        logger.warning("Manifests that no version of an Iceberg table names are left: %s", said(error))
 
 
 def _names(session: SparkSession, version: Version) -> Any:
