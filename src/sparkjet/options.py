@@ -68,6 +68,8 @@ FILE_OPTIONS: Mapping[str, str] = {
 
 DELTA_OPTIONS: Mapping[str, str] = {
     "path": "The table: a path or a URI; it is created if there is none.",
+    "mode": "append (default) or upsert.",
+    "keyColumns": "mode=upsert: columns, separated by commas, that identify the row to replace.",
     "compression": "Codec of its Parquet files, as in Spark's writer.",
     "maxRecordsPerFile": "As in Spark's writer.",
 }
@@ -75,6 +77,8 @@ DELTA_OPTIONS: Mapping[str, str] = {
 
 ICEBERG_OPTIONS: Mapping[str, str] = {
     "path": "The table, by its directory: a path or a URI; it is created if there is none. Or give toTable a name.",
+    "mode": "append (default) or upsert.",
+    "keyColumns": "mode=upsert: columns, separated by commas, that identify the row to replace.",
     "compression": "Codec of its Parquet files, as in Spark's writer; the table's own by default.",
     "maxRecordsPerFile": "As in Spark's writer.",
 }
@@ -322,7 +326,7 @@ def file_writer_options(options: Options) -> dict[str, str]:
 
 def parquet_writer_options(options: Options) -> dict[str, str]:
     """The options of ``format("delta")`` and ``format("iceberg")`` that are passed to Spark's writer of Parquet."""
-    return _given(options, DELTA_OPTIONS, "path")
+    return _given(options, DELTA_OPTIONS, "path", "mode", "keyColumns")
 
 
 def upsert_keys(options: Options) -> tuple[str, ...]:

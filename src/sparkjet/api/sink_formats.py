@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sparkjet.errors import AnalysisError, nearest
-from sparkjet.options import SINK_OPTIONS, Options, file_writer_options, parquet_writer_options
+from sparkjet.options import SINK_OPTIONS, Options, file_writer_options, parquet_writer_options, upsert_keys
 from sparkjet.sinks.console import ConsoleSink
 from sparkjet.sinks.file_formats import FORMATS
 from sparkjet.sinks.files import FilesSink
@@ -186,7 +186,8 @@ def _delta(options: Options, partition_by: Sequence[str], session: SparkSession)
     with _extra("delta"):
         from sparkjet.sinks.delta.sink import DeltaSink  # noqa: PLC0415 - the extra is optional
     at = partial(directory_at, option="path", session=lambda: session)
-    return DeltaSink(at(path), session, tuple(partition_by), parquet_writer_options(options), at=at)
+    keys = upsert_keys(options)
+    return DeltaSink(at(path), session, tuple(partition_by), parquet_writer_options(options), at=at, keys=keys)
 
 
 def _iceberg(options: Options, table: str, partition_by: Sequence[str], session: SparkSession) -> Sink:
@@ -203,7 +204,8 @@ def _iceberg(options: Options, table: str, partition_by: Sequence[str], session:
     by_name = CatalogTable(session, table)
     found = by_name if path is None else PathTable(session, directory_at(path, "path", lambda: session))
     option, at = "toTable" if path is None else "path", partial(table_at, session=session)
-    return IcebergSink(found, session, tuple(partition_by), parquet_writer_options(options), option, at)
+    keys = upsert_keys(options)
+    return IcebergSink(found, session, tuple(partition_by), parquet_writer_options(options), option, at, keys)
 
 
 def _console(options: Options) -> Sink:

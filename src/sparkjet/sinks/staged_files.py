@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
+from uuid import uuid4
 
 import msgspec
 
@@ -28,6 +29,18 @@ if TYPE_CHECKING:
 OWN = "_sparkjet"
 """Directory of what is prepared; readers and maintenance leave alone what begins with an underscore."""
 _NULL = "__HIVE_DEFAULT_PARTITION__"
+
+
+_BESIDE = "."
+"""Between the name of an attempt's directory and what tells files beside it from others: in no other name of ours."""
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Files that an epoch gives the table beside its rows: those of a directory, with their sizes."""
+
+    folder: str
+    files: tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True)
@@ -55,29 +68,30 @@ class StagedFiles:
         """Write the rows of an attempt; what is common to all handles, None if there were no rows."""
         folder = self._folder(transaction)
         prepared = self._prepared(transaction.query, transaction.sink)
-        prepared.create()
-        # Before the files: what nothing lists would be left for good.
-        prepared.write(folder, b"")
-        # In UTC: what is written of a time in a path does not say where.
-        options = {**options, "timeZone": "UTC"}
-        writer = FileWriter(self.directory.below(folder), "parquet", options, partition_by, defaults=True)
-        found = write(rows, writer, SinkError)
-        if not found.rows:
+        count, files = self._write(rows, folder, prepared, options, partition_by)
+        if not count:
             self._discard(folder, prepared)
             return None
-        self.directory.sync(f"{folder}/{name}" for name in found.files)
-        sizes = self.directory.below(folder).files()
         return {
             "directory": str(self.directory),
             "query": transaction.query,
             "sink": transaction.sink,
             "folder": folder,
             "epoch": transaction.epoch,
-            "rows": found.rows,
-            "files": [[f"{folder}/{name}", sizes[name]] for name in found.files],
-            "progress": msgspec.to_builtins(_progress(transaction, found.rows)),
+            "rows": count,
+            "files": files,
+            "progress": msgspec.to_builtins(_progress(transaction, count)),
             **origin(transaction),
         }
+
+    def write_beside(
+        self, rows: DataFrame, handle: Handle, options: Mapping[str, str], partition_by: Sequence[str]
+    ) -> Beside:
+        """Write more files that an epoch gives the table, into a directory of their own; any number of times."""
+        folder = f"{handle['folder']}{_BESIDE}{uuid4().hex[:8]}"
+        prepared = self._prepared(handle["query"], handle["sink"])
+        _, files = self._write(rows, folder, prepared, options, partition_by)
+        return Beside(folder, tuple((name, size) for name, size in files))
 
     def check_required(self, handle: Handle, required: Sequence[str], in_paths: Sequence[str], what: str) -> None:
         """Refuse nulls where the table has none; nobody else looks, and its readers rely on it.
@@ -125,13 +139,26 @@ class StagedFiles:
             )
             raise LostTransactionError(message)
 
+    def is_there(self, beside: Beside) -> bool:
+        """Whether every file is there with its size."""
+        sizes = self.directory.below(beside.folder).files()
+        return all(sizes.get(name.removeprefix(f"{beside.folder}/")) == size for name, size in beside.files)
+
     def published(self, handle: Handle) -> None:
         """Call it when the table has the files: they are no orphans any more."""
+        self._forget(handle["folder"], self._prepared(handle["query"], handle["sink"]))
+
+    def published_beside(self, handle: Handle, added: Collection[str]) -> None:
+        """Call it before :meth:`published`: of the files beside an epoch's, the table has these, and gets no others."""
         prepared = self._prepared(handle["query"], handle["sink"])
-        prepared.remove(handle["folder"])
-        # What a power failure brought back here, a start would take for an orphan: files that the table has.
-        with contextlib.suppress(FileNotFoundError):
-            prepared.sync((handle["folder"],), contents=False)
+        folders = {file.partition("/")[0] for file in added}
+        for folder in prepared.names():
+            if folder.startswith(f"{handle['folder']}{_BESIDE}"):
+                (self._forget if folder in folders else self._discard)(folder, prepared)
+
+    def discard_beside(self, handle: Handle, beside: Beside) -> None:
+        """Remove files beside an epoch's that the table will not get."""
+        self._discard(beside.folder, self._prepared(handle["query"], handle["sink"]))
 
     def abort(self, transaction: TransactionId) -> None:
         """Remove the files of an attempt that failed."""
@@ -156,6 +183,35 @@ class StagedFiles:
 
     def _prepared(self, query: str, sink: str) -> Directory:
         return self.directory.below(f"{OWN}/{query}/{sink}/prepared")
+
+    def _write(
+        self,
+        rows: DataFrame,
+        folder: str,
+        prepared: Directory,
+        options: Mapping[str, str],
+        partition_by: Sequence[str],
+    ) -> tuple[int, list[list[Any]]]:
+        """Write rows into a directory; how many there were, and the files with their sizes."""
+        prepared.create()
+        # Before the files: what nothing lists would be left for good.
+        prepared.write(folder, b"")
+        # In UTC: what is written of a time in a path does not say where.
+        options = {**options, "timeZone": "UTC"}
+        writer = FileWriter(self.directory.below(folder), "parquet", options, partition_by, defaults=True)
+        found = write(rows, writer, SinkError)
+        if not found.rows:
+            return 0, []
+        self.directory.sync(f"{folder}/{name}" for name in found.files)
+        sizes = self.directory.below(folder).files()
+        return found.rows, [[f"{folder}/{name}", sizes[name]] for name in found.files]
+
+    def _forget(self, folder: str, prepared: Directory) -> None:
+        """Its files are the table's."""
+        prepared.remove(folder)
+        # What a power failure brought back here, a start would take for an orphan: files that the table has.
+        with contextlib.suppress(FileNotFoundError):
+            prepared.sync((folder,), contents=False)
 
     def _discard(self, folder: str, prepared: Directory) -> None:
         self.directory.remove(folder)

@@ -14,11 +14,13 @@ from pyspark.sql.types import StructField, StructType
 from sparkjet.catalyst.columns import quoted
 from sparkjet.errors import AnalysisError, CopiedHomeError, SinkError
 from sparkjet.sinks.copies import check_run
-from sparkjet.sinks.delta.columns import Mapped, check_new, mapped
+from sparkjet.sinks.delta.columns import Mapped, check_new, check_upserts, mapped
+from sparkjet.sinks.delta.displacing import Displacing
 from sparkjet.sinks.delta.kernel import DataFile, DeltaTable, Version
 from sparkjet.sinks.delta.log import find, metadata
 from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
 from sparkjet.sinks.staged_files import StagedFiles, application, told, values_of
+from sparkjet.sinks.upserts import check_keys, check_whole, one_per_key
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -31,12 +33,16 @@ _RACES = 100
 
 @dataclass
 class DeltaSink:
-    """Appends to a Delta table.
+    """Appends to a Delta table, or upserts into it.
 
     *Prepare*: Spark's writer makes Parquet files, in a directory of the table that belongs to this attempt. No version
     names them, so nobody reads them. *Commit*: one version of the table adds them, as the transaction with the epoch's
     number of the application ``sparkjet/QUERY/OUTPUT``. What has this number already is looked up in the log, where
     it must have the files of this very epoch: a number alone would also be a copy's of the home.
+
+    With keys, the same version removes the files that have rows of the epoch's keys, and adds what stays of them. It
+    comes right after the version in which these files were looked for, or does not come: what it removes is what was
+    looked at, whoever else writes.
 
     Args:
         directory: The table.
@@ -45,6 +51,7 @@ class DeltaSink:
         options: For Spark's writer, e.g. ``compression``.
         option: Name of the user's option, for messages.
         at: Gives the directory of a location, for rows that were decided while the option was another.
+        keys: Columns by which rows replace older ones; without any, rows are only added. See :attr:`Keyed.keys`.
     """
 
     directory: Directory
@@ -53,6 +60,7 @@ class DeltaSink:
     options: Mapping[str, str] = field(default_factory=dict)
     option: str = "path"
     at: Callable[[str], Directory] | None = None
+    keys: tuple[str, ...] = ()
     guarantee: Guarantee = field(default=Guarantee.EXACTLY_ONCE, init=False)
     _schema: StructType = field(default_factory=StructType, init=False)
     _mapped: Mapped = field(default_factory=lambda: Mapped({}, ()), init=False)
@@ -65,6 +73,7 @@ class DeltaSink:
         """See :meth:`Sink.check`."""
         self._schema = schema
         check_new(schema, self.partition_by)
+        check_keys(schema, self.keys)
         table = self._table(self.directory)
         version = table.version()
         table.log.check(self.option, create=False)
@@ -89,6 +98,8 @@ class DeltaSink:
 
     def prepare(self, rows: DataFrame, transaction: TransactionId) -> Handle | None:
         """See :meth:`Sink.prepare`."""
+        if self.keys:
+            rows = one_per_key(rows, self.keys)
         named = rows.select(*(F.col(quoted(own)).alias(name) for own, name in self._mapped.names.items()))
         staged = StagedFiles(self.directory)
         handle = staged.write(named, transaction, self.options, self._columns)
@@ -100,12 +111,15 @@ class DeltaSink:
             "schema": self._as_written().jsonValue(),
             "partition_by": [*self._columns],
             "required": [*self._mapped.required],
+            "keys": [self._mapped.names[key] for key in self.keys],
         }
 
     def commit(self, handle: Handle, between: Callable[[], None]) -> None:
         """See :meth:`Sink.commit`."""
         directory = self._base(handle)
-        table = self._table(directory)
+        table, staged = self._table(directory), StagedFiles(directory)
+        keyed = bool(handle.get("keys"))
+        displacing = Displacing(self.session, table, staged, handle, self.options) if keyed else None
         for _ in range(_RACES):
             version = table.version()
             if version is None:
@@ -113,7 +127,10 @@ class DeltaSink:
                     f"There is no Delta table in {directory} any more, and epoch {handle['epoch']} is to be added."
                 )
                 raise SinkError(message)
-            if self._is_committed(table, version, handle) or self._append(table, version, handle):
+            added = self._committed(table, version, handle)
+            if added is None:
+                added = self._append(table, version, handle, displacing)
+            if added is not None:
                 break
         else:
             message = (
@@ -122,7 +139,9 @@ class DeltaSink:
             raise SinkError(message)
         self._added = str(directory), handle["run"], handle["epoch"]
         between()
-        StagedFiles(directory).published(handle)
+        if displacing is not None:
+            displacing.end(added)
+        staged.published(handle)
 
     def abort(self, transaction: TransactionId) -> None:
         """See :meth:`Aborting.abort`."""
@@ -160,6 +179,9 @@ class DeltaSink:
 
     def _map(self, version: Version) -> None:
         self._mapped = mapped(version, self._schema, self.partition_by, str(self.directory))
+        if self.keys:
+            check_upserts(version, str(self.directory))
+            check_whole(version.schema, self._mapped.names, str(self.directory))
         self._columns = version.partition_by
 
     def _as_written(self) -> StructType:
@@ -178,16 +200,26 @@ class DeltaSink:
             )
             raise AnalysisError(message)
 
-    def _append(self, table: DeltaTable, version: Version, handle: Handle) -> bool:
+    def _append(
+        self, table: DeltaTable, version: Version, handle: Handle, displacing: Displacing | None = None
+    ) -> frozenset[str] | None:
+        """Add an epoch to a version; the files that it was given, None if that is not the newest any more."""
         directory = self._base(handle)
-        StagedFiles(directory).check_there(handle, _VACUUM)
+        staged = StagedFiles(directory)
+        staged.check_there(handle, _VACUUM)
         _check_unchanged(version, handle, directory)
-        files = [_data_file(name, size) for name, size in handle["files"]]
+        files, removed = [_data_file(name, size) for name, size in handle["files"]], None
+        if displacing is not None:
+            removed, stays = displacing.of(version)
+            files += stays
+            # It may have taken a while.
+            staged.check_there(handle, _VACUUM)
         name = application(handle["query"], handle["sink"])
-        return table.append(version, files, name, handle["epoch"], _BY, metadata(told(handle)))
+        done = table.append(version, files, name, handle["epoch"], _BY, metadata(told(handle)), removed)
+        return frozenset(file.name for file in files) if done else None
 
-    def _is_committed(self, table: DeltaTable, version: Version, handle: Handle) -> bool:
-        """Whether the table has the epoch, with these very files.
+    def _committed(self, table: DeltaTable, version: Version, handle: Handle) -> frozenset[str] | None:
+        """The files that the table was given for the epoch, these among them; None if it does not have the epoch.
 
         Raises:
             CopiedHomeError: It has that of another copy of the home.
@@ -196,18 +228,18 @@ class DeltaSink:
         name, epoch = application(handle["query"], handle["sink"]), handle["epoch"]
         last = table.last(version, name)
         if last is None:
-            return False
+            return None
         directory = self._base(handle)
         if last < epoch:
             if last > handle.get("since", 0) and self._added != (str(directory), handle["run"], last):
                 found = find(table.log, version.number, name)
                 run = None if found is None else found.told.get("run")
                 check_run(handle, last, run, f"the log of {directory}")
-            return False
+            return None
         found = find(table.log, version.number, name, epoch)
-        names = {name for name, _ in handle["files"]}
-        if found is not None and names <= {unquote(file) for file in found.files}:
-            return True
+        added = frozenset() if found is None else frozenset(map(unquote, found.files))
+        if found is not None and added >= {name for name, _ in handle["files"]}:
+            return added
         if found is None:
             message = (
                 f"{directory} has epoch {last} of this query, and its log does not say any more whose files epoch "
@@ -239,6 +271,8 @@ def _check_unchanged(version: Version, handle: Handle, directory: Directory) -> 
     try:
         now = mapped(version, StructType.fromJson(handle["schema"]), (), str(directory))
         same = all(own == name for own, name in now.names.items()) and set(now.required) <= set(handle["required"])
+        if handle.get("keys"):
+            check_upserts(version, str(directory))
     except AnalysisError as error:
         same, why = False, str(error)
     if not same or [*version.partition_by] != handle["partition_by"]:
