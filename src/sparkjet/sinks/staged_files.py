@@ -68,7 +68,8 @@ class StagedFiles:
         """Write the rows of an attempt; what is common to all handles, None if there were no rows."""
         folder = self._folder(transaction)
         prepared = self._prepared(transaction.query, transaction.sink)
-        count, files = self._write(rows, folder, prepared, options, partition_by)
+        self._mark(folder, prepared)
+        count, files = self._write(rows, folder, options, partition_by)
         if not count:
             self._discard(folder, prepared)
             return None
@@ -84,13 +85,19 @@ class StagedFiles:
             **origin(transaction),
         }
 
+    def write_within(
+        self, rows: DataFrame, handle: Handle, name: str, options: Mapping[str, str], partition_by: Sequence[str]
+    ) -> list[list[Any]]:
+        """Write more files of an attempt, into its directory; they with their sizes."""
+        return self._write(rows, f"{handle['folder']}/{name}", options, partition_by)[1]
+
     def write_beside(
         self, rows: DataFrame, handle: Handle, options: Mapping[str, str], partition_by: Sequence[str]
     ) -> Beside:
-        """Write more files that an epoch gives the table, into a directory of their own; any number of times."""
+        """Write files that a decided epoch gives the table beside its own, into a directory of their own each time."""
         folder = f"{handle['folder']}{_BESIDE}{uuid4().hex[:8]}"
-        prepared = self._prepared(handle["query"], handle["sink"])
-        _, files = self._write(rows, folder, prepared, options, partition_by)
+        self._mark(folder, self._prepared(handle["query"], handle["sink"]))
+        _, files = self._write(rows, folder, options, partition_by)
         return Beside(folder, tuple((name, size) for name, size in files))
 
     def check_required(self, handle: Handle, required: Sequence[str], in_paths: Sequence[str], what: str) -> None:
@@ -184,18 +191,15 @@ class StagedFiles:
     def _prepared(self, query: str, sink: str) -> Directory:
         return self.directory.below(f"{OWN}/{query}/{sink}/prepared")
 
+    def _mark(self, folder: str, prepared: Directory) -> None:
+        """Before the files: what nothing lists would be left for good."""
+        prepared.create()
+        prepared.write(folder, b"")
+
     def _write(
-        self,
-        rows: DataFrame,
-        folder: str,
-        prepared: Directory,
-        options: Mapping[str, str],
-        partition_by: Sequence[str],
+        self, rows: DataFrame, folder: str, options: Mapping[str, str], partition_by: Sequence[str]
     ) -> tuple[int, list[list[Any]]]:
         """Write rows into a directory; how many there were, and the files with their sizes."""
-        prepared.create()
-        # Before the files: what nothing lists would be left for good.
-        prepared.write(folder, b"")
         # In UTC: what is written of a time in a path does not say where.
         options = {**options, "timeZone": "UTC"}
         writer = FileWriter(self.directory.below(folder), "parquet", options, partition_by, defaults=True)

@@ -121,8 +121,7 @@ class Displacing:
         return [
             file
             for file in files
-            if partition(file.values) in partitions
-            and own.may_meet(Bounds.logged(file.statistics, schema, inside))
+            if partition(file.values) in partitions and own.may_meet(Bounds.logged(file.statistics, schema, inside))
         ]
 
     def _written(self, files: Sequence[ActiveFile], version: Version) -> Beside:

@@ -117,9 +117,8 @@ class DeltaSink:
     def commit(self, handle: Handle, between: Callable[[], None]) -> None:
         """See :meth:`Sink.commit`."""
         directory = self._base(handle)
-        table, staged = self._table(directory), StagedFiles(directory)
-        keyed = bool(handle.get("keys"))
-        displacing = Displacing(self.session, table, staged, handle, self.options) if keyed else None
+        table = self._table(directory)
+        displacing = self._displacing(table, handle) if handle.get("keys") else None
         for _ in range(_RACES):
             version = table.version()
             if version is None:
@@ -141,7 +140,7 @@ class DeltaSink:
         between()
         if displacing is not None:
             displacing.end(added)
-        staged.published(handle)
+        StagedFiles(directory).published(handle)
 
     def abort(self, transaction: TransactionId) -> None:
         """See :meth:`Aborting.abort`."""
@@ -170,6 +169,9 @@ class DeltaSink:
 
     def _table(self, directory: Directory) -> DeltaTable:
         return DeltaTable(self.session, directory)
+
+    def _displacing(self, table: DeltaTable, handle: Handle) -> Displacing:
+        return Displacing(self.session, table, StagedFiles(self._base(handle)), handle, self.options)
 
     def _base(self, handle: Handle) -> Directory:
         """The table that a transaction was prepared for, even if the option has changed: its files are there."""

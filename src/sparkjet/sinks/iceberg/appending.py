@@ -36,6 +36,19 @@ class DataFile:
     partition: Mapping[str, Any]
 
 
+@dataclass(frozen=True)
+class Replaced:
+    """The rows of earlier snapshots that go.
+
+    Attributes:
+        ids: Those of the columns by which they are found.
+        keys: Files with the values of these columns: the rows that have them go.
+    """
+
+    ids: Sequence[int]
+    keys: Sequence[DataFile]
+
+
 def appended(
     session: SparkSession,
     version: Version,
@@ -46,6 +59,7 @@ def appended(
     by_names: bool,
     application: str,
     told: Mapping[str, Any],
+    replaced: Replaced | None = None,
 ) -> Any:
     """The metadata of a version with files added; only a commit makes it the table's.
 
@@ -58,6 +72,7 @@ def appended(
         by_names: Whether the files have no ids.
         application: The property that tells of the epoch.
         told: What is told of it.
+        replaced: What the files take the place of; None if nothing.
     """
     java, transaction = version.java, version.transaction
     partitions = version.base.spec(spec)
@@ -69,19 +84,28 @@ def appended(
         names = _names(session, version)
         properties.set(NAMES, static_method(session, f"{ICEBERG}.mapping.NameMappingParser.toJson")(names))
     properties.commit()
-    append = transaction.newAppend().set(TOLD, json.dumps(told))
+    change = (transaction.newAppend() if replaced is None else transaction.newRowDelta()).set(TOLD, json.dumps(told))
     builder = static_method(session, f"{ICEBERG}.DataFiles.builder")
     footer = static_method(session, f"{ICEBERG}.parquet.ParquetUtil.fileMetrics")
     value = static_method(session, f"{ICEBERG}.SingleValueParser.fromJson")
-    for file in files:
+
+    def made(file: DataFile, building: Any, *mapping: Any) -> Any:
         path = f"{data}/{file.name}"
-        place = java.io().newInputFile(path)
-        metrics = footer(place, config) if names is None else footer(place, config, names)
-        made = builder(partitions).withPath(path).withFileSizeInBytes(file.size).withFormat("parquet")
+        metrics = footer(java.io().newInputFile(path), config, *mapping)
+        building = building.withPath(path).withFileSizeInBytes(file.size).withFormat("parquet").withMetrics(metrics)
         if partitions.isPartitioned():
-            made = made.withPartition(value(partitions.partitionType(), json.dumps(file.partition)))
-        append.appendFile(made.withMetrics(metrics).build())
-    append.commit()
+            building = building.withPartition(value(partitions.partitionType(), json.dumps(file.partition)))
+        return building.build()
+
+    for file in files:
+        row_file = made(file, builder(partitions), *([] if names is None else [names]))
+        (change.appendFile if replaced is None else change.addRows)(row_file)
+    if replaced is not None:
+        ids = _ints(session, replaced.ids)
+        deletes = static_method(session, f"{ICEBERG}.FileMetadata.deleteFileBuilder")
+        for file in replaced.keys:
+            change.addDeletes(made(file, deletes(partitions).ofEqualityDeletes(ids)))
+    change.commit()
     return transaction.currentMetadata()
 
 
@@ -92,6 +116,14 @@ def discard(version: Version, metadata: Any) -> None:
             version.java.io().deleteFile(path)
     except JAVA_ERRORS as error:
         logger.warning("Manifests of a commit that others were before are left: %s", said(error))
+
+
+def _ints(session: SparkSession, numbers: Sequence[int]) -> Any:
+    gateway: Any = session.sparkContext._gateway
+    array = gateway.new_array(gateway.jvm.int, len(numbers))
+    for place, number in enumerate(numbers):
+        array[place] = number
+    return array
 
 
 def _names(session: SparkSession, version: Version) -> Any:

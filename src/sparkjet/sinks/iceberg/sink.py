@@ -4,25 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from sparkjet.catalyst.columns import quoted
 from sparkjet.errors import AnalysisError, CopiedHomeError, SinkError
 from sparkjet.sinks.copies import check_run
-from sparkjet.sinks.iceberg.appending import DataFile, appended, discard
+from sparkjet.sinks.iceberg.appending import DataFile, Replaced, appended, discard
 from sparkjet.sinks.iceberg.columns import Mapped, mapped, types_of, unfit
+from sparkjet.sinks.iceberg.deleting import check_deletes, check_deleting, undeletable
 from sparkjet.sinks.iceberg.library import METADATA, data_directory
 from sparkjet.sinks.iceberg.partitions import new_spec, parts_of, same_spec
-from sparkjet.sinks.iceberg.schema import new_schema, spark_schema
+from sparkjet.sinks.iceberg.schema import ID, new_schema, spark_schema
 from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
 from sparkjet.sinks.staged_files import StagedFiles, application, told, values_of
+from sparkjet.sinks.upserts import check_keys, check_whole, one_per_key
+from sparkjet.storage.file_reader import read
 from sparkjet.storage.hadoop_file_system import JAVA_ERRORS
+from sparkjet.storage.paths import CHECKING
+from sparkjet.storage.read_back import for_read_back
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from sparkjet.sinks.iceberg.library import IcebergTable
+    from sparkjet.sinks.iceberg.deleting import check_deletes, check_deleting, undeletable
+from sparkjet.sinks.iceberg.library import IcebergTable
     from sparkjet.sinks.iceberg.version import Version
     from sparkjet.storage.directory import Directory
 
@@ -31,17 +39,28 @@ _RACES = 100
 _HIDDEN = "_"
 """``remove_orphan_files`` leaves alone what begins with it: files are safe there until the table names them."""
 _ORPHANS = "Were files removed that no snapshot names?"
+_KEYS = "keys"
+"""Directory of the files with keys, in that of an attempt."""
+_AS_NAMES = {**CHECKING, "recursiveFileLookup": "true"}
+"""Directories are names: the columns by which Spark's writer makes them are none of the table's."""
+_KEYS = "keys"
+"""Directory of the files with keys, in that of an attempt."""
+_AS_NAMES = {**CHECKING, "recursiveFileLookup": "true"}
+"""Directories are names: the columns by which Spark's writer makes them are none of the table's."""
 _CODEC, _DEFAULT_CODEC = "write.parquet.compression-codec", "zstd"
 
 
 @dataclass
 class IcebergSink:
-    """Appends to an Iceberg table.
+    """Appends to an Iceberg table, or upserts into it.
 
     *Prepare*: Spark's writer makes Parquet files among the table's, in a directory of this attempt. No snapshot names
     them, so nobody reads them. *Commit*: one snapshot adds them, and the same commit sets a property of the table,
     ``sparkjet/QUERY/OUTPUT``, to the epoch and its transaction. It replaces the very metadata in which this property
     was looked up, or fails: of a driver and its successor only one can.
+
+    With keys, the attempt's directory also has files with the keys of its rows, and the same snapshot adds these as
+    equality deletes: they hide the rows of earlier snapshots that have such keys, in whatever file they are.
 
     Args:
         table: The table.
@@ -50,6 +69,7 @@ class IcebergSink:
         options: For Spark's writer, e.g. ``compression``.
         option: Name of the user's option, for messages.
         at: Gives the table of a handle, for rows that were decided while the option was another.
+        keys: Columns by which rows replace older ones; without any, rows are only added. See :attr:`Keyed.keys`.
     """
 
     table: IcebergTable
@@ -58,6 +78,7 @@ class IcebergSink:
     options: Mapping[str, str] = field(default_factory=dict)
     option: str = "path"
     at: Callable[[str], IcebergTable] | None = None
+    keys: tuple[str, ...] = ()
     guarantee: Guarantee = field(default=Guarantee.EXACTLY_ONCE, init=False)
     _schema: StructType = field(default_factory=StructType, init=False)
     _version: Version | None = field(default=None, init=False)
@@ -72,6 +93,7 @@ class IcebergSink:
     def check(self, schema: StructType) -> None:
         """See :meth:`Sink.check`."""
         self._schema = schema
+        check_keys(schema, self.keys)
         wanted = new_schema(schema)
         spec = new_spec(self.partition_by, wanted)
         version = self.table.version()
@@ -79,7 +101,8 @@ class IcebergSink:
             self.directory.below(METADATA).check(self.option, create=False)
         if version is None:
             self._check_empty()
-            parts_of(spec, spark_schema(wanted), self.table.place)
+            parts = parts_of(spec, spark_schema(wanted), self.table.place)
+            check_deleting(schema, self.keys, parts, self.table.place)
             self.table.try_to_create(wanted, spec)
         else:
             self._map(version)
@@ -103,10 +126,10 @@ class IcebergSink:
         version, staged, own = self._version, self._staged, self._mapped
         assert version is not None  # noqa: S101 - create() comes first
         assert staged is not None  # noqa: S101 - as above
-        codec = {"compression": version.properties.get(_CODEC, _DEFAULT_CODEC)}
-        handle = staged.write(
-            own.named(rows), transaction, {**codec, **self.options}, [each.name for each in own.parts]
-        )
+        options = {"compression": version.properties.get(_CODEC, _DEFAULT_CODEC), **self.options}
+        if self.keys:
+            rows = one_per_key(rows, self.keys)
+        handle = staged.write(own.named(rows), transaction, options, [each.name for each in own.parts])
         if handle is None:
             return None
         staged.check_required(handle, own.required, (), "iceberg")
@@ -120,6 +143,7 @@ class IcebergSink:
             "columns": types_of(version, own.columns),
             "required": [*own.required],
             "by_names": own.by_names,
+            **(self._with_keys(handle, staged, options) if self.keys else {}),
         }
 
     def commit(self, handle: Handle, between: Callable[[], None]) -> None:
@@ -170,6 +194,23 @@ class IcebergSink:
         for staged in bases.values():
             staged.abort_orphans(query, takeover, keep)
 
+    def _with_keys(self, handle: Handle, staged: StagedFiles, options: Mapping[str, str]) -> Handle:
+        """Write the keys of an epoch's rows, and what its handle has of them."""
+        own, by = self._mapped, [part.name for part in self._mapped.parts]
+        # What was written, not the rows once more: another time they might be others.
+        columns = [own.columns[key] for key in self.keys]
+        reading, names = for_read_back(self.session), [name for name, _ in handle["files"]]
+        schema = StructType(columns)
+        rows = read(reading, staged.directory, names, options=_AS_NAMES, schema=schema, read_back=False)
+        named = [F.col(quoted(each.name)).alias(each.name, metadata=each.metadata) for each in columns]
+        keys = rows.select(*named, *(part.column() for part in own.parts))
+        files = staged.write_within(keys, handle, _KEYS, options, by)
+        return {
+            "keys": [each.metadata[ID] for each in columns],
+            "deletes": files,
+            "delete_partitions": [own.partition(values_of(name)) for name, _ in files],
+        }
+
     def _staged_of(self, version: Version) -> StagedFiles:
         return StagedFiles(data_directory(self.session, version, self.option), _HIDDEN)
 
@@ -198,6 +239,10 @@ class IcebergSink:
                 )
                 raise AnalysisError(message)
         self._mapped = mapped(version, self._schema, where)
+        if self.keys:
+            check_deletes(version, version.spec["spec-id"], where)
+            check_whole(columns, {own: each.name for own, each in self._mapped.columns.items()}, where)
+            check_deleting(self._schema, self.keys, self._mapped.parts, where, self._mapped.columns)
 
     def _check_empty(self) -> None:
         """Refuse a directory with files of somebody else's, which would be no rows of the table."""
@@ -255,18 +300,22 @@ class IcebergSink:
         raise CopiedHomeError(message)
 
     def _append(self, table: IcebergTable, version: Version, handle: Handle) -> bool:
-        self._files_of(handle, version).check_there(handle, _ORPHANS)
+        deletes = handle.get("deletes", ())
+        whole = {**handle, "files": [*handle["files"], *deletes]}
+        self._files_of(handle, version).check_there(whole, _ORPHANS)
         # In another table the ids of columns and partitions may be those of others.
         is_same = version.uuid == handle["uuid"]
         why = unfit(version, handle, table.place) if is_same else "it was dropped, and made anew."
+        if why is None and deletes:
+            why = undeletable(version, handle["spec"])
         if why is not None:
             message = (
                 f"{table.place} was changed after epoch {handle['epoch']} had been written for it, which is not added "
                 f"now: {why} Make the table what it was."
             )
             raise SinkError(message)
-        pairs = zip(handle["files"], handle["partitions"], strict=True)
-        files = [DataFile(name, size, partition) for (name, size), partition in pairs]
+        files = _data_files(handle["files"], handle["partitions"])
+        keys = _data_files(deletes, handle.get("delete_partitions", ()))
         try:
             metadata = appended(
                 self.session,
@@ -277,6 +326,7 @@ class IcebergSink:
                 by_names=handle["by_names"],
                 application=application(handle["query"], handle["sink"]),
                 told={**told(handle), "transaction": handle["folder"]},
+                replaced=Replaced(handle["keys"], keys) if keys else None,
             )
         except JAVA_ERRORS as error:
             raise SinkError(table.explained(error)) from error
@@ -287,3 +337,7 @@ class IcebergSink:
         if newest is not None and not self._is_committed(table, newest, handle):
             discard(version, metadata)
         return False
+
+
+def _data_files(files: Sequence[tuple[str, int]], partitions: Sequence[Mapping[str, Any]]) -> list[DataFile]:
+    return [DataFile(name, size, partition) for (name, size), partition in zip(files, partitions, strict=True)]

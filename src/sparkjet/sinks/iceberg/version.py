@@ -47,6 +47,11 @@ class Version:
         return int(found[1])
 
     @property
+    def format(self) -> int:
+        """The version of Iceberg's format that it has."""
+        return int(self.base.formatVersion())
+
+    @property
     def uuid(self) -> str:
         """The table's own, which stays whatever is changed of it."""
         return str(self.base.uuid())
