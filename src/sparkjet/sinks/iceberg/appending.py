@@ -29,24 +29,14 @@ class DataFile:
         name: Relative to the directory of the table's files.
         size: In bytes.
         partition: Its values by the ids of the spec's fields, as Iceberg's JSON; of nulls, none.
+        keys: The ids of columns: rows of earlier snapshots with the values that it has there are deleted. Without any,
+            its rows are the table's.
     """
 
     name: str
     size: int
     partition: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Replaced:
-    """The rows of earlier snapshots that go.
-
-    Attributes:
-        ids: Those of the columns by which they are found.
-        keys: Files with the values of these columns: the rows that have them go.
-    """
-
-    ids: Sequence[int]
-    keys: Sequence[DataFile]
+    keys: tuple[int, ...] = ()
 
 
 def appended(
@@ -59,7 +49,6 @@ def appended(
     by_names: bool,
     application: str,
     told: Mapping[str, Any],
-    replaced: Replaced | None = None,
 ) -> Any:
     """The metadata of a version with files added; only a commit makes it the table's.
 
@@ -72,7 +61,6 @@ def appended(
         by_names: Whether the files have no ids.
         application: The property that tells of the epoch.
         told: What is told of it.
-        replaced: What the files take the place of; None if nothing.
     """
     java, transaction = version.java, version.transaction
     partitions = version.base.spec(spec)
@@ -84,27 +72,25 @@ def appended(
         names = _names(session, version)
         properties.set(NAMES, static_method(session, f"{ICEBERG}.mapping.NameMappingParser.toJson")(names))
     properties.commit()
-    change = (transaction.newAppend() if replaced is None else transaction.newRowDelta()).set(TOLD, json.dumps(told))
-    builder = static_method(session, f"{ICEBERG}.DataFiles.builder")
+    deletes = any(file.keys for file in files)
+    change = (transaction.newRowDelta() if deletes else transaction.newAppend()).set(TOLD, json.dumps(told))
+    of_rows = static_method(session, f"{ICEBERG}.DataFiles.builder")
+    of_keys = static_method(session, f"{ICEBERG}.FileMetadata.deleteFileBuilder")
     footer = static_method(session, f"{ICEBERG}.parquet.ParquetUtil.fileMetrics")
     value = static_method(session, f"{ICEBERG}.SingleValueParser.fromJson")
-
-    def made(file: DataFile, building: Any, *mapping: Any) -> Any:
-        path = f"{data}/{file.name}"
-        metrics = footer(java.io().newInputFile(path), config, *mapping)
-        building = building.withPath(path).withFileSizeInBytes(file.size).withFormat("parquet").withMetrics(metrics)
-        if partitions.isPartitioned():
-            building = building.withPartition(value(partitions.partitionType(), json.dumps(file.partition)))
-        return building.build()
-
     for file in files:
-        row_file = made(file, builder(partitions), *([] if names is None else [names]))
-        (change.appendFile if replaced is None else change.addRows)(row_file)
-    if replaced is not None:
-        ids = _ints(session, replaced.ids)
-        deletes = static_method(session, f"{ICEBERG}.FileMetadata.deleteFileBuilder")
-        for file in replaced.keys:
-            change.addDeletes(made(file, deletes(partitions).ofEqualityDeletes(ids)))
+        path = f"{data}/{file.name}"
+        place = java.io().newInputFile(path)
+        metrics = footer(place, config) if names is None or file.keys else footer(place, config, names)
+        made = of_keys(partitions).ofEqualityDeletes(_ints(session, file.keys)) if file.keys else of_rows(partitions)
+        made = made.withPath(path).withFileSizeInBytes(file.size).withFormat("parquet")
+        if partitions.isPartitioned():
+            made = made.withPartition(value(partitions.partitionType(), json.dumps(file.partition)))
+        whole = made.withMetrics(metrics).build()
+        if file.keys:
+            change.addDeletes(whole)
+        else:
+            (change.addRows if deletes else change.appendFile)(whole)
     change.commit()
     return transaction.currentMetadata()
 

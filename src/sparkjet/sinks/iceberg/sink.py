@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 from sparkjet.catalyst.columns import quoted
 from sparkjet.errors import AnalysisError, CopiedHomeError, SinkError
 from sparkjet.sinks.copies import check_run
-from sparkjet.sinks.iceberg.appending import DataFile, Replaced, appended, discard
+from sparkjet.sinks.iceberg.appending import DataFile, appended, discard
 from sparkjet.sinks.iceberg.columns import Mapped, mapped, types_of, unfit
 from sparkjet.sinks.iceberg.deleting import check_deletes, check_deleting, undeletable
 from sparkjet.sinks.iceberg.library import METADATA, data_directory
@@ -29,8 +29,7 @@ from sparkjet.storage.read_back import for_read_back
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from sparkjet.sinks.iceberg.deleting import check_deletes, check_deleting, undeletable
-from sparkjet.sinks.iceberg.library import IcebergTable
+    from sparkjet.sinks.iceberg.library import IcebergTable
     from sparkjet.sinks.iceberg.version import Version
     from sparkjet.storage.directory import Directory
 
@@ -39,10 +38,6 @@ _RACES = 100
 _HIDDEN = "_"
 """``remove_orphan_files`` leaves alone what begins with it: files are safe there until the table names them."""
 _ORPHANS = "Were files removed that no snapshot names?"
-_KEYS = "keys"
-"""Directory of the files with keys, in that of an attempt."""
-_AS_NAMES = {**CHECKING, "recursiveFileLookup": "true"}
-"""Directories are names: the columns by which Spark's writer makes them are none of the table's."""
 _KEYS = "keys"
 """Directory of the files with keys, in that of an attempt."""
 _AS_NAMES = {**CHECKING, "recursiveFileLookup": "true"}
@@ -315,7 +310,8 @@ class IcebergSink:
             )
             raise SinkError(message)
         files = _data_files(handle["files"], handle["partitions"])
-        keys = _data_files(deletes, handle.get("delete_partitions", ()))
+        if deletes:
+            files += _data_files(deletes, handle["delete_partitions"], tuple(handle["keys"]))
         try:
             metadata = appended(
                 self.session,
@@ -326,7 +322,6 @@ class IcebergSink:
                 by_names=handle["by_names"],
                 application=application(handle["query"], handle["sink"]),
                 told={**told(handle), "transaction": handle["folder"]},
-                replaced=Replaced(handle["keys"], keys) if keys else None,
             )
         except JAVA_ERRORS as error:
             raise SinkError(table.explained(error)) from error
@@ -339,5 +334,7 @@ class IcebergSink:
         return False
 
 
-def _data_files(files: Sequence[tuple[str, int]], partitions: Sequence[Mapping[str, Any]]) -> list[DataFile]:
-    return [DataFile(name, size, partition) for (name, size), partition in zip(files, partitions, strict=True)]
+def _data_files(
+    files: Sequence[tuple[str, int]], partitions: Sequence[Mapping[str, Any]], keys: tuple[int, ...] = ()
+) -> list[DataFile]:
+    return [DataFile(name, size, values, keys) for (name, size), values in zip(files, partitions, strict=True)]
