@@ -248,9 +248,11 @@ def _plain(
     return [writer, rest, *(into(kept, place, rules) for into in others)]
 
 
-def _keyed(spark: SparkSession, place: Place, rules: Rules, *, tables: bool = False) -> list[StreamWriter]:
+def _keyed(
+    spark: SparkSession, place: Place, rules: Rules, *, tables: bool = False, upserts: str = ""
+) -> list[StreamWriter]:
     assert isinstance(rules, KeyedRules)
-    return keyed(skewed_stream(spark, place, rules), place, rules, tables=tables)
+    return keyed(skewed_stream(spark, place, rules), place, rules, tables=tables, upserts=upserts)
 
 
 def _joined(spark: SparkSession, place: Place, rules: Rules, *, tables: bool = False) -> list[StreamWriter]:
@@ -379,6 +381,8 @@ _ALONE = {
         # State by key: first rows, rolling sums and users' functions; joins of two streams, of windows, with a table.
         Job("state", _KEYED, _keyed),
         Job("state-tables", _KEYED, partial(_keyed, tables=True)),
+        Job("state-delta", _KEYED, partial(_keyed, upserts="delta")),
+        Job("state-iceberg", _KEYED, partial(_keyed, upserts="iceberg")),
         Job("joins", _JOINED, _joined),
         Job("joins-tables", _JOINED, partial(_joined, tables=True)),
         # Without windows: into two directories of files, and also into PostgreSQL or Kafka.

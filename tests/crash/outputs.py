@@ -58,11 +58,22 @@ def into_iceberg(results: AggregateRows | Stream, place: Place, rules: Rules) ->
     return _into_directory("iceberg", results, place, rules)
 
 
-def _into_directory(name: str, results: AggregateRows | Stream, place: Place, rules: Rules) -> StreamWriter:
+def into_upserted(name: str, results: AggregateRows, place: Place, keys: str) -> StreamWriter:
+    """A table of that format whose rows are replaced by their keys, as :func:`into_delta`."""
+    _add_jars(place)
+    writer = results.writeStream.format(name).outputMode("update").option("path", place.root / name)
+    return writer.options(mode="upsert", keyColumns=keys)
+
+
+def _add_jars(place: Place) -> None:
     from pyspark.sql import SparkSession
 
     for jar in json.loads((place.root / "jars.json").read_text()):
         SparkSession.active().sql(f"ADD JAR '{jar}'")
+
+
+def _into_directory(name: str, results: AggregateRows | Stream, place: Place, rules: Rules) -> StreamWriter:
+    _add_jars(place)
     writer = results.select(*_flat(rules, RESULTS)).writeStream.format(name).partitionBy("key")
     return writer.option("path", place.root / name)
 
