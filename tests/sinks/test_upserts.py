@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from sparkjet.sinks.protocol import Handle
 
 Row = tuple[Any, ...]
+ROWS = 40
 SCHEMA = "k string, d date, n long, v string"
 ONE, TWO = date(2026, 1, 1), date(1969, 12, 31)
 EPOCHS: tuple[tuple[Row, ...], ...] = (
@@ -150,16 +151,15 @@ def test_of_many_drivers_at_once_each_epoch_is_written_once_and_in_order(tables:
 
 def test_a_query_in_update_mode_is_the_batch_whatever_was_cut_off(tables: Tables, tmp_path: Path) -> None:
     feed = Feed(tmp_path / "in")
-    for each in range(3):
-        feed.add(*rows(range(each * 20, each * 20 + 40)))
+    for _ in range(3):
+        feed.add(*rows(range(ROWS)))
         stream = sj.stream(feed.read(tables.session)).withColumn("k", F.when(F.col("id") % 5 > 0, F.col("id") % 5))
         counts = stream.groupBy("k").agg(F.count("*").alias("n"), F.sum("id").alias("total"))
         writer = counts.writeStream.format(tables.name).outputMode("update").option("path", tmp_path / "out")
         writer = writer.options(mode="upsert", keyColumns="k", checkpointLocation=tmp_path / "home")
         writer.trigger(availableNow=True).start().awaitTermination()
-    ids = [number for each in range(3) for number in range(each * 20, each * 20 + 40)]
     groups: dict[int | None, list[int]] = {}
-    for number in ids:
+    for number in range(3 * ROWS):
         groups.setdefault(number % 5 or None, []).append(number)
     expected = [{"k": key, "n": len(own), "total": sum(own)} for key, own in groups.items()]
     assert sorted(map(str, tables.rows(tmp_path / "out"))) == sorted(map(str, expected))

@@ -156,12 +156,11 @@ class StagedFiles:
         self._forget(handle["folder"], self._prepared(handle["query"], handle["sink"]))
 
     def published_beside(self, handle: Handle, added: Collection[str]) -> None:
-        """Call it before :meth:`published`: of the files beside an epoch's, the table has these, and gets no others."""
+        """Call it before :meth:`published`, with all files that the table was given: those beside an epoch's too."""
         prepared = self._prepared(handle["query"], handle["sink"])
-        folders = {file.partition("/")[0] for file in added}
-        for folder in prepared.names():
+        for folder in {file.partition("/")[0] for file in added}:
             if folder.startswith(f"{handle['folder']}{_BESIDE}"):
-                (self._forget if folder in folders else self._discard)(folder, prepared)
+                self._forget(folder, prepared)
 
     def discard_beside(self, handle: Handle, beside: Beside) -> None:
         """Remove files beside an epoch's that the table will not get."""

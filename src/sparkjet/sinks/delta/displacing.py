@@ -81,10 +81,9 @@ class Displacing:
         return gone, [DataFile(name, size, values_of(name)) for name, size in files]
 
     def end(self, added: Collection[str]) -> None:
-        """Call it when the table has the epoch: of what was written, also by other drivers, it has these files."""
+        """Call it when the table has the epoch, with the files that it was given, maybe by another driver."""
         self._staged.published_beside(self._handle, added)
         if self._stays is not None and not {name for name, _ in self._stays.files} & {*added}:
-            # Another driver has removed what says that it is there.
             self.discard()
 
     def discard(self) -> None:
