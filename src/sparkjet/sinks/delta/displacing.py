@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from sparkjet.sinks.protocol import Handle
     from sparkjet.sinks.staged_files import Beside, StagedFiles
 
-_FILE, _VALUES, _KEY = "_sparkjet_file", "_sparkjet_values", "_sparkjet_key_"
+_FILE, _PATH, _VALUES, _KEY = "_sparkjet_file", "_sparkjet_path", "_sparkjet_values", "_sparkjet_key_"
 _AS_NAMES = {**CHECKING, "recursiveFileLookup": "true"}
 """Directories of partitions are names like others: what their values are, the log says."""
 _ONE_TEXT = StringType | IntegralType | DateType
@@ -177,10 +177,10 @@ class Displacing:
             (str(path(directory.uri(name)).toUri().toString()), [values.get(each) for each in by])
             for name, values in files.items()
         ]
-        known = reading.createDataFrame(texts, f"file string, {_VALUES} array<string>")
+        known = reading.createDataFrame(texts, f"{_PATH} string, {_VALUES} array<string>")
         # Of a file that is not found there, no row may be left out, or have nulls.
         found = F.coalesce(_VALUES, F.raise_error(F.concat(F.lit("no partition is known of "), _FILE)))
-        joined = rows.join(F.broadcast(known), F.col(_FILE) == F.col("file"), "left")
+        joined = rows.join(F.broadcast(known), F.col(_FILE) == F.col(_PATH), "left")
         typed = {name: _typed(found[number], version.schema[name].dataType) for number, name in enumerate(by)}
         columns = [typed[name].alias(name) if name in typed else F.col(quoted(name)) for name in version.schema.names]
         return joined.select(*columns, _FILE)
