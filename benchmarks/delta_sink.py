@@ -24,6 +24,8 @@ def settings(_: Path) -> Mapping[str, str]:
         "spark.jars": ",".join(map(str, sorted(connector))),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        # Of the connector's own jobs over the log: 50 by default, on two cores.
+        "spark.databricks.delta.snapshotPartitions": "2",
     }
 
 

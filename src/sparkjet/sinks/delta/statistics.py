@@ -117,8 +117,11 @@ def _comparable(value: Any, kind: DataType) -> Any:
     if isinstance(kind, StringType):
         # By code points, which is the order of their UTF-8; a collation has another.
         return value if isinstance(value, str) and kind == StringType() else None
-    if isinstance(kind, IntegralType | DecimalType):
-        return value if isinstance(value, int | Decimal) and not isinstance(value, bool) else None
+    if isinstance(kind, IntegralType):
+        return value if isinstance(value, int) else None
+    if isinstance(kind, DecimalType) and isinstance(value, int | Decimal):
+        # Others write such as have gone through a floating-point number.
+        return value if len(Decimal(value).as_tuple().digits) <= _EXACT else None
     if isinstance(kind, DateType):
         return value if isinstance(value, str) and _DAY.fullmatch(value) else None
     if isinstance(kind, TimestampType | TimestampNTZType) and isinstance(value, str) and _MOMENT.fullmatch(value):
