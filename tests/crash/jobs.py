@@ -27,6 +27,7 @@ from tests.crash.outputs import (
     into_rabbitmq,
     into_table,
     into_topic,
+    into_upserted,
     with_home,
 )
 from tests.crash.plain import REST, MessageRules, PlainRules
@@ -248,11 +249,9 @@ def _plain(
     return [writer, rest, *(into(kept, place, rules) for into in others)]
 
 
-def _keyed(
-    spark: SparkSession, place: Place, rules: Rules, *, tables: bool = False, upserts: str = ""
-) -> list[StreamWriter]:
+def _keyed(spark: SparkSession, place: Place, rules: Rules, *, tables: bool = False) -> list[StreamWriter]:
     assert isinstance(rules, KeyedRules)
-    return keyed(skewed_stream(spark, place, rules), place, rules, tables=tables, upserts=upserts)
+    return keyed(skewed_stream(spark, place, rules), place, rules, tables=tables)
 
 
 def _joined(spark: SparkSession, place: Place, rules: Rules, *, tables: bool = False) -> list[StreamWriter]:
@@ -381,8 +380,6 @@ _ALONE = {
         # State by key: first rows, rolling sums and users' functions; joins of two streams, of windows, with a table.
         Job("state", _KEYED, _keyed),
         Job("state-tables", _KEYED, partial(_keyed, tables=True)),
-        Job("state-delta", _KEYED, partial(_keyed, upserts="delta")),
-        Job("state-iceberg", _KEYED, partial(_keyed, upserts="iceberg")),
         Job("joins", _JOINED, _joined),
         Job("joins-tables", _JOINED, partial(_joined, tables=True)),
         # Without windows: into two directories of files, and also into PostgreSQL or Kafka.
@@ -391,6 +388,9 @@ _ALONE = {
         Job("rows-topic", _ALL, partial(_plain, others=[into_topic])),
         Job("rows-delta", _ALL, partial(_plain, others=[into_delta])),
         Job("rows-iceberg", _ALL, partial(_plain, others=[into_iceberg])),
+        # The same rows into tables in which they replace each other.
+        Job("upserts-delta", _ALL, partial(_plain, others=[partial(into_upserted, name="delta")])),
+        Job("upserts-iceberg", _ALL, partial(_plain, others=[partial(into_upserted, name="iceberg")])),
         Job("rows-jdbc", _ALL, partial(_plain, others=[into_jdbc])),
         # From queues of RabbitMQ, into files, PostgreSQL and another queue.
         Job("queues", _MESSAGES, _received),

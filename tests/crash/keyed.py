@@ -71,11 +71,8 @@ class KeyedRules(StagesRules):
         """See :meth:`StagesRules.in_table`: of the totals of a key, the last ones."""
         if output != TOTALS:
             return rows
-        return Counter((NO_KEY if key is None else key, *rest) for key, *rest in self.last_totals(rows))
-
-    def last_totals(self, rows: Counter[Row]) -> Counter[Row]:
-        """The last totals of each key."""
-        return Counter(max(row for row in rows if row[0] == key) for key in {row[0] for row in rows})
+        last = {key: max(row for row in rows if row[0] == key) for key in {row[0] for row in rows}}
+        return Counter((NO_KEY if key is None else key, *rest) for key, *rest in last.values())
 
     def _steps(self, recorded: Sequence[Sequence[Event]], closings: Collection[int]) -> tuple[list[_Step], Replayed]:
         steps = []

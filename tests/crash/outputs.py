@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from tests.crash.jobs import Place
     from tests.crash.replay import Rules
 
+KEYS = ("sub", "key")
+"""By which rows without windows replace older ones in tables."""
+
 
 def with_home(writer: StreamWriter, place: Place) -> StreamWriter:
     """The output that carries the settings of its query, late rows among them."""
@@ -58,11 +61,11 @@ def into_iceberg(results: AggregateRows | Stream, place: Place, rules: Rules) ->
     return _into_directory("iceberg", results, place, rules)
 
 
-def into_upserted(name: str, results: AggregateRows, place: Place, keys: str) -> StreamWriter:
-    """A table of that format whose rows are replaced by their keys, as :func:`into_delta`."""
+def into_upserted(results: Stream, place: Place, rules: Rules, *, name: str) -> StreamWriter:
+    """A table of that format whose rows are replaced by :data:`KEYS`, as :func:`into_delta`."""
     _add_jars(place)
-    writer = results.writeStream.format(name).outputMode("update").option("path", place.root / name)
-    return writer.options(mode="upsert", keyColumns=keys)
+    writer = results.select(*_flat(rules, RESULTS)).writeStream.format(name).option("path", place.root / name)
+    return writer.options(mode="upsert", keyColumns=",".join(KEYS))
 
 
 def _add_jars(place: Place) -> None:

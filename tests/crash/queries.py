@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tests.crash.functions import COUNT, VISIT, Buckets, visited
 from tests.crash.joins import NAMED, NAMES, RATES, JoinRules
 from tests.crash.keyed import BUCKETS, NO_KEY, TOTALS, VISITS, KeyedRules
-from tests.crash.outputs import into_files, into_table, into_upserted, with_home
+from tests.crash.outputs import into_files, into_table, with_home
 from tests.crash.replay import RESULTS
 
 if TYPE_CHECKING:
@@ -26,13 +26,8 @@ if TYPE_CHECKING:
     from tests.crash.replay import Rules
 
 
-def keyed(
-    stream: Stream, place: Place, rules: KeyedRules, *, tables: bool = False, upserts: str = ""
-) -> list[StreamWriter]:
-    """First rows, rolling sums and two functions with state, each with state by key; into files, and into tables.
-
-    With ``upserts``, the sums also go into a table of this format.
-    """
+def keyed(stream: Stream, place: Place, rules: KeyedRules, *, tables: bool = False) -> list[StreamWriter]:
+    """First rows, rolling sums and two functions with state, each with state by key; into files, and into tables."""
     from pyspark.sql import functions as F
     from pyspark.sql.streaming.state import GroupStateTimeout
 
@@ -55,8 +50,6 @@ def keyed(
         keys = {"mode": "upsert", "keyColumns": "key"}
         named = totals.withColumn("key", F.coalesce("key", F.lit(NO_KEY)))
         writers.append(into_table(named, place, rules, "never", TOTALS).outputMode("update").options(**keys))
-    if upserts:
-        writers.append(into_upserted(upserts, totals, place, "key"))
     return writers
 
 

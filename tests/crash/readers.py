@@ -53,9 +53,9 @@ def result_rows(files: Sequence[Path], rules: Rules, output: str = RESULTS) -> C
     return _rows(files, [*columns, *(f'"{name}"' for name in others)])
 
 
-def arrow_rows(table: pa.Table, rules: Rules, output: str = RESULTS) -> Counter[Row]:
+def arrow_rows(table: pa.Table, rules: Rules) -> Counter[Row]:
     """Rows of a table or a map as :func:`result_rows` has those of files; windows are two columns."""
-    names = [*rules.outputs[output]]
+    names = [*rules.outputs[RESULTS]]
     names[:1] = ["start", "end"] if rules.windowed else names[:1]
     columns = [f'epoch_us("{name}")' if rules.windowed and name in {"start", "end"} else f'"{name}"' for name in names]
     return Counter(duckdb.from_arrow(table).project(", ".join(columns)).fetchall())

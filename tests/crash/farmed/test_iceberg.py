@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(3600)]
 
-JOBS = ("iceberg", "rows-iceberg", "state-iceberg")
+JOBS = ("iceberg", "rows-iceberg", "upserts-iceberg")
 SERVERS = ("iceberg",)
 
 
