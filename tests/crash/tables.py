@@ -38,13 +38,12 @@ def every_crash(jobs: Sequence[str]) -> list[Crash]:
 def newest(place: Place, rules: Rules) -> Counter[Row]:
     """The last row of each key: of its last epoch, the one with the greatest other columns."""
     names = rules.outputs[RESULTS]
-    at = [names.index(key) for key in KEYS]
+    keys = [names.index(key) for key in KEYS]
+    others = [number for number in range(len(names)) if number not in keys]
     left: dict[Row, Row] = {}
     for _, files in sorted(published(place.out).items()):
-        for row in sorted(
-            result_rows(files, rules), key=lambda row: [row[n] for n in range(len(names)) if n not in at]
-        ):
-            left[tuple(row[n] for n in at)] = row
+        for row in sorted(result_rows(files, rules), key=lambda row: [row[each] for each in others]):
+            left[tuple(row[each] for each in keys)] = row
     return Counter(left.values())
 
 
