@@ -17,12 +17,16 @@ from sparkjet.known_types import known
 from sparkjet.sinks.copies import origin
 from sparkjet.sinks.parquet_footer import ParquetFooter
 from sparkjet.sinks.protocol import Handle, TransactionId
+from sparkjet.storage.file_reader import read
 from sparkjet.storage.file_writer import FileWriter
+from sparkjet.storage.paths import CHECKING
+from sparkjet.storage.read_back import for_read_back
 from sparkjet.storage.written import write
 from sparkjet.time.writer_progress import WriterProgress
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
     from sparkjet.storage.directory import Directory
 
@@ -31,6 +35,8 @@ OWN = "_sparkjet"
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 
 
+_AS_NAMES = {**CHECKING, "recursiveFileLookup": "true"}
+"""Directories of partitions are names like others: what their values are, the table says."""
 _BESIDE = "."
 """Between the name of an attempt's directory and what tells files beside it from others: in no other name of ours."""
 
@@ -145,6 +151,16 @@ class StagedFiles:
                 f"the file, or rerun the query from its input. {lost_by}"
             )
             raise LostTransactionError(message)
+
+    def rows(self, session: SparkSession, files: Sequence[str], schema: StructType) -> DataFrame:
+        """The rows of files of the table, by columns that are in the files themselves.
+
+        Args:
+            session: The user's, whose settings do not count for how files are read.
+            files: Their names.
+            schema: Of the columns.
+        """
+        return read(for_read_back(session), self.directory, files, options=_AS_NAMES, schema=schema, read_back=False)
 
     def is_there(self, beside: Beside) -> bool:
         """Whether every file is there with its size."""

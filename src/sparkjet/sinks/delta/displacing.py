@@ -18,9 +18,6 @@ from sparkjet.sinks.delta.kernel import DataFile
 from sparkjet.sinks.delta.statistics import Bounds
 from sparkjet.sinks.parquet_footer import ParquetFooter
 from sparkjet.sinks.staged_files import values_of
-from sparkjet.storage.file_reader import read
-from sparkjet.storage.paths import CHECKING
-from sparkjet.storage.read_back import for_read_back
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -30,8 +27,6 @@ if TYPE_CHECKING:
     from sparkjet.sinks.staged_files import Beside, StagedFiles
 
 _FILE, _PATH, _VALUES, _KEY = "_sparkjet_file", "_sparkjet_path", "_sparkjet_values", "_sparkjet_key_"
-_AS_NAMES = {**CHECKING, "recursiveFileLookup": "true"}
-"""Directories of partitions are names like others: what their values are, the log says."""
 _ONE_TEXT = StringType | IntegralType | DateType
 _TOGETHER = 64 << 20
 """Bytes of old files that become one: of small ones, an epoch's each, there would be ever more."""
@@ -166,10 +161,9 @@ class Displacing:
             files: The values of their partition columns, by their names.
             version: What the table is.
         """
-        reading, directory, by = for_read_back(self._session), self._staged.directory, version.partition_by
+        directory, by = self._staged.directory, version.partition_by
         stored = StructType([field for field in version.schema.fields if field.name not in by])
-        rows = read(reading, directory, [*files], options=_AS_NAMES, schema=stored, read_back=False)
-        rows = rows.select("*", F.col("_metadata.file_path").alias(_FILE))
+        rows = self._staged.rows(self._session, [*files], stored).select("*", F.col("_metadata.file_path").alias(_FILE))
         if not by:
             return rows
         path = java_class(self._session, "org.apache.hadoop.fs.Path")
@@ -177,7 +171,7 @@ class Displacing:
             (str(path(directory.uri(name)).toUri().toString()), [values.get(each) for each in by])
             for name, values in files.items()
         ]
-        known = reading.createDataFrame(texts, f"{_PATH} string, {_VALUES} array<string>")
+        known = rows.sparkSession.createDataFrame(texts, f"{_PATH} string, {_VALUES} array<string>")
         # Of a file that is not found there, no row may be left out, or have nulls.
         found = F.coalesce(_VALUES, F.raise_error(F.concat(F.lit("no partition is known of "), _FILE)))
         joined = rows.join(F.broadcast(known), F.col(_FILE) == F.col(_PATH), "left")

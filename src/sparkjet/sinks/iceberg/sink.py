@@ -21,10 +21,7 @@ from sparkjet.sinks.iceberg.schema import ID, new_schema, spark_schema
 from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
 from sparkjet.sinks.staged_files import StagedFiles, application, told, values_of
 from sparkjet.sinks.upserts import check_keys, check_whole, one_per_key
-from sparkjet.storage.file_reader import read
 from sparkjet.storage.hadoop_file_system import JAVA_ERRORS
-from sparkjet.storage.paths import CHECKING
-from sparkjet.storage.read_back import for_read_back
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -40,8 +37,6 @@ _HIDDEN = "_"
 _ORPHANS = "Were files removed that no snapshot names?"
 _KEYS = "keys"
 """Directory of the files with keys, in that of an attempt."""
-_AS_NAMES = {**CHECKING, "recursiveFileLookup": "true"}
-"""Directories are names: the columns by which Spark's writer makes them are none of the table's."""
 _CODEC, _DEFAULT_CODEC = "write.parquet.compression-codec", "zstd"
 
 
@@ -194,9 +189,7 @@ class IcebergSink:
         own, by = self._mapped, [part.name for part in self._mapped.parts]
         # What was written, not the rows once more: another time they might be others.
         columns = [own.columns[key] for key in self.keys]
-        reading, names = for_read_back(self.session), [name for name, _ in handle["files"]]
-        schema = StructType(columns)
-        rows = read(reading, staged.directory, names, options=_AS_NAMES, schema=schema, read_back=False)
+        rows = staged.rows(self.session, [name for name, _ in handle["files"]], StructType(columns))
         named = [F.col(quoted(each.name)).alias(each.name, metadata=each.metadata) for each in columns]
         keys = rows.select(*named, *(part.column() for part in own.parts))
         files = staged.write_within(keys, handle, _KEYS, options, by)
