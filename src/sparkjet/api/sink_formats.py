@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sparkjet.errors import AnalysisError, nearest
-from sparkjet.options import SINK_OPTIONS, Options, file_writer_options, parquet_writer_options
+from sparkjet.options import SINK_OPTIONS, Options, file_writer_options, parquet_writer_options, upsert_keys
 from sparkjet.sinks.commit_every import CommitEvery
 from sparkjet.sinks.console import ConsoleSink
 from sparkjet.sinks.file_formats import FORMATS
@@ -201,9 +201,10 @@ def _delta(options: Options, table: str, partition_by: Sequence[str], session: S
         parquet_writer_options(options),
         option,
         at,
+        upsert_keys(options),
         CommitEvery.of(options),
-        named,
-        options.flag("mergeSchema"),
+        named=named,
+        merge_schema=options.flag("mergeSchema"),
     )
 
 
@@ -229,6 +230,7 @@ def _iceberg(options: Options, table: str, partition_by: Sequence[str], session:
         parquet_writer_options(options),
         option,
         at,
+        upsert_keys(options),
         CommitEvery.of(options),
         branch=options.get("branch") or MAIN,
         merge_schema=options.flag("mergeSchema"),

@@ -67,6 +67,11 @@ class IcebergReader:
         finally:
             planned.close()
 
+    def deletes_nothing(self) -> bool:
+        """Whether no rows of its files are deleted."""
+        snapshot = self.version.base.currentSnapshot()
+        return snapshot is None or not snapshot.deleteManifests(self.version.java.io())
+
     def table(self) -> pa.Table:
         """The rows in its files, none of which has deleted ones."""
         tables = [parquet.read_table("/" + file.lstrip("/"), partitioning=None) for file in self.files()]

@@ -29,16 +29,19 @@ class DataFile:
         name: Relative to the directory of the table's files.
         size: In bytes.
         partition: Its values by the ids of the spec's fields, as Iceberg's JSON; of nulls, none.
+        keys: The ids of columns: rows of earlier snapshots with the values that it has there are deleted. Without any,
+            its rows are the table's.
     """
 
     name: str
     size: int
     partition: Mapping[str, Any]
+    keys: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
 class Addition:
-    """What one epoch adds to a table.
+    """What a snapshot adds to a table: an epoch's files, or those of several.
 
     Attributes:
         data: The location of the files.
@@ -78,21 +81,28 @@ def appended(
         names = _names(session, version)
         properties.set(NAMES, static_method(session, f"{ICEBERG}.mapping.NameMappingParser.toJson")(names))
     properties.commit()
-    append = transaction.newAppend().set(TOLD, json.dumps(told))
+    deletes = any(file.keys for file in added.files)
+    change = (transaction.newRowDelta() if deletes else transaction.newAppend()).set(TOLD, json.dumps(told))
     if added.branch != MAIN:
-        append = append.toBranch(added.branch)
-    builder = static_method(session, f"{ICEBERG}.DataFiles.builder")
+        change = change.toBranch(added.branch)
+    of_rows = static_method(session, f"{ICEBERG}.DataFiles.builder")
+    of_keys = static_method(session, f"{ICEBERG}.FileMetadata.deleteFileBuilder")
     footer = static_method(session, f"{ICEBERG}.parquet.ParquetUtil.fileMetrics")
     value = static_method(session, f"{ICEBERG}.SingleValueParser.fromJson")
     for file in added.files:
         path = f"{added.data}/{file.name}"
         place = java.io().newInputFile(path)
-        metrics = footer(place, config) if names is None else footer(place, config, names)
-        made = builder(partitions).withPath(path).withFileSizeInBytes(file.size).withFormat("parquet")
+        metrics = footer(place, config) if names is None or file.keys else footer(place, config, names)
+        made = of_keys(partitions).ofEqualityDeletes(_ints(session, file.keys)) if file.keys else of_rows(partitions)
+        made = made.withPath(path).withFileSizeInBytes(file.size).withFormat("parquet")
         if partitions.isPartitioned():
             made = made.withPartition(value(partitions.partitionType(), json.dumps(file.partition)))
-        append.appendFile(made.withMetrics(metrics).build())
-    append.commit()
+        whole = made.withMetrics(metrics).build()
+        if file.keys:
+            change.addDeletes(whole)
+        else:
+            (change.addRows if deletes else change.appendFile)(whole)
+    change.commit()
     return transaction.currentMetadata()
 
 
@@ -110,6 +120,14 @@ def tidy(version: Version, metadata: Any, *, lost: bool) -> None:
             version.java.io().deleteFile(path)
     except JAVA_ERRORS as error:
         logger.warning("Manifests that no version of an Iceberg table names are left: %s", said(error))
+
+
+def _ints(session: SparkSession, numbers: Sequence[int]) -> Any:
+    gateway: Any = session.sparkContext._gateway
+    array = gateway.new_array(gateway.jvm.int, len(numbers))
+    for place, number in enumerate(numbers):
+        array[place] = number
+    return array
 
 
 def _names(session: SparkSession, version: Version) -> Any:
