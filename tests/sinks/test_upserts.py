@@ -18,10 +18,12 @@ from pyspark.sql import functions as F
 
 import sparkjet as sj
 from sparkjet.errors import AnalysisError, LostTransactionError, SinkError
+from sparkjet.sinks.delta.displacing import Displacing
 from sparkjet.sinks.delta.sink import DeltaSink
 from sparkjet.sinks.iceberg.library import PathTable
 from sparkjet.sinks.iceberg.schema import new_schema
 from sparkjet.sinks.iceberg.sink import IcebergSink
+from sparkjet.sinks.staged_files import StagedFiles
 from sparkjet.storage.posix_directory import PosixDirectory
 from sparkjet.testing.sink_contract import QUERY, RUN, transaction
 from tests.feed import Feed, rows
@@ -53,13 +55,13 @@ class Tables:
     name: str
     session: SparkSession
 
-    def sink(self, path: Path, schema: Any, keys: Sequence[str], by: Sequence[str] = ()) -> Any:
+    def sink(self, path: Path, schema: Any, keys: Sequence[str], by: Sequence[str] = (), **more: Any) -> Any:
         """A sink that has begun, as in a process of its own."""
         directory = PosixDirectory(path)
         sink: Any = (
-            DeltaSink(directory, self.session, tuple(by), keys=tuple(keys))
+            DeltaSink(directory, self.session, tuple(by), keys=tuple(keys), **more)
             if self.name == "delta"
-            else IcebergSink(PathTable(self.session, directory), self.session, tuple(by), keys=tuple(keys))
+            else IcebergSink(PathTable(self.session, directory), self.session, tuple(by), keys=tuple(keys), **more)
         )
         sink.check(schema)
         sink.create()
@@ -68,6 +70,10 @@ class Tables:
     def rows(self, path: Path) -> list[dict[str, Any]]:
         """What others read."""
         return rows_of(path) if self.name == "delta" else IcebergReader(self.session, path).rows()
+
+    def versions(self, path: Path) -> list[Path]:
+        """The files of its versions."""
+        return [*path.glob("_delta_log/*.json" if self.name == "delta" else "metadata/v*.metadata.json")]
 
     def left(self, path: Path) -> list[str]:
         """What is told to be prepared."""
@@ -175,8 +181,7 @@ def test_a_commit_that_is_cut_off_behind_the_table_s_own_is_ended_by_the_next(ta
         handle = prepared(sink, frame(session, epoch), number)
         if tables.name == "delta":
             # A driver before that died with files that it had written anew, and no version.
-            table = sink._table(sink.directory)
-            sink._displacing(table, handle).of(table.version())
+            sink._displacing(handle).of(sink._table(sink.directory).version())
         with pytest.raises(_CutError):
             sink.commit(handle, _cut)
         again = tables.sink(path, frame(session, EPOCHS[0]).schema, ["k", "d"])
@@ -208,11 +213,11 @@ def test_what_others_write_after_a_look_is_looked_at_too(delta: SparkSession, tm
     assert stale is not None
     write_deltalake(tmp_path, pa.table({"k": ["a", "theirs"], "n": [9, 9]}), mode="append")
     before = {each.name for each in tmp_path.glob("sparkjet-*")}
-    displacing = sink._displacing(table, handle)
-    assert sink._append(table, stale, handle, displacing) is None
+    displacing = sink._displacing(handle)
+    assert sink._append(table, stale, [handle], displacing) is None
     # Written anew for that version once, and for the next once more.
     assert len({each.name for each in tmp_path.glob("sparkjet-*")} - before) == 1
-    added = sink._append(table, table.version(), handle, displacing)
+    added = sink._append(table, table.version(), [handle], displacing)
     assert added is not None
     displacing.end(added)
     found = {row["k"]: row["n"] for row in rows_of(tmp_path)}
@@ -252,6 +257,86 @@ def test_files_that_are_gone_are_named_and_the_table_stays_as_it_was(tables: Tab
     with pytest.raises(LostTransactionError, match="1 rows are lost, and the table is as it was"):
         sink.commit(handle, lambda: None)
     assert tables.rows(tmp_path) == [{"k": "a", "n": 1}]
+
+
+def test_epochs_that_waited_without_keys_are_one_group_and_those_with_keys_replace_each_other(
+    tables: Tables, tmp_path: Path
+) -> None:
+    """As where a query with ``commitEvery`` is started again with keys, by drivers that know of different epochs."""
+    schema, session = "k string, n long", tables.session
+    epochs = [(("a", 1),), (("a", 1), ("b", 1)), (("a", 2), ("c", 2)), (("c", 3),), (("b", 4),)]
+    empty = frame(session, [], schema).schema
+    plain, keyed = tables.sink(tmp_path, empty, []), tables.sink(tmp_path, empty, ["k"])
+    handles = [
+        prepared(plain if number < 3 else keyed, frame(session, epoch, schema), number)
+        for number, epoch in enumerate(epochs, 1)
+    ]
+    before = len(tables.versions(tmp_path))
+    with pytest.raises(_CutError):
+        keyed.commit_all(handles[:4], _cut)
+    assert sorted(row["k"] for row in tables.rows(tmp_path)) == ["a", "a", "b"]
+    tables.sink(tmp_path, empty, ["k"]).commit_all(handles[:4], lambda: None)
+    keyed.commit_all(handles, lambda: None)
+    plain.commit_all(handles[2:], lambda: None)
+    assert {row["k"]: row["n"] for row in tables.rows(tmp_path)} == {"a": 2, "b": 4, "c": 3}
+    assert len(tables.rows(tmp_path)) == 3
+    assert len(tables.versions(tmp_path)) == before + 4
+    assert tables.left(tmp_path) == []
+
+
+def test_rows_with_new_columns_replace_older_ones_without_them(tables: Tables, tmp_path: Path) -> None:
+    session = tables.session
+    for epoch, (schema, given, keys) in enumerate(
+        [
+            ("k string", [("a",), ("b",)], ["k"]),
+            ("k string, n long", [("a", 1)], ["k"]),
+            # A key that older files lack: it is null there.
+            ("k string, n long, j string", [("a", 2, None), ("b", 2, "j")], ["k", "j"]),
+        ],
+        1,
+    ):
+        sink = tables.sink(tmp_path, frame(session, [], schema).schema, keys, merge_schema=True)
+        sink.commit(prepared(sink, frame(session, given, schema), epoch), lambda: None)
+    found = [("a", 2, None), ("b", 2, "j"), ("b", None, None)]
+    assert sorted(map(str, (tuple(row.values()) for row in tables.rows(tmp_path)))) == sorted(map(str, found))
+
+
+def test_upserts_into_a_branch_look_at_the_branch_and_at_buckets(iceberg: SparkSession, tmp_path: Path) -> None:
+    tables, schema = Tables("iceberg", iceberg), "k string, n long"
+    empty = frame(iceberg, [], schema).schema
+    sink = tables.sink(tmp_path, empty, ["k"], ["bucket(2, k)"])
+    sink.commit(prepared(sink, frame(iceberg, [(each, 1) for each in "abc"], schema), 1), lambda: None)
+    table = sink.table._load()
+    table.updateProperties().set("commit.manifest.min-count-to-merge", "2").commit()
+    table.manageSnapshots().createBranch("audit", table.currentSnapshot().snapshotId()).commit()
+    audit = tables.sink(tmp_path, empty, ["k"], branch="audit")
+    for epoch in (2, 3, 4):
+        handle = prepared(audit, frame(iceberg, [("a", epoch), ("b", epoch)], schema), epoch)
+        audit.commit(handle, lambda: None)
+        # Of another driver: the branch has it.
+        tables.sink(tmp_path, empty, ["k"]).commit(handle, lambda: None)
+    reader = IcebergReader(iceberg, tmp_path)
+    assert sorted((row["k"], row["n"]) for row in reader.rows("audit")) == [("a", 4), ("b", 4), ("c", 1)]
+    assert sorted((row["k"], row["n"]) for row in reader.rows()) == [("a", 1), ("b", 1), ("c", 1)]
+    # Another partition in the branch only, where rows of a key would stay.
+    late = prepared(audit, frame(iceberg, [("a", 5)], schema), 5)
+    table = sink.table._load()
+    table.updateSpec().removeField("k_bucket_2").addField("k").commit()
+    other = tables.sink(tmp_path, empty, [], branch="audit")
+    other.commit(prepared(other, frame(iceberg, [("z", 6)], schema), 6), lambda: None)
+    with pytest.raises(SinkError, match="partitioned in another way"):
+        audit._append(audit.table, audit.table.version(), [late])
+
+
+@pytest.mark.parametrize("every", ["10", "1 minute"])
+def test_epochs_that_replace_rows_do_not_wait_for_each_other(tables: Tables, tmp_path: Path, every: str) -> None:
+    feed = Feed(tmp_path / "in")
+    writer = sj.stream(feed.read(tables.session)).writeStream.format(tables.name)
+    writer = writer.options(mode="upsert", keyColumns="id", commitEvery=every, checkpointLocation=tmp_path / "home")
+    with pytest.raises(AnalysisError, match=f'commitEvery: with mode=upsert .* and not "{every}"'):
+        writer.start(str(tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
+    assert not (tmp_path / "home").exists()
 
 
 REFUSED = {
@@ -314,7 +399,7 @@ def test_an_iceberg_table_whose_rows_no_delete_reaches_is_refused(iceberg: Spark
     with pytest.raises(AnalysisError, match="has files that are partitioned in another way, whose rows would stay"):
         tables.sink(tmp_path / "one", empty, ["k", "n"])
     with pytest.raises(SinkError, match=r"epoch 2 had been written .* partitioned in another way"):
-        sink._append(sink.table, sink.table.version(), late)
+        sink._append(sink.table, sink.table.version(), [late])
     first = PathTable(iceberg, PosixDirectory(tmp_path / "two"))
     first.create(new_schema(empty), {"spec-id": 0, "fields": []})
     text = (tmp_path / "two" / "metadata" / "v1.metadata.json").read_text()
@@ -335,4 +420,4 @@ def test_a_delta_file_with_deleted_rows_is_not_written_anew(delta: SparkSession,
     marked = [replace(each, has_deleted=True) for each in table.files(version)]
     table.files = lambda _: marked
     with pytest.raises(SinkError, match=r"others are marked as deleted .a deletion vector., which is not read here"):
-        sink._append(table, version, handle, sink._displacing(table, handle))
+        sink._append(table, version, [handle], Displacing(delta, table, StagedFiles(sink.directory), handle, {}))
