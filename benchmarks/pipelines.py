@@ -34,10 +34,10 @@ SCHEMA = "ts timestamp, key long, value long, price double"
 Rows = TypeVar("Rows", DataFrame, Stream)
 
 
-def feed(session: SparkSession, size: int, home: Path) -> None:
+def feed(session: SparkSession, size: int, home: Path, epochs: int = EPOCHS) -> None:
     """Write the input: a file for each epoch."""
     home.mkdir()
-    for number in range(EPOCHS):
+    for number in range(epochs):
         ids = session.range(number * size, (number + 1) * size, 1, 1)
         rows = ids.select(
             F.timestamp_micros("id").alias("ts"),

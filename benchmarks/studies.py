@@ -35,6 +35,8 @@ STUDIES = {
     "GM": "grid_map",
     "GJ": "grid_journal",
     "JW": "jdbc",
+    "DW": "delta_sink",
+    "IW": "iceberg_sink",
 }
 """Modules by id, in the order in which they run; each is a separate program."""
 LONGEST = 1800

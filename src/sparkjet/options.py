@@ -68,6 +68,8 @@ FILE_OPTIONS: Mapping[str, str] = {
 
 DELTA_OPTIONS: Mapping[str, str] = {
     "path": "The table: a path or a URI; it is created if there is none. Or give toTable a name.",
+    "mode": "append (default) or upsert.",
+    "keyColumns": "mode=upsert: columns, separated by commas, that identify the row to replace.",
     "commitEvery": "How many epochs the table is given at once (1), or an interval after which it is given them.",
     "mergeSchema": "Whether the start adds columns of the rows that the table lacks, as in Spark's writers (false).",
     "compression": "Codec of its Parquet files, as in Spark's writer.",
@@ -77,7 +79,11 @@ DELTA_OPTIONS: Mapping[str, str] = {
 
 ICEBERG_OPTIONS: Mapping[str, str] = {
     "path": "The table, by its directory: a path or a URI; it is created if there is none. Or give toTable a name.",
+    "mode": "append (default) or upsert.",
+    "keyColumns": "mode=upsert: columns, separated by commas, that identify the row to replace.",
     "commitEvery": "How many epochs the table is given at once (1), or an interval after which it is given them.",
+    "branch": "The branch of the table that is given the rows, as in Iceberg's writer for Spark; main by default.",
+    "mergeSchema": "Whether the start adds columns of the rows that the table lacks, as in Spark's writers (false).",
     "compression": "Codec of its Parquet files, as in Spark's writer; the table's own by default.",
     "maxRecordsPerFile": "As in Spark's writer.",
 }
@@ -325,7 +331,7 @@ def file_writer_options(options: Options) -> dict[str, str]:
 
 def parquet_writer_options(options: Options) -> dict[str, str]:
     """The options of ``format("delta")`` and ``format("iceberg")`` that are passed to Spark's writer of Parquet."""
-    return _given(options, DELTA_OPTIONS, "path", "commitEvery", "mergeSchema")
+    return _given(options, DELTA_OPTIONS, "path", "mode", "keyColumns", "commitEvery", "mergeSchema")
 
 
 def upsert_keys(options: Options) -> tuple[str, ...]:

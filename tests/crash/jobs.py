@@ -27,6 +27,7 @@ from tests.crash.outputs import (
     into_rabbitmq,
     into_table,
     into_topic,
+    into_upserted,
     with_home,
 )
 from tests.crash.plain import REST, MessageRules, PlainRules
@@ -388,6 +389,9 @@ _ALONE = {
         Job("rows-topic", _ALL, partial(_plain, others=[into_topic])),
         Job("rows-delta", _ALL, partial(_plain, others=[into_delta])),
         Job("rows-iceberg", _ALL, partial(_plain, others=[into_iceberg])),
+        # The same rows into tables in which they replace each other.
+        Job("upserts-delta", _ALL, partial(_plain, others=[partial(into_upserted, name="delta")])),
+        Job("upserts-iceberg", _ALL, partial(_plain, others=[partial(into_upserted, name="iceberg")])),
         Job("rows-jdbc", _ALL, partial(_plain, others=[into_jdbc])),
         # From queues of RabbitMQ, into files, PostgreSQL and another queue.
         Job("queues", _MESSAGES, _received),

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from tests.crash.jobs import Place
     from tests.crash.replay import Rules
 
+KEYS = ("sub", "key")
+"""By which rows without windows replace older ones in tables."""
+
 
 def with_home(writer: StreamWriter, place: Place) -> StreamWriter:
     """The output that carries the settings of its query, late rows among them."""
@@ -58,11 +61,22 @@ def into_iceberg(results: AggregateRows | Stream, place: Place, rules: Rules) ->
     return _into_directory("iceberg", results, place, rules)
 
 
-def _into_directory(name: str, results: AggregateRows | Stream, place: Place, rules: Rules) -> StreamWriter:
+def into_upserted(results: Stream, place: Place, rules: Rules, *, name: str) -> StreamWriter:
+    """A table of that format whose rows are replaced by :data:`KEYS`, as :func:`into_delta`."""
+    _add_jars(place)
+    writer = results.select(*_flat(rules, RESULTS)).writeStream.format(name).option("path", place.root / name)
+    return writer.options(mode="upsert", keyColumns=",".join(KEYS))
+
+
+def _add_jars(place: Place) -> None:
     from pyspark.sql import SparkSession
 
     for jar in json.loads((place.root / "jars.json").read_text()):
         SparkSession.active().sql(f"ADD JAR '{jar}'")
+
+
+def _into_directory(name: str, results: AggregateRows | Stream, place: Place, rules: Rules) -> StreamWriter:
+    _add_jars(place)
     writer = results.select(*_flat(rules, RESULTS)).writeStream.format(name).partitionBy("key")
     # Rows without windows wait for each other.
     return writer.options(path=place.root / name, commitEvery=1 if rules.windowed else 2)

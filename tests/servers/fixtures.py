@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from tests.servers.artemis import ArtemisServer
     from tests.servers.hdfs import HdfsServer
+    from tests.servers.hive import HiveMetastore
+    from tests.servers.iceberg_rest import RestCatalogServer
     from tests.servers.jdbc import MariaServer
     from tests.servers.kafka import KafkaServer
     from tests.servers.postgres import PostgresServer
@@ -224,6 +226,25 @@ def iceberg_jars() -> list[str]:
 def iceberg(spark: SparkSession, iceberg_jars: list[str]) -> SparkSession:
     """The shared session, to which Iceberg was added while it ran."""
     return _with_jars(spark, iceberg_jars)
+
+
+@pytest.fixture(scope="session")
+def iceberg_rest() -> Iterator[RestCatalogServer]:
+    """A REST catalog of Iceberg's; tests share it and use namespaces of their own."""
+    from tests.servers.iceberg_rest import RestCatalogServer
+    from tests.servers.programs import NoProgramError
+
+    with available(RestCatalogServer, NoProgramError) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def hive_metastore() -> Iterator[HiveMetastore]:
+    """A metastore of Hive's; tests share it and use databases of their own."""
+    from tests.servers.hive import HiveMetastore
+
+    with HiveMetastore() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

@@ -123,3 +123,18 @@ def test_iceberg(iceberg: SparkSession, tmp_path: Path) -> None:
     table = tmp_path / "table"
     expected = twice(iceberg, tmp_path, ["id", "ts"], lambda w: w.format("iceberg").option("path", table))
     assert sorted(row["id"] for row in IcebergReader(iceberg, table).rows()) == expected
+
+
+@pytest.mark.parametrize("name", ["delta", "iceberg"])
+def test_upserts(delta: SparkSession, iceberg: SparkSession, tmp_path: Path, name: str) -> None:
+    session, table = delta if name == "delta" else iceberg, tmp_path / "table"
+    feed = Feed(tmp_path / "in")
+    for _ in range(2):
+        feed.add(*rows(range(ROWS)))
+        stream = sj.stream(feed.read(session)).withColumn("k", F.when(F.col("id") % 3 > 0, F.col("id") % 3))
+        writer = stream.groupBy("k").count().writeStream.format(name).outputMode("update").option("path", table)
+        writer = writer.options(mode="upsert", keyColumns="k", checkpointLocation=tmp_path / "home")
+        writer.trigger(availableNow=True).start().awaitTermination()
+    found = rows_of(table) if name == "delta" else IcebergReader(session, table).rows()
+    assert {row["k"]: row["count"] for row in found} == {None: 27, 1: 27, 2: 26}
+    assert len(found) == 3

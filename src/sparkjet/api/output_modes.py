@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from sparkjet.catalyst.logical_plans import analyzed, passed_nodes
 from sparkjet.errors import AnalysisError
+from sparkjet.options import upsert_keys
 from sparkjet.plan.aggregation import Aggregation
 from sparkjet.plan.outputs import Rows
 from sparkjet.plan.rolling_aggregation import RollingAggregation
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 APPEND, UPDATE, COMPLETE = "append", "update", "complete"
 MODES = (APPEND, UPDATE, COMPLETE)
-_FILES = ("delta", "files", "iceberg", "table")
+_FILES, _TABLES = ("files", "table"), ("delta", "iceberg")
 
 
 def mode_of(outputMode: str) -> str:
@@ -117,13 +118,13 @@ def _check_comparing(settings: OutputSettings) -> None:
 def _check_early(settings: OutputSettings, options: Options) -> None:
     """Refuse early rows that nobody could tell from final ones, where both stay."""
     assert settings.sink is not None  # noqa: S101 - checked by the caller
-    if settings.mode == UPDATE and settings.sink.name in _FILES and not options.flag("isEarly"):
-        message = (
-            'outputMode: files are only added to, and "update" emits a window again each time it has changed, so that '
-            'Spark too writes files in mode "append" only. Use outputMode("append"), with which the query goes on from '
-            'what it has saved; or option("isEarly", True), and read the rows in which is_early is false.'
+    if settings.mode == UPDATE and _only_adds(settings, options) and not options.flag("isEarly"):
+        raise _adding_error(
+            settings,
+            "a window again each time it has changed",
+            'Use outputMode("append"), with which the query goes on from what it has saved; or option("isEarly", '
+            "True), and read the rows in which is_early is false.",
         )
-        raise AnalysisError(message)
 
 
 def _check_rolling(settings: OutputSettings, options: Options) -> None:
@@ -136,14 +137,34 @@ def _check_rolling(settings: OutputSettings, options: Options) -> None:
             'outputMode("complete") for all; or withWatermark(…) and groupBy(F.window(…), …), the call itself.'
         )
         raise AnalysisError(message)
-    if settings.sink.name in _FILES:
-        message = (
-            f'outputMode: files are only added to, and "{settings.mode}" emits rows that replace earlier ones, so '
-            'that Spark too writes files in mode "append" only. Use format("postgres") with keyColumns, '
-            'format("kafka") with a key or foreachBatch(…), or windows on a watermark.'
+    if _only_adds(settings, options):
+        raise _adding_error(
+            settings,
+            "rows that replace earlier ones",
+            'Use format("postgres") with keyColumns, format("kafka") with a key or foreachBatch(…), or windows on a '
+            "watermark.",
         )
-        raise AnalysisError(message)
     for name in ("earlyResultsPeriod", "isEarly", "lateRowsPath"):
         if options.get(name) is not None:
             message = f"{name}: these results are never final, so no row of them is early or late. Leave it out."
             raise AnalysisError(message)
+
+
+def _only_adds(settings: OutputSettings, options: Options) -> bool:
+    """Whether rows that are there stay, whatever comes after them."""
+    assert settings.sink is not None  # noqa: S101 - checked by the caller
+    return settings.sink.name in _FILES or (settings.sink.name in _TABLES and not upsert_keys(options))
+
+
+def _adding_error(settings: OutputSettings, what: str, otherwise: str) -> AnalysisError:
+    """What is refused where rows stay: what the mode emits, and what to do instead with files."""
+    assert settings.sink is not None  # noqa: S101 - checked by the caller
+    if settings.sink.name in _TABLES:
+        return AnalysisError(
+            f'outputMode: without keys a table is only added to, and "{settings.mode}" emits {what}. Give '
+            'option("mode", "upsert") and option("keyColumns", "…"), so that rows replace the earlier ones.'
+        )
+    return AnalysisError(
+        f'outputMode: files are only added to, and "{settings.mode}" emits {what}, so that Spark too writes files in '
+        f'mode "append" only. {otherwise}'
+    )

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sparkjet.errors import AnalysisError, nearest
-from sparkjet.options import SINK_OPTIONS, Options, file_writer_options, parquet_writer_options
+from sparkjet.options import SINK_OPTIONS, Options, file_writer_options, parquet_writer_options, upsert_keys
 from sparkjet.sinks.commit_every import CommitEvery
 from sparkjet.sinks.console import ConsoleSink
 from sparkjet.sinks.file_formats import FORMATS
@@ -201,9 +201,10 @@ def _delta(options: Options, table: str, partition_by: Sequence[str], session: S
         parquet_writer_options(options),
         option,
         at,
+        upsert_keys(options),
         CommitEvery.of(options),
-        named,
-        options.flag("mergeSchema"),
+        named=named,
+        merge_schema=options.flag("mergeSchema"),
     )
 
 
@@ -218,11 +219,22 @@ def _iceberg(options: Options, table: str, partition_by: Sequence[str], session:
     with _extra("iceberg"):
         from sparkjet.sinks.iceberg.library import CatalogTable, PathTable, table_at  # noqa: PLC0415 - the extra is optional
         from sparkjet.sinks.iceberg.sink import IcebergSink  # noqa: PLC0415 - as above
+        from sparkjet.sinks.iceberg.version import MAIN  # noqa: PLC0415 - as above
     by_name = CatalogTable(session, table)
     found = by_name if path is None else PathTable(session, directory_at(path, "path", lambda: session))
     option, at = "toTable" if path is None else "path", partial(table_at, session=session)
-    every = CommitEvery.of(options)
-    return IcebergSink(found, session, tuple(partition_by), parquet_writer_options(options), option, at, every)
+    return IcebergSink(
+        found,
+        session,
+        tuple(partition_by),
+        parquet_writer_options(options),
+        option,
+        at,
+        upsert_keys(options),
+        CommitEvery.of(options),
+        branch=options.get("branch") or MAIN,
+        merge_schema=options.flag("mergeSchema"),
+    )
 
 
 def _console(options: Options) -> Sink:

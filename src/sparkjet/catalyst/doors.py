@@ -104,6 +104,18 @@ JDBC = Door(
     ),
     'format("jdbc") is refused',
 )
+BUCKETS = Door(
+    "the hash by which Iceberg's tables have buckets",
+    ("sinks/iceberg/buckets",),
+    (
+        f"{_CATALYST}.expressions.Murmur3Hash(2)",
+        f"{_CATALYST}.expressions.objects.Invoke(8)",
+        f"{_CATALYST}.expressions.objects.StaticInvoke(9)",
+        "org.apache.commons.codec.digest.MurmurHash3.hash32x86(1)",
+        f"{_SQL}.types.ObjectType(1)",
+    ),
+    "tables with buckets are refused",
+)
 TRIES = Door(
     "expressions that may raise for a row",
     ("catalyst/tries", "catalyst/python_calls"),
@@ -211,6 +223,7 @@ DOORS = (
             "org.apache.spark.storage.RDDBlockId(2)",
         ),
     ),
+    BUCKETS,
     COUNTERS,
     JDBC,
     KEPT_PLANS,

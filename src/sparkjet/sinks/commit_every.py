@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sparkjet.errors import AnalysisError
+from sparkjet.options import upsert_keys
+
 if TYPE_CHECKING:
     from sparkjet.options import Options
 
@@ -30,7 +33,7 @@ class CommitEvery:
         """What an output's options say: a number of epochs, or an interval; each epoch by default.
 
         Raises:
-            AnalysisError: It is neither.
+            AnalysisError: It is neither, or rows replace older ones.
 
         >>> from sparkjet.options import Options
         >>> CommitEvery.of(Options({"commitEvery": "10"}))
@@ -40,8 +43,16 @@ class CommitEvery:
         """
         text = options.get(OPTION)
         if text is None or text.isdecimal():
-            return CommitEvery(options.number(OPTION, default=1, most=MOST))
-        return CommitEvery(MOST, options.age(OPTION))
+            every = CommitEvery(options.number(OPTION, default=1, most=MOST))
+        else:
+            every = CommitEvery(MOST, options.age(OPTION))
+        if every.gathers and upsert_keys(options):
+            message = (
+                f"{OPTION}: with mode=upsert the table is given each epoch by itself, as its rows replace those of the "
+                f'epochs before, and not "{text}". Leave it out, and let epochs be longer: trigger(processingTime="…").'
+            )
+            raise AnalysisError(message)
+        return every
 
     @property
     def gathers(self) -> bool:

@@ -68,7 +68,10 @@ class TransactionId:
 
 
 class Sink(Protocol):
-    """A destination of result rows. All methods run on the driver; only :meth:`prepare` starts Spark jobs."""
+    """A destination of result rows. All methods run on the driver; :meth:`prepare` starts Spark jobs.
+
+    :meth:`commit` may do so too, where rows replace older ones of a table of files.
+    """
 
     guarantee: Guarantee
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
+from uuid import uuid4
 
 import msgspec
 
@@ -17,18 +18,36 @@ from sparkjet.known_types import known
 from sparkjet.sinks.copies import origin
 from sparkjet.sinks.parquet_footer import ParquetFooter
 from sparkjet.sinks.protocol import Handle, TransactionId
+from sparkjet.storage.file_reader import read
 from sparkjet.storage.file_writer import FileWriter
+from sparkjet.storage.paths import CHECKING
+from sparkjet.storage.read_back import for_read_back
 from sparkjet.storage.written import write
 from sparkjet.time.writer_progress import WriterProgress
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
     from sparkjet.storage.directory import Directory
 
 OWN = "_sparkjet"
 """Directory of what is prepared; readers and maintenance leave alone what begins with an underscore."""
 _NULL = "__HIVE_DEFAULT_PARTITION__"
+
+
+_AS_NAMES = {**CHECKING, "recursiveFileLookup": "true"}
+"""Directories of partitions are names like others: what their values are, the table says."""
+_BESIDE = "."
+"""Between the name of an attempt's directory and what tells files beside it from others: in no other name of ours."""
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Files that an epoch gives the table beside its rows: those of a directory, with their sizes."""
+
+    folder: str
+    files: tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True)
@@ -58,30 +77,38 @@ class StagedFiles:
         """Write the rows of an attempt; what is common to all handles, None if there were no rows."""
         folder = self._folder(transaction)
         prepared = self._prepared(transaction.query, transaction.sink)
-        prepared.create()
-        # Before the files: what nothing lists would be left for good.
-        prepared.write(folder, b"")
-        # In UTC: what is written of a time in a path does not say where.
-        options = {**options, "timeZone": "UTC"}
-        writer = FileWriter(self.directory.below(folder), "parquet", options, partition_by, defaults=True)
-        found = write(rows, writer, SinkError)
-        if not found.rows:
+        self._mark(folder, prepared)
+        count, files = self._write(rows, folder, options, partition_by)
+        if not count:
             self._discard(folder, prepared)
             return None
-        self.directory.sync(f"{folder}/{name}" for name in found.files)
-        sizes = self.directory.below(folder).files()
         return {
             "directory": str(self.directory),
             "query": transaction.query,
             "sink": transaction.sink,
             "folder": folder,
             "epoch": transaction.epoch,
-            "rows": found.rows,
-            "files": [[f"{folder}/{name}", sizes[name]] for name in found.files],
-            "progress": msgspec.to_builtins(_progress(transaction, found.rows)),
+            "rows": count,
+            "files": files,
+            "progress": msgspec.to_builtins(_progress(transaction, count)),
             **origin(transaction),
             **({"waits": True} if self.gathers else {}),
         }
+
+    def write_within(
+        self, rows: DataFrame, handle: Handle, name: str, options: Mapping[str, str], partition_by: Sequence[str]
+    ) -> list[list[Any]]:
+        """Write more files of an attempt, into its directory; they with their sizes."""
+        return self._write(rows, f"{handle['folder']}/{name}", options, partition_by)[1]
+
+    def write_beside(
+        self, rows: DataFrame, handle: Handle, options: Mapping[str, str], partition_by: Sequence[str]
+    ) -> Beside:
+        """Write files that a decided epoch gives the table beside its own, into a directory of their own each time."""
+        folder = f"{handle['folder']}{_BESIDE}{uuid4().hex[:8]}"
+        self._mark(folder, self._prepared(handle["query"], handle["sink"]))
+        _, files = self._write(rows, folder, options, partition_by)
+        return Beside(folder, tuple((name, size) for name, size in files))
 
     def check_required(self, handle: Handle, required: Sequence[str], in_paths: Sequence[str], what: str) -> None:
         """Refuse nulls where the table has none; nobody else looks, and its readers rely on it.
@@ -129,13 +156,35 @@ class StagedFiles:
             )
             raise LostTransactionError(message)
 
+    def rows(self, session: SparkSession, files: Sequence[str], schema: StructType) -> DataFrame:
+        """The rows of files of the table, by columns that are in the files themselves.
+
+        Args:
+            session: The user's, whose settings do not count for how files are read.
+            files: Their names.
+            schema: Of the columns.
+        """
+        return read(for_read_back(session), self.directory, files, options=_AS_NAMES, schema=schema, read_back=False)
+
+    def is_there(self, beside: Beside) -> bool:
+        """Whether every file is there with its size."""
+        sizes = self.directory.below(beside.folder).files()
+        return all(sizes.get(name.removeprefix(f"{beside.folder}/")) == size for name, size in beside.files)
+
     def published(self, handle: Handle) -> None:
         """Call it when the table has the files: they are no orphans any more."""
+        self._forget(handle["folder"], self._prepared(handle["query"], handle["sink"]))
+
+    def published_beside(self, handle: Handle, added: Collection[str]) -> None:
+        """Call it before :meth:`published`, with all files that the table was given: those beside an epoch's too."""
         prepared = self._prepared(handle["query"], handle["sink"])
-        prepared.remove(handle["folder"])
-        # What a power failure brought back here, a start would take for an orphan: files that the table has.
-        with contextlib.suppress(FileNotFoundError):
-            prepared.sync((handle["folder"],), contents=False)
+        for folder in {file.partition("/")[0] for file in added}:
+            if folder.startswith(f"{handle['folder']}{_BESIDE}"):
+                self._forget(folder, prepared)
+
+    def discard_beside(self, handle: Handle, beside: Beside) -> None:
+        """Remove files beside an epoch's that the table will not get."""
+        self._discard(beside.folder, self._prepared(handle["query"], handle["sink"]))
 
     def abort(self, transaction: TransactionId) -> None:
         """Remove the files of an attempt that failed."""
@@ -161,6 +210,32 @@ class StagedFiles:
     def _prepared(self, query: str, sink: str) -> Directory:
         return self.directory.below(f"{OWN}/{query}/{sink}/prepared")
 
+    def _mark(self, folder: str, prepared: Directory) -> None:
+        """Before the files: what nothing lists would be left for good."""
+        prepared.create()
+        prepared.write(folder, b"")
+
+    def _write(
+        self, rows: DataFrame, folder: str, options: Mapping[str, str], partition_by: Sequence[str]
+    ) -> tuple[int, list[list[Any]]]:
+        """Write rows into a directory; how many there were, and the files with their sizes."""
+        # In UTC: what is written of a time in a path does not say where.
+        options = {**options, "timeZone": "UTC"}
+        writer = FileWriter(self.directory.below(folder), "parquet", options, partition_by, defaults=True)
+        found = write(rows, writer, SinkError)
+        if not found.rows:
+            return 0, []
+        self.directory.sync(f"{folder}/{name}" for name in found.files)
+        sizes = self.directory.below(folder).files()
+        return found.rows, [[f"{folder}/{name}", sizes[name]] for name in found.files]
+
+    def _forget(self, folder: str, prepared: Directory) -> None:
+        """Its files are the table's."""
+        prepared.remove(folder)
+        # What a power failure brought back here, a start would take for an orphan: files that the table has.
+        with contextlib.suppress(FileNotFoundError):
+            prepared.sync((folder,), contents=False)
+
     def _discard(self, folder: str, prepared: Directory) -> None:
         self.directory.remove(folder)
         prepared.remove(folder)
@@ -180,8 +255,16 @@ def told(*handles: Handle) -> dict[str, Any]:
 
 
 def alike(handles: Sequence[Handle], *names: str) -> Iterator[list[Handle]]:
-    """The handles that follow each other and have the same values: what a table can be given at once."""
-    for _, group in groupby(handles, key=lambda handle: [handle[name] for name in names]):
+    """The handles that follow each other and have the same values: what a table can be given at once.
+
+    One with keys is alone: what it replaces, the table must have before it, from epochs that wait as well.
+    """
+
+    def group_of(handle: Handle) -> list[Any]:
+        # Handles of older records may lack some.
+        return [handle["folder"] if handle.get("keys") else None, *(handle.get(name) for name in names)]
+
+    for _, group in groupby(handles, key=group_of):
         yield list(group)
 
 

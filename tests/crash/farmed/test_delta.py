@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(3600)]
 
-JOBS = ("delta", "rows-delta")
+JOBS = ("delta", "rows-delta", "upserts-delta")
 SERVERS = ()
 
 

@@ -24,7 +24,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from sparkjet.sinks.delta.statistics import LONGEST, as_json
+from sparkjet.sinks.delta.statistics import LONGEST, Bounds, as_json
 from sparkjet.sinks.parquet_footer import ParquetFooter
 from sparkjet.storage.posix_directory import PosixDirectory
 
@@ -104,3 +104,56 @@ def test_nulls_are_counted_where_the_footer_does_not_say(tmp_path: Path) -> None
         parquet.write_table(table, tmp_path / "f", write_statistics=footer)
         found = ParquetFooter(PosixDirectory(tmp_path), "f")
         assert [name for name in table.column_names if found.has_nulls(name)] == ["null", "a.b"]
+
+
+BETWEEN = (
+    StructType()
+    .add("k", "string")
+    .add("n", "long")
+    .add("ts", "timestamp")
+    .add("dec", "decimal(20, 2)")
+    .add("d", "double")
+)
+
+
+def bounds(column: str, low: Any, high: Any, nulls: int | None = 0) -> Bounds:
+    found = {"numRecords": 5, "minValues": {column: low}, "maxValues": {column: high}}
+    counted = found if nulls is None else {**found, "nullCount": {column: nulls}}
+    return Bounds.logged(json.dumps(counted), BETWEEN, [column])
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "meet"),
+    [
+        (bounds("n", 1, 3), bounds("n", 3, 5), True),
+        (bounds("n", 1, 3), bounds("n", 4, 5), False),
+        (bounds("n", 4, 5), bounds("n", 1, 3), False),
+        # A null is a value like others, and of what is not counted there may be one.
+        (bounds("n", 1, 3, 1), bounds("n", 4, 5, 2), True),
+        (bounds("n", 1, 3, 1), bounds("n", 4, 5, None), True),
+        (bounds("n", 1, 3, 1), bounds("n", 4, 5), False),
+        (bounds("n", None, None, 5), bounds("n", 4, 5), False),
+        (bounds("n", None, None, 5), bounds("n", None, None, 5), True),
+        # What is not known may be anything.
+        (bounds("n", None, None, 2), bounds("n", 4, 5), True),
+        (bounds("n", 1, 3), Bounds.logged(None, BETWEEN, ["n"]), True),
+        (bounds("n", 1, 3), bounds("k", "a", "b"), True),
+        (bounds("d", 1.0, 3.0), bounds("d", 4.0, 5.0), True),
+        (bounds("dec", 1.25, 3.5), bounds("dec", 4, 5.5), False),
+        (bounds("dec", 1.25, 3.5), bounds("dec", 1234567890123456.8, 1234567890123456.8), True),
+        (bounds("k", "a", "b"), bounds("k", "ba", "c"), False),
+        (bounds("ts", "2026-01-01T00:00:00.000Z", "2026-01-02T00:00:00.000Z"),) * 2 + (True,),
+        (
+            bounds("ts", "2026-01-01T00:00:00.000Z", "2026-01-02T00:00:00.000Z"),
+            bounds("ts", "2026-01-02T00:00:00.001000Z", "2026-01-03T00:00:00Z"),
+            False,
+        ),
+        (
+            bounds("ts", "2026-01-01T00:00:00.000Z", "2026-01-02T00:00:00.000Z"),
+            bounds("ts", "2026-01-02T00:00:00.001+05:00", "2026-01-03T00:00:00+05:00"),
+            True,
+        ),
+    ],
+)
+def test_bounds_exclude_each_other_only_where_no_value_can_be_in_both(one: Bounds, other: Bounds, meet: bool) -> None:
+    assert one.may_meet(other) == other.may_meet(one) == meet

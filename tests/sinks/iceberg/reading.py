@@ -13,34 +13,39 @@ from pyspark.sql import SparkSession
 from sparkjet.java import java_class, static_method
 from sparkjet.sinks.iceberg.columns import NAMES
 from sparkjet.sinks.iceberg.library import CatalogTable, IcebergTable, PathTable
+from sparkjet.sinks.iceberg.version import MAIN, head
 from sparkjet.storage.posix_directory import PosixDirectory
 
 _ICEBERG = "org.apache.iceberg"
 
 
 class IcebergReader:
-    """The newest version of a table, by its directory, or by its name in a catalog."""
+    """The newest version of a table, which may be given by its directory, or by its name in a catalog."""
 
-    def __init__(self, session: SparkSession, place: Path | str) -> None:
-        by_name = isinstance(place, str)
-        table: IcebergTable = (
-            CatalogTable(session, place) if by_name else PathTable(session, PosixDirectory(Path(place)))
-        )
-        version = table.version()
+    def __init__(self, session: SparkSession, place: Path | str | IcebergTable) -> None:
+        if isinstance(place, str):
+            place = CatalogTable(session, place)
+        elif isinstance(place, Path):
+            place = PathTable(session, PosixDirectory(place))
+        version = place.version()
         assert version is not None
         self._session, self.version = session, version
 
-    def rows(self) -> list[dict[str, Any]]:
-        """All rows, as Iceberg reads them; what has no type in Python is text."""
+    def rows(self, branch: str = MAIN) -> list[dict[str, Any]]:
+        """All rows of a branch, as Iceberg reads them; what has no type in Python is text."""
         names = [field["name"] for field in self.version.schema["fields"]]
         return [
-            {name: _python(record.getField(name)) for name in names} for found in self._read() for record in each(found)
+            {name: _python(record.getField(name)) for name in names}
+            for found in self._read(branch)
+            for record in each(found)
         ]
 
-    def _read(self) -> Iterator[Any]:
+    def _read(self, branch: str) -> Iterator[Any]:
         text = self.version.properties.get(NAMES)
         if text is None:
-            yield static_method(self._session, f"{_ICEBERG}.data.IcebergGenerics.read")(self.version.java).build()
+            reading = static_method(self._session, f"{_ICEBERG}.data.IcebergGenerics.read")(self.version.java)
+            newest = head(self.version.base, branch)
+            yield (reading if newest is None else reading.useSnapshot(newest.snapshotId())).build()
             return
         # That one reads by ids only: here as Iceberg's reader for Spark does.
         names = static_method(self._session, f"{_ICEBERG}.mapping.NameMappingParser.fromJson")(text)
@@ -66,6 +71,11 @@ class IcebergReader:
             return [str(task.file().location()).removeprefix("file:") for task in each(planned)]
         finally:
             planned.close()
+
+    def deletes_nothing(self) -> bool:
+        """Whether no rows of its files are deleted."""
+        snapshot = self.version.base.currentSnapshot()
+        return snapshot is None or not snapshot.deleteManifests(self.version.java.io())
 
     def table(self) -> pa.Table:
         """The rows in its files, none of which has deleted ones."""

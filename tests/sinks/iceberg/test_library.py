@@ -46,6 +46,29 @@ def test_a_hint_is_whole_whoever_writes_it_at_once(
     assert hint.read_text() in {"9", "10"}
 
 
+def test_a_writer_that_slept_until_its_version_was_removed_tells_of_the_newest(
+    table: PathTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hint = tmp_path / "metadata" / "version-hint.text"
+    begin = Path.open
+
+    def others() -> None:
+        assert table._put(10, Metadata())
+        (tmp_path / "metadata" / "v9.metadata.json").unlink()
+
+    once = [others]
+
+    def opened(path: Path, mode: str = "r") -> object:
+        if path.name.endswith(hint.name) and once:
+            once.pop()()
+        return begin(path, mode)
+
+    monkeypatch.setattr(Path, "open", opened)
+    assert table._put(9, Metadata())
+    monkeypatch.undo()
+    assert hint.read_text() == "10"
+
+
 def test_a_hint_that_cannot_be_written_takes_nothing_back(
     table: PathTable, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -23,6 +23,14 @@ _FILLED = {
     "__CHAR_VARCHAR_TYPE_STRING": "has a length (char, varchar)",
 }
 """Metadata of columns for which a writer has to do something that is not done here."""
+_REPLACED = {
+    "delta.appendOnly": "is only added to",
+    "delta.enableChangeDataFeed": "keeps a feed of changes, which is not written here",
+    "delta.enableDeletionVectors": "marks rows as deleted, and files with such marks are not read here",
+    "delta.enableRowTracking": "tracks its rows, which would lose their ids where their files are written anew",
+}
+"""Properties with which rows are not replaced here, and why."""
+_WIDENED = ("typeWidening", "typeWidening-preview")
 _DEFAULT = "CURRENT_DEFAULT"
 _MANAGED = ("catalogManaged", "catalogOwned", "catalogOwned-preview", "coordinatedCommits-preview")
 _FORGETS = "delta.setTransactionRetentionDuration"
@@ -110,6 +118,25 @@ def mapped(table: Version, schema: StructType, partition_by: Sequence[str], wher
         message = f"{where} has columns in its files beside {_listed(table.partition_by)}. Add one to the result."
         raise AnalysisError(message)
     return Mapped(names, tuple(required))
+
+
+def check_upserts(table: Version, where: str) -> None:
+    """Refuse a table of which no rows may be replaced, or not without what is not done here.
+
+    Raises:
+        AnalysisError: Naming what it demands.
+    """
+    for name, reason in _REPLACED.items():
+        if table.properties.get(name, "false").lower() == "true":
+            message = f"mode=upsert: {where} {reason} ({name}). {_INSTEAD}."
+            raise AnalysisError(message)
+    widened = [feature for feature in _WIDENED if feature in table.features]
+    if widened:
+        message = (
+            f"mode=upsert: {where} may have files with other types than its own ({widened[0]}), which are not read "
+            f"here. {_INSTEAD}."
+        )
+        raise AnalysisError(message)
 
 
 def _check_table(table: Version, where: str) -> None:

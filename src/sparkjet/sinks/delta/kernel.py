@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from py4j.java_gateway import get_field
 from pyspark.java_gateway import ensure_callback_server_started
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from sparkjet.storage.directory import Directory
 
 LOG = "_delta_log"
+_ADDED = 0
+"""Where Kernel's row of a file has the action that added it."""
 _KERNEL, _DEFAULTS = "io.delta.kernel", "io.delta.kernel.defaults"
 _PACKAGES = ",".join(
     f"io.delta:{name}:4.4.0" for name in ("delta-kernel-api", "delta-kernel-defaults", "delta-storage")
@@ -59,6 +63,27 @@ class DataFile:
     name: str
     size: int
     values: Mapping[str, str | None]
+
+
+@dataclass(frozen=True)
+class ActiveFile:
+    """A Parquet file that a version has.
+
+    Attributes:
+        name: Relative to the table; absolute if it is of another one.
+        size: In bytes.
+        values: Of the partition columns, as the log has them; None for null.
+        statistics: As the log has them, None if it has none.
+        has_deleted: Whether some of its rows are marked as deleted.
+        java: Kernel's row of it.
+    """
+
+    name: str
+    size: int
+    values: Mapping[str, str | None]
+    statistics: str | None
+    has_deleted: bool
+    java: Any
 
 
 @dataclass(frozen=True)
@@ -233,8 +258,37 @@ class DeltaTable:
             raise SinkError(self._explained(error)) from error
         return found.get() if found.isPresent() else None
 
+    def files(self, version: Version) -> list[ActiveFile]:
+        """The files of a version.
+
+        Raises:
+            SinkError: The log cannot be read.
+        """
+        self._enter()
+        written = static_method(self._session, f"{_DEFAULTS}.internal.json.JsonUtils.rowToJson")
+        found = []
+        try:
+            batches = version.java.getScanBuilder().build().getScanFiles(self._engine(), True)
+            with closing(batches):
+                while batches.hasNext():
+                    rows = batches.next().getRows()
+                    with closing(rows):
+                        while rows.hasNext():
+                            row = rows.next()
+                            found.append(_active_file(row, json.loads(written(row))["add"]))
+        except JAVA_ERRORS as error:
+            raise SinkError(self._explained(error)) from error
+        return found
+
     def append(
-        self, version: Version, files: Sequence[DataFile], application: str, number: int, by: str, told: str
+        self,
+        version: Version,
+        files: Sequence[DataFile],
+        application: str,
+        number: int,
+        by: str,
+        told: str,
+        removed: Sequence[ActiveFile] | None = None,
     ) -> bool:
         """Add files to a version as one transaction; False if the version is not the newest one any more.
 
@@ -245,19 +299,22 @@ class DeltaTable:
             number: The number of the transaction among those of the application.
             by: Who writes, for the table's history.
             told: What the history says of it, ``userMetadata``.
+            removed: Files of the version that are removed; None where nothing that is there counts.
 
         Raises:
             SinkError: It cannot be done.
         """
         self._enter()
         engine, committer = self._engine(), version.committer
-        committer.told = told
+        committer.told, committer.is_blind = told, removed is None
         try:
             transaction = self._transaction(version, by, (application, number))
             state = transaction.getTransactionState(engine)
             rows = java_class(self._session, "java.util.ArrayList")()
             for file in files:
                 self._add(rows, file, version, engine, state)
+            for each in removed or ():
+                rows.add(self._removal(each))
             iterable = java_class(self._session, f"{_KERNEL}.utils.CloseableIterable")
             done = transaction.commit(engine, iterable.inMemoryIterable(self._iterator(rows)))
         except JAVA_ERRORS as error:
@@ -321,6 +378,13 @@ class DeltaTable:
         actions = transactions.generateAppendActions(engine, state, self._iterator(single), context)
         rows.add(actions.next())
 
+    def _removal(self, file: ActiveFile) -> Any:
+        """The action that removes a file."""
+        added = java_class(self._session, f"{_KERNEL}.internal.actions.AddFile")(file.java.getStruct(_ADDED))
+        now = java_class(self._session, "java.util.Optional").of(int(time.time() * 1000))
+        actions = f"{_KERNEL}.internal.actions.SingleAction.createRemoveFileSingleAction"
+        return static_method(self._session, actions)(added.toRemoveFileRow(True, now))
+
     def _after(self, done: Any, engine: Any) -> None:
         """Let Kernel write what makes the log quick to read, such as a checkpoint every tenth version."""
         for hook in done.getPostCommitHooks():
@@ -358,6 +422,8 @@ class _LogCommitter:
         self._session, self._directory = session, directory
         self.told: str | None = None
         """What the history says of the version, ``userMetadata``; of one that only makes the table, nothing."""
+        self.is_blind = True
+        """Whether files are only added, whatever is read."""
         self.has_lost = False
         """Whether another process has put the version first."""
         self.failure: Exception | None = None
@@ -396,12 +462,23 @@ class _LogCommitter:
         if self.told is None or not action.startswith('{"commitInfo"'):
             return action
         found = json.loads(action)
-        # Files are only added, whatever is read: others that delete or compact rows need not give way.
-        found["commitInfo"] |= {"isBlindAppend": True, "userMetadata": self.told}
+        # Of blind appends, others that delete or compact rows need not give way.
+        found["commitInfo"] |= {"isBlindAppend": self.is_blind, "userMetadata": self.told}
         return json.dumps(found, separators=(",", ":"))
 
     class Java:
         implements = ("io.delta.kernel.commit.Committer",)
+
+
+def _active_file(row: Any, added: Mapping[str, Any]) -> ActiveFile:
+    return ActiveFile(
+        unquote(added["path"]),
+        added["size"],
+        added.get("partitionValues", {}),
+        added.get("stats"),
+        added.get("deletionVector") is not None,
+        row,
+    )
 
 
 class _LostError(Exception):

@@ -13,11 +13,13 @@ from sparkjet.catalyst.columns import quoted
 from sparkjet.errors import AnalysisError, CopiedHomeError, SinkError
 from sparkjet.sinks.commit_every import EACH_EPOCH, CommitEvery
 from sparkjet.sinks.copies import check_run
-from sparkjet.sinks.delta.columns import Mapped, added, as_new, check_new, mapped
+from sparkjet.sinks.delta.columns import Mapped, added, as_new, check_new, check_upserts, mapped
+from sparkjet.sinks.delta.displacing import Displacing
 from sparkjet.sinks.delta.kernel import DataFile, DeltaTable, Version
 from sparkjet.sinks.delta.log import Logged, metadata, newest
 from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
 from sparkjet.sinks.staged_files import StagedFiles, alike, application, told, values_of
+from sparkjet.sinks.upserts import check_keys, check_whole, one_per_key
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -31,13 +33,17 @@ _RACES = 100
 
 @dataclass
 class DeltaSink:
-    """Appends to a Delta table.
+    """Appends to a Delta table, or upserts into it.
 
     *Prepare*: Spark's writer makes Parquet files, in a directory of the table that belongs to this attempt. No version
     names them, so nobody reads them. *Commit*: one version of the table adds them, as the transaction with the epoch's
     number of the application ``sparkjet/QUERY/OUTPUT``; with ``commit_every``, several epochs are one version, with the
     number of the last. What has this number already is looked up in the log, where it must have the files of these very
     epochs: a number alone would also be a copy's of the home.
+
+    With keys, the same version removes the files that have rows of the epoch's keys, and adds what stays of them. It
+    comes right after the version in which these files were looked for, or does not come: what it removes is what was
+    looked at, whoever else writes.
 
     Args:
         directory: The table.
@@ -46,6 +52,7 @@ class DeltaSink:
         options: For Spark's writer, e.g. ``compression``.
         option: Name of the user's option, for messages.
         at: Gives the directory of a location, for rows that were decided while the option was another.
+        keys: Columns by which rows replace older ones; without any, rows are only added. See :attr:`Keyed.keys`.
         commit_every: How many epochs are one version.
         named: What the session's catalog has of it, where the user has given its name.
         merge_schema: Whether columns of the rows that the table lacks are added to it.
@@ -57,6 +64,7 @@ class DeltaSink:
     options: Mapping[str, str] = field(default_factory=dict)
     option: str = "path"
     at: Callable[[str], Directory] | None = None
+    keys: tuple[str, ...] = ()
     commit_every: CommitEvery = EACH_EPOCH
     named: NamedTable | None = None
     merge_schema: bool = False
@@ -72,6 +80,7 @@ class DeltaSink:
         """See :meth:`Sink.check`."""
         self._schema = schema
         check_new(schema, self.partition_by)
+        check_keys(schema, self.keys)
         table = self._table(self.directory)
         version = table.version()
         table.log.check(self.option, create=False)
@@ -111,6 +120,8 @@ class DeltaSink:
 
     def prepare(self, rows: DataFrame, transaction: TransactionId) -> Handle | None:
         """See :meth:`Sink.prepare`."""
+        if self.keys:
+            rows = one_per_key(rows, self.keys)
         named = rows.select(*(F.col(quoted(own)).alias(name) for own, name in self._mapped.names.items()))
         staged = StagedFiles(self.directory, gathers=self.commit_every.gathers)
         handle = staged.write(named, transaction, self.options, self._columns)
@@ -122,6 +133,7 @@ class DeltaSink:
             "schema": self._as_written().jsonValue(),
             "partition_by": [*self._columns],
             "required": [*self._mapped.required],
+            "keys": [self._mapped.names[key] for key in self.keys],
         }
 
     def commit(self, handle: Handle, between: Callable[[], None]) -> None:
@@ -131,8 +143,12 @@ class DeltaSink:
     def commit_all(self, handles: Sequence[Handle], between: Callable[[], None]) -> None:
         """See :meth:`Gathering.commit_all`."""
         for group in alike(handles, "directory"):
-            self._commit(group)
+            # Such a group is of one epoch.
+            displacing = self._displacing(group[0]) if group[0].get("keys") else None
+            files = self._commit(group, displacing)
             between()
+            if displacing is not None:
+                displacing.end(files)
             for handle in group:
                 StagedFiles(self._base(handle)).published(handle)
 
@@ -164,6 +180,10 @@ class DeltaSink:
     def _table(self, directory: Directory) -> DeltaTable:
         return DeltaTable(self.session, directory)
 
+    def _displacing(self, handle: Handle) -> Displacing:
+        base = self._base(handle)
+        return Displacing(self.session, self._table(base), StagedFiles(base), handle, self.options)
+
     def _base(self, handle: Handle) -> Directory:
         """The table that a transaction was prepared for, even if the option has changed: its files are there."""
         if handle["directory"] == str(self.directory) or self.at is None:
@@ -178,6 +198,9 @@ class DeltaSink:
     def _map(self, version: Version, merged: StructType | None = None) -> None:
         there = version if merged is None else replace(version, schema=merged)
         self._mapped = mapped(there, self._schema, self.partition_by, str(self.directory))
+        if self.keys:
+            check_upserts(there, str(self.directory))
+            check_whole(there.schema, self._mapped.names, str(self.directory))
         self._columns = version.partition_by
 
     def _as_written(self) -> StructType:
@@ -196,8 +219,8 @@ class DeltaSink:
             )
             raise AnalysisError(message)
 
-    def _commit(self, handles: Sequence[Handle]) -> None:
-        """Have the table add the files of epochs, of which it may have some."""
+    def _commit(self, handles: Sequence[Handle], displacing: Displacing | None) -> frozenset[str]:
+        """Have the table add the files of epochs, of which it may have some; all that it was given with them."""
         directory, last = self._base(handles[0]), handles[-1]
         table = self._table(directory)
         for _ in range(_RACES):
@@ -205,25 +228,39 @@ class DeltaSink:
             if version is None:
                 message = f"There is no Delta table in {directory} any more, and epoch {last['epoch']} is to be added."
                 raise SinkError(message)
-            missing = self._missing(table, version, handles)
-            if not missing or self._append(table, version, missing):
+            missing, files = self._missing(table, version, handles)
+            new = self._append(table, version, missing, displacing) if missing else frozenset()
+            if new is not None:
                 break
         else:
             message = f"Others have put {_RACES} versions into {directory} in a row, each before epoch {last['epoch']}."
             raise SinkError(message)
         self._added = str(directory), last["run"], last["epoch"]
+        return files | new
 
-    def _append(self, table: DeltaTable, version: Version, handles: Sequence[Handle]) -> bool:
-        directory, last = self._base(handles[0]), handles[-1]
+    def _append(
+        self, table: DeltaTable, version: Version, handles: Sequence[Handle], displacing: Displacing | None
+    ) -> frozenset[str] | None:
+        """Add epochs to a version; the files that it was given, None if that is not the newest any more."""
+        staged, last = StagedFiles(self._base(handles[0])), handles[-1]
         for handle in handles:
-            StagedFiles(directory).check_there(handle, _VACUUM)
-            _check_unchanged(version, handle, directory)
-        files = [_data_file(name, size) for handle in handles for name, size in handle["files"]]
+            staged.check_there(handle, _VACUUM)
+            _check_unchanged(version, handle, staged.directory)
+        files, removed = [_data_file(name, size) for handle in handles for name, size in handle["files"]], None
+        if displacing is not None:
+            removed, stays = displacing.of(version)
+            files += stays
+            # It may have taken a while.
+            for handle in handles:
+                staged.check_there(handle, _VACUUM)
         name = application(last["query"], last["sink"])
-        return table.append(version, files, name, last["epoch"], _BY, metadata(told(*handles)))
+        done = table.append(version, files, name, last["epoch"], _BY, metadata(told(*handles)), removed)
+        return frozenset(file.name for file in files) if done else None
 
-    def _missing(self, table: DeltaTable, version: Version, handles: Sequence[Handle]) -> Sequence[Handle]:
-        """The epochs that the table does not have, with their very files.
+    def _missing(
+        self, table: DeltaTable, version: Version, handles: Sequence[Handle]
+    ) -> tuple[Sequence[Handle], frozenset[str]]:
+        """The epochs that the table does not have, with their very files; and all files that came with the others.
 
         Raises:
             CopiedHomeError: It has those of another copy of the home.
@@ -235,17 +272,22 @@ class DeltaSink:
         if last is None or (
             last < first["epoch"] and (last <= first.get("since", 0) or self._added == (where, run, last))
         ):
-            return handles
+            return handles, frozenset()
         logged, is_whole = newest(table.log, version.number, name, first["epoch"])
         missing: list[Handle] = []
+        there: frozenset[str] = frozenset()
         for handle in handles:
+            own = {file for file, _ in handle["files"]}
+            found = next((each.files for each in logged if each.files >= own), None)
             if handle["epoch"] > last:
                 missing.append(handle)
-            elif not any(each.files.issuperset(file for file, _ in handle["files"]) for each in logged):
+            elif found is None:
                 raise _not_found(handle, last, logged, where, is_whole=is_whole)
+            else:
+                there |= found
         if missing and last > missing[0].get("since", 0):
             check_run(missing[0], last, logged[0].told.get("run") if logged else None, f"the log of {where}")
-        return missing
+        return missing, there
 
 
 _BY = "sparkjet"
@@ -262,6 +304,8 @@ def _check_unchanged(version: Version, handle: Handle, directory: Directory) -> 
     try:
         now = mapped(version, StructType.fromJson(handle["schema"]), (), str(directory))
         same = all(own == name for own, name in now.names.items()) and set(now.required) <= set(handle["required"])
+        if handle.get("keys"):
+            check_upserts(version, str(directory))
     except AnalysisError as error:
         same, why = False, str(error)
     if not same or [*version.partition_by] != handle["partition_by"]:

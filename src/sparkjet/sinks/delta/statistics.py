@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
+from decimal import Decimal
+from functools import reduce
 from typing import Any
 
 import msgspec
@@ -27,6 +32,8 @@ LONGEST = 32
 _LAST = "\U0010ffff"
 _EXACT = 15
 """Decimal digits that a floating-point number keeps."""
+_DAY = re.compile(r"\d{4}-\d\d-\d\d")
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{3}|\.\d{6})?Z?")
 _START, _END = datetime(1, 1, 1, tzinfo=timezone.utc), datetime(9999, 12, 31, 23, 59, 59, 999_000, tzinfo=timezone.utc)
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MILLI = 1000
@@ -52,6 +59,76 @@ def as_json(footer: ParquetFooter, schema: StructType, columns: Sequence[Sequenc
                 _put(high, names, found.high)
     whole = {"numRecords": footer.rows, "minValues": low, "maxValues": high, "nullCount": nulls}
     return _ENCODER.encode(whole).decode()
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Between which values columns are, by their names; those that are not known are not there.
+
+    Args:
+        columns: The least and the greatest value as the log has them, both None if there are but nulls, and whether
+            there are nulls.
+    """
+
+    columns: Mapping[str, tuple[Any, Any, bool]]
+
+    @classmethod
+    def of(cls, footers: Sequence[ParquetFooter], schema: StructType, columns: Sequence[str]) -> Bounds:
+        """Those of some files together."""
+        texts = [as_json(footer, schema, [[column] for column in columns]) for footer in footers]
+        each = [cls.logged(text, schema, columns).columns for text in texts]
+        shared = [column for column in columns if all(column in found for found in each)]
+        return cls({column: reduce(_united, (found[column] for found in each)) for column in shared})
+
+    @classmethod
+    def logged(cls, text: str | None, schema: StructType, columns: Sequence[str]) -> Bounds:
+        """Those that the log has of a file."""
+        found = json.loads(text or "{}", parse_float=Decimal)
+        low, high, nulls = (found.get(name, {}) for name in ("minValues", "maxValues", "nullCount"))
+        known: dict[str, tuple[Any, Any, bool]] = {}
+        for column in columns:
+            ends = [_comparable(each.get(column), schema[column].dataType) for each in (low, high)]
+            if None not in ends:
+                known[column] = (*ends, nulls.get(column) != 0)
+            elif column in nulls and nulls[column] == found.get("numRecords"):
+                known[column] = (None, None, True)
+        return cls(known)
+
+    def may_meet(self, other: Bounds) -> bool:
+        """Whether both may have a row with the same values, of which nulls are some."""
+        return all(_may_meet(self.columns[name], other.columns[name]) for name in self.columns.keys() & other.columns)
+
+
+def _may_meet(one: tuple[Any, Any, bool], other: tuple[Any, Any, bool]) -> bool:
+    if one[2] and other[2]:
+        return True
+    has_both = one[0] is not None and other[0] is not None
+    return bool(has_both and one[0] <= other[1] and other[0] <= one[1])
+
+
+def _united(one: tuple[Any, Any, bool], other: tuple[Any, Any, bool]) -> tuple[Any, Any, bool]:
+    ends = [(low, high) for low, high, _ in (one, other) if low is not None]
+    low, high = (min(low for low, _ in ends), max(high for _, high in ends)) if ends else (None, None)
+    return low, high, one[2] or other[2]
+
+
+def _comparable(value: Any, kind: DataType) -> Any:
+    """A bound that is compared with others of its column; None where it is not known for certain."""
+    if isinstance(kind, StringType):
+        # By code points, which is the order of their UTF-8; a collation has another.
+        return value if isinstance(value, str) and kind == StringType() else None
+    if isinstance(kind, IntegralType):
+        return value if isinstance(value, int) else None
+    if isinstance(kind, DecimalType) and isinstance(value, int | Decimal):
+        # Others write such as have gone through a floating-point number.
+        return value if len(Decimal(value).as_tuple().digits) <= _EXACT else None
+    if isinstance(kind, DateType):
+        return value if isinstance(value, str) and _DAY.fullmatch(value) else None
+    if isinstance(kind, TimestampType | TimestampNTZType) and isinstance(value, str) and _MOMENT.fullmatch(value):
+        # Others write zones in other ways.
+        zone = timezone.utc if isinstance(kind, TimestampType) else None
+        return datetime.fromisoformat(value.removesuffix("Z")).replace(tzinfo=zone)
+    return None
 
 
 def _kind(schema: StructType, names: Sequence[str]) -> DataType | None:

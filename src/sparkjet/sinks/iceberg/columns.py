@@ -13,7 +13,7 @@ from pyspark.sql.types import StructField, StructType
 from sparkjet.catalyst.columns import quoted
 from sparkjet.errors import AnalysisError
 from sparkjet.sinks.iceberg.partitions import Part, parts_of
-from sparkjet.sinks.iceberg.schema import ID, ids_of, is_by_names, spark_schema, widened, without_ids
+from sparkjet.sinks.iceberg.schema import ID, check_case, ids_of, is_by_names, spark_schema, widened, without_ids
 from sparkjet.sinks.table_columns import matched
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 NAMES = "schema.name-mapping.default"
 """Property with the names by which readers find columns in files that have no ids."""
 _INSTEAD = "Write to another table, or merge the rows yourself in foreachBatch(…)"
+_NEWEST = 3
+"""The newest version of Iceberg's format that was tried."""
 _FILLED = {"write-default", "initial-default"}
 """What readers or writers give a column that files lack; without the former, a null, which has to be in the files."""
 
@@ -37,17 +39,19 @@ class Mapped:
         required: Columns of the table that must not be null, where the rows' may be.
         parts: By which the table is partitioned.
         by_names: Whether the files have no ids.
+        whole: Columns of the table in whose files there is no null.
     """
 
     columns: Mapping[str, StructField]
     required: tuple[str, ...]
     parts: tuple[Part, ...]
     by_names: bool
+    whole: tuple[str, ...] = ()
 
     def named(self, rows: DataFrame) -> DataFrame:
         """The rows as they are written: by the table's names, with ids, and with the columns of partitions."""
         written = rows.select(*(self._column(own, field) for own, field in self.columns.items()))
-        parts = [part.column() for part in self.parts]
+        parts = [part.column(rows.sparkSession) for part in self.parts]
         return written.select("*", *parts) if parts else written
 
     def partition(self, values: Mapping[str, str | None]) -> dict[str, Any]:
@@ -69,6 +73,7 @@ def mapped(table: Version, schema: StructType, where: str) -> Mapped:
         AnalysisError: The table demands what is not done here, or the columns do not fit.
     """
     _check_table(table, where)
+    check_case((field["name"] for field in table.schema["fields"]), where)
     columns = spark_schema(table.schema)
     known = {field["name"].lower(): field for field in table.schema["fields"]}
     readable = {name.lower() for name in columns.fieldNames()}
@@ -105,7 +110,8 @@ def mapped(table: Version, schema: StructType, where: str) -> Mapped:
     by_names = any(is_by_names(field.dataType) for field in fields.values())
     if by_names:
         _check_names(table, fields, where)
-    return Mapped(fields, tuple(required), tuple(parts), by_names)
+    whole = [name for own, name in names.items() if not (schema[own].nullable and columns[name].nullable)]
+    return Mapped(fields, tuple(required), tuple(parts), by_names, tuple(whole))
 
 
 def unfit(table: Version, written: Mapping[str, Any], where: str) -> str | None:
@@ -121,7 +127,7 @@ def unfit(table: Version, written: Mapping[str, Any], where: str) -> str | None:
         column = columns.get(number)
         if column is None:
             return f"it has no column {name!r} any more."
-        if column["type"] != kind and not _is_promoted(kind, column["type"]):
+        if not _reads(column["type"], kind, by_names=written["by_names"]):
             return f"column {name!r} is {json.dumps(column['type'])} there, and {json.dumps(kind)} in the files."
         if column["required"] and name not in written["required"]:
             return f"column {name!r} is required there."
@@ -140,6 +146,37 @@ def types_of(table: Version, names: Mapping[str, StructField]) -> dict[str, list
     return {field.name: [field.metadata[ID], known[field.metadata[ID]]] for field in names.values()}
 
 
+def _reads(now: Any, before: Any, *, by_names: bool) -> bool:
+    """Whether readers of a type take what was written as another, which it was before.
+
+    Args:
+        now: The type, as Iceberg's JSON.
+        before: The other.
+        by_names: Whether the files have no ids.
+    """
+    if isinstance(now, str) or isinstance(before, str):
+        return now == before or _is_promoted(before, now)
+    if now["type"] != before["type"]:
+        return False
+    if now["type"] != "struct":
+        parts = ("element",) if now["type"] == "list" else ("key", "value")
+        return all(
+            now[f"{part}-id"] == before[f"{part}-id"]
+            # Nobody has looked for nulls.
+            and now.get(f"{part}-required") == before.get(f"{part}-required")
+            and _reads(now[part], before[part], by_names=by_names)
+            for part in parts
+        )
+    there, written = ({field["id"]: field for field in each["fields"]} for each in (now, before))
+    return all(
+        number in there
+        and there[number]["required"] == field["required"]
+        and (there[number]["name"] == field["name"] or not by_names)
+        and _reads(there[number]["type"], field["type"], by_names=by_names)
+        for number, field in written.items()
+    ) and not any(field["required"] for number, field in there.items() if number not in written)
+
+
 def _is_promoted(before: Any, now: Any) -> bool:
     """Whether readers take a type for another that Iceberg lets a column become."""
     if (before, now) in {("int", "long"), ("float", "double")}:
@@ -151,6 +188,12 @@ def _is_promoted(before: Any, now: Any) -> bool:
 
 
 def _check_table(table: Version, where: str) -> None:
+    if table.format > _NEWEST:
+        message = (
+            f"{where} is written in version {table.format} of Iceberg's format, which was not tried here: {_NEWEST} is "
+            f"the newest. {_INSTEAD}."
+        )
+        raise AnalysisError(message)
     if "encryption.key-id" in table.properties:
         message = f"{where} is encrypted (encryption.key-id), which is not done here. {_INSTEAD}."
         raise AnalysisError(message)

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import gzip
 import json
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
+from weakref import WeakKeyDictionary
 
 from sparkjet.catalyst.logical_plans import listed
 from sparkjet.errors import AnalysisError, SinkError
 from sparkjet.java import java_class, static_method
 from sparkjet.query_log import logger
-from sparkjet.sinks.iceberg.version import Version, written_for
+from sparkjet.sinks.iceberg.version import Version, added_snapshots, number_of, written_for
 from sparkjet.sinks.jars import enter, is_a, said
 from sparkjet.spark_line import RELEASE
 from sparkjet.storage.hadoop_file_system import JAVA_ERRORS
@@ -42,6 +44,7 @@ _LACKING = (
 _MISSING = f"{_ERRORS}.NoSuchTableException", f"{_ERRORS}.NoSuchNamespaceException"
 _THERE = (f"{_ERRORS}.AlreadyExistsException",)
 _CONFLICT = (f"{_ERRORS}.CommitFailedException",)
+_NO_VERSION = (f"{_ERRORS}.ValidationException",)
 METADATA = "metadata"
 _HINT = "version-hint.text"
 
@@ -168,6 +171,7 @@ class IcebergTable(ABC):
             java=java,
             transaction=transaction,
             base=base,
+            format=base.formatVersion(),
         )
 
 
@@ -203,7 +207,14 @@ class PathTable(IcebergTable):
         return self._directory.uri() if path is None else f"file://{path}"
 
     def _load(self) -> Any:
-        return java_class(self._session, f"{ICEBERG}.hadoop.HadoopTables")(self._settings()).load(self._location)
+        load = java_class(self._session, f"{ICEBERG}.hadoop.HadoopTables")(self._settings()).load
+        try:
+            return load(self._location)
+        except JAVA_ERRORS as error:
+            # The hint may tell of a version that was removed: of a writer that slept between its version and its hint.
+            if not is_a(error, *_NO_VERSION) or not _hint_again(self._directory.below(METADATA)):
+                raise
+        return load(self._location)
 
     def _create(self, schema: Any, spec: Any) -> None:
         made = java_class(self._session, "java.util.HashMap")()
@@ -216,24 +227,58 @@ class PathTable(IcebergTable):
         # Iceberg leaves them to the operating system: after a power failure the table would name what is not there.
         written = (path.rpartition("/")[2] for path in written_for(version, metadata))
         self._directory.below(METADATA).sync(written)
-        if not self._put(version.number + 1, metadata):
+        if not self._put(version.number + 1, metadata, version):
             return False
         # As Iceberg does after its own commits.
         removed = static_method(self._session, f"{ICEBERG}.CatalogUtil.deleteRemovedMetadataFiles")
         removed(version.java.io(), version.base, metadata)
         return True
 
-    def _put(self, number: int, metadata: Any) -> bool:
+    def _is_late(self, version: Version, metadata: Any, name: str) -> bool:
+        """Whether a version was put long after another one of its number, which has been removed since.
+
+        To readers it would be the newest, and all that came after the other one be lost. The oldest are removed first,
+        so its base is gone then.
+        """
+        place = self._directory.below(METADATA)
+        if place.exists(str(version.base.metadataFileLocation()).rpartition("/")[2]):
+            return False
+        if _newest(place) == number_of(name):
+            return False
+        _hint_again(place)
+        there = self._load().operations().current()
+        if any(there.snapshot(own.snapshotId()) is not None for own in added_snapshots(metadata)):
+            return False
+        place.remove(name)
+        return True
+
+    def _put(self, number: int, metadata: Any, base: Version | None = None) -> bool:
         content = static_method(self._session, f"{ICEBERG}.TableMetadataParser.toJson")(metadata).encode()
         codec = metadata.property("write.metadata.compression-codec", "none")
         if codec.lower() == "gzip":
             content = gzip.compress(content)
         ending = static_method(self._session, f"{ICEBERG}.TableMetadataParser.getFileExtension")(codec)
-        place = self._directory.below(METADATA)
-        if not place.put(f"v{number}{ending}", content):
+        place, name = self._directory.below(METADATA), f"v{number}{ending}"
+        if not place.put(name, content) or (base is not None and self._is_late(base, metadata, name)):
             return False
         _hint(place, number)
+        if not place.exists(name):
+            # We slept here until it was removed; readers would look for it for good.
+            _hint_again(place)
         return True
+
+
+def _hint_again(metadata: Directory) -> bool:
+    """Tell readers of the newest version that is there; False if there is none."""
+    newest = _newest(metadata)
+    if newest:
+        _hint(metadata, newest)
+    return newest > 0
+
+
+def _newest(metadata: Directory) -> int:
+    """The number of the newest version that is there, 0 if there is none."""
+    return max((number_of(name) or 0 for name in metadata.names()), default=0)
 
 
 def _hint(metadata: Directory, number: int) -> None:
@@ -246,6 +291,8 @@ def _hint(metadata: Directory, number: int) -> None:
             # Two that write into one file at once may leave 90 of 9 and 10: no reader finds that version.
             own = f"{uuid4()}-{_HINT}"
             metadata.write(own, content)
+            # Of a hint of Hadoop's writer: with ours it would be a damaged one, and readers would list all files.
+            (metadata.path / f".{_HINT}.crc").unlink(missing_ok=True)
             metadata.rename(own, _HINT)
     except OSError as error:
         # The version is the table's already.
@@ -294,22 +341,45 @@ class CatalogTable(IcebergTable):
 
     @cached_property
     def _catalog(self) -> Any:
-        name, prefix = self._parts[0], f"spark.sql.catalog.{self._parts[0]}"
-        settings = {key: value for key, value in self._session.conf.getAll.items() if key.startswith(f"{prefix}.")}
+        name, prefix = self._parts[0], f"spark.sql.catalog.{self._parts[0]}."
+        settings = {
+            key.removeprefix(prefix): value
+            for key, value in self._session.conf.getAll.items()
+            if key.startswith(prefix)
+        }
         if not settings:
             message = (
-                f'toTable: there is no catalog "{name}" of Iceberg\'s: {prefix}.type (hadoop, hive, rest, jdbc, …) and '
+                f'toTable: there is no catalog "{name}" of Iceberg\'s: {prefix}type (hadoop, hive, rest, jdbc, …) and '
                 "its options are not set. Set them before the session is made."
             )
             raise AnalysisError(message)
-        options = java_class(self._session, "java.util.HashMap")()
+        with _making:
+            made = _made.setdefault(self._session, {})
+            key = name, frozenset(settings.items())
+            if key not in made:
+                made[key] = self._make(name, settings)
+            return made[key]
+
+    def _make(self, name: str, settings: Mapping[str, str]) -> Any:
+        hadoop, options = self._settings(), java_class(self._session, "java.util.HashMap")()
         for key, value in settings.items():
-            options.put(key.removeprefix(f"{prefix}."), value)
+            if not key.startswith(_HADOOP):
+                options.put(key, value)
+                continue
+            own = key.removeprefix(_HADOOP)
+            if own.startswith("fs.") and hadoop.get(own) != value:
+                # Spark writes the files of rows with the session's.
+                message = (
+                    f"toTable: spark.sql.catalog.{name}.{key} is for the metadata of the catalog {name} only, and the "
+                    f"files of rows need it too. Set spark.hadoop.{own} before the session is made."
+                )
+                raise AnalysisError(message)
+            hadoop.set(own, value)
         make = static_method(self._session, f"{ICEBERG}.CatalogUtil.buildIcebergCatalog")
         try:
-            return make(name, options, self._settings())
+            return make(name, options, hadoop)
         except JAVA_ERRORS as error:
-            message = f"toTable: Iceberg cannot open the catalog {name} ({prefix}.*): {said(error)}"
+            message = f"toTable: Iceberg cannot open the catalog {name} (spark.sql.catalog.{name}.*): {said(error)}"
             raise AnalysisError(message) from error
 
     @cached_property
@@ -333,6 +403,10 @@ class CatalogTable(IcebergTable):
 
 
 _SHORTEST = 3
+_HADOOP = "hadoop."
+_made: WeakKeyDictionary[SparkSession, dict[tuple[str, frozenset[tuple[str, str]]], Any]] = WeakKeyDictionary()
+"""Catalogs live as long as their session, as Spark's do: each has connections and threads."""
+_making = threading.Lock()
 
 
 def table_at(place: str, session: SparkSession) -> IcebergTable:

@@ -7,9 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
 from decimal import Context, Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
     BinaryType,
@@ -28,7 +27,11 @@ from pyspark.sql.types import (
 
 from sparkjet.catalyst.columns import quoted
 from sparkjet.errors import AnalysisError, SinkError
+from sparkjet.sinks.iceberg.buckets import bucketed
 from sparkjet.sinks.iceberg.schema import path_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, SparkSession
 
 _SECOND, _HOUR, _DAY = 1_000_000, 3_600_000_000, 86_400_000_000
 _MONTHS, _START = 12, 1970
@@ -62,19 +65,19 @@ class Part:
         """The type of the column that it is of."""
         return self.source[-1].dataType
 
-    def column(self) -> Column:
+    def column(self, session: SparkSession) -> Column:
         """The text of its value, of rows whose columns have the table's names."""
         column = F.col(quoted(self.source[0].name))
         for field in self.source[1:]:
             column = column.getField(field.name)
-        return _text(_transformed(column, self.kind, self.transform), self.result).alias(self.name)
+        return _text(_transformed(column, self.kind, self.transform, session), self.result).alias(self.name)
 
     @property
     def result(self) -> DataType:
         """The type of its values, as Spark's; that of days is a date."""
         if self.transform == "day":
             return DateType()
-        return IntegerType() if self.transform in _OF_TIME else self.kind
+        return IntegerType() if self.transform in _OF_TIME or self.transform.startswith("bucket") else self.kind
 
     def value(self, text: str | None) -> Any:
         """A value as Iceberg's JSON of single values has it.
@@ -134,7 +137,7 @@ def new_spec(partition_by: Sequence[str], schema: Mapping[str, Any]) -> dict[str
             names = ", ".join(field["name"] for field in schema["fields"])
             message = (
                 f"partitionBy: no column {column!r} in the result. Columns: {names}. Transforms are written as in SQL: "
-                '"days(ts)", "hours(ts)", "truncate(4, k)".'
+                '"days(ts)", "hours(ts)", "truncate(4, k)", "bucket(16, k)".'
             )
             raise AnalysisError(message)
         word = transform.partition("[")[0]
@@ -175,11 +178,17 @@ def _is_written(part: Part) -> bool:
             # What Spark subtracts of it loses its last digit: readers would skip files that have what they look for.
             return False
         return isinstance(kind, IntegerType | LongType | DecimalType | StringType | BinaryType)
-    return transform == "identity"
+    return transform == "identity" or (transform.startswith("bucket[") and not isinstance(kind, BooleanType))
 
 
-def _transformed(column: Column, kind: DataType, transform: str) -> Column:
+def _transformed(column: Column, kind: DataType, transform: str, session: SparkSession) -> Column:
     sized = _PARTS.fullmatch(transform)
+    if sized is not None and sized[1] == "bucket":
+        if isinstance(kind, DateType):
+            column = F.unix_date(column)
+        elif isinstance(kind, TimestampType | TimestampNTZType):
+            column = _micros(column, kind)
+        return bucketed(column, kind, int(sized[2]), session)
     if sized is not None:
         return _truncated(column, kind, int(sized[2]))
     if transform == "identity":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any
 
@@ -61,13 +61,18 @@ def widened(kind: DataType) -> DataType:
     return kind
 
 
-def new_schema(schema: StructType) -> dict[str, Any]:
+def new_schema(schema: StructType, first: int = 1) -> dict[str, Any]:
     """The schema of a new table as Iceberg's JSON; all columns may be null, so that any later row fits.
 
+    Args:
+        schema: Of the rows.
+        first: The first id.
+
     Raises:
-        AnalysisError: A column has a type that Iceberg does not have.
+        AnalysisError: A column has a type that Iceberg does not have, or another's name in another case.
     """
-    ids = count(1)
+    check_case(schema.fieldNames(), "the result")
+    ids = count(first)
     fields = []
     # Iceberg gives ids level by level, and takes those that it is given for a new table as names only.
     for field in schema.fields:
@@ -80,6 +85,20 @@ def new_schema(schema: StructType) -> dict[str, Any]:
             )
             raise AnalysisError(message) from None
     return {"type": "struct", "fields": fields}
+
+
+def check_case(names: Iterable[str], where: str) -> None:
+    """Refuse columns whose names differ only by case: rows would go into the one that comes last.
+
+    Raises:
+        AnalysisError: Naming two of them.
+    """
+    seen: dict[str, str] = {}
+    for name in names:
+        other = seen.setdefault(name.lower(), name)
+        if other != name:
+            message = f"{where} has columns {other!r} and {name!r}, which Spark takes for one. Rename one of them."
+            raise AnalysisError(message)
 
 
 def spark_schema(found: Mapping[str, Any]) -> StructType:

@@ -6,24 +6,32 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from sparkjet.catalyst.columns import quoted
+from sparkjet.catalyst.doors import BUCKETS, check_open
 from sparkjet.errors import AnalysisError, CopiedHomeError, SinkError
 from sparkjet.sinks.commit_every import EACH_EPOCH, CommitEvery
 from sparkjet.sinks.copies import check_run
-from sparkjet.sinks.iceberg.appending import DataFile, appended, discard
+from sparkjet.sinks.iceberg.appending import Addition, DataFile, appended, tidy
 from sparkjet.sinks.iceberg.columns import Mapped, mapped, types_of, unfit
+from sparkjet.sinks.iceberg.deleting import check_deletes, check_deleting, undeletable
 from sparkjet.sinks.iceberg.library import METADATA, data_directory
+from sparkjet.sinks.iceberg.merging import Column, added_columns, merged, with_columns
 from sparkjet.sinks.iceberg.partitions import new_spec, parts_of, same_spec
-from sparkjet.sinks.iceberg.schema import new_schema, spark_schema
+from sparkjet.sinks.iceberg.schema import ID, new_schema, spark_schema
+from sparkjet.sinks.iceberg.version import MAIN
 from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
 from sparkjet.sinks.staged_files import StagedFiles, alike, application, told, values_of
+from sparkjet.sinks.upserts import check_keys, check_whole, one_per_key
 from sparkjet.storage.hadoop_file_system import JAVA_ERRORS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from sparkjet.sinks.iceberg.library import IcebergTable
+    from sparkjet.sinks.iceberg.partitions import Part
     from sparkjet.sinks.iceberg.version import Version
     from sparkjet.storage.directory import Directory
 
@@ -32,18 +40,23 @@ _RACES = 100
 _HIDDEN = "_"
 """``remove_orphan_files`` leaves alone what begins with it: files are safe there until the table names them."""
 _ORPHANS = "Were files removed that no snapshot names?"
+_KEYS = "keys"
+"""Directory of the files with keys, in that of an attempt."""
 _CODEC, _DEFAULT_CODEC = "write.parquet.compression-codec", "zstd"
 
 
 @dataclass
 class IcebergSink:
-    """Appends to an Iceberg table.
+    """Appends to an Iceberg table, or upserts into it.
 
     *Prepare*: Spark's writer makes Parquet files among the table's, in a directory of this attempt. No snapshot names
     them, so nobody reads them. *Commit*: one snapshot adds them, and the same commit sets a property of the table,
     ``sparkjet/QUERY/OUTPUT``, to the epoch and its transaction; with ``commit_every``, to the last of several that are
     one snapshot, and to the transactions of all. It replaces the very metadata in which this property was looked up, or
     fails: of a driver and its successor only one can.
+
+    With keys, the attempt's directory also has files with the keys of its rows, and the same snapshot adds these as
+    equality deletes: they hide the rows of earlier snapshots that have such keys, in whatever file they are.
 
     Args:
         table: The table.
@@ -52,7 +65,10 @@ class IcebergSink:
         options: For Spark's writer, e.g. ``compression``.
         option: Name of the user's option, for messages.
         at: Gives the table of a handle, for rows that were decided while the option was another.
+        keys: Columns by which rows replace older ones; without any, rows are only added. See :attr:`Keyed.keys`.
         commit_every: How many epochs are one snapshot.
+        branch: The branch that is given the rows; it must be there, but for the table's main one.
+        merge_schema: Whether the start adds columns that the table lacks.
     """
 
     table: IcebergTable
@@ -61,7 +77,10 @@ class IcebergSink:
     options: Mapping[str, str] = field(default_factory=dict)
     option: str = "path"
     at: Callable[[str], IcebergTable] | None = None
+    keys: tuple[str, ...] = ()
     commit_every: CommitEvery = EACH_EPOCH
+    branch: str = MAIN
+    merge_schema: bool = False
     guarantee: Guarantee = field(default=Guarantee.EXACTLY_ONCE, init=False)
     _schema: StructType = field(default_factory=StructType, init=False)
     _version: Version | None = field(default=None, init=False)
@@ -76,6 +95,7 @@ class IcebergSink:
     def check(self, schema: StructType) -> None:
         """See :meth:`Sink.check`."""
         self._schema = schema
+        check_keys(schema, self.keys)
         wanted = new_schema(schema)
         spec = new_spec(self.partition_by, wanted)
         version = self.table.version()
@@ -83,22 +103,34 @@ class IcebergSink:
             self.directory.below(METADATA).check(self.option, create=False)
         if version is None:
             self._check_empty()
-            parts_of(spec, spark_schema(wanted), self.table.place)
+            self._check_branch(None)
+            parts = parts_of(spec, spark_schema(wanted), self.table.place)
+            self._check_buckets(parts)
+            check_deleting(schema, self.keys, parts, self.table.place)
             self.table.try_to_create(wanted, spec)
         else:
-            self._map(version)
+            self._check_branch(version)
+            self._map(with_columns(version, self._lacking(version)))
             data_directory(self.session, version, self.option).check(self.option, create=False)
 
     def create(self) -> None:
-        """See :meth:`Creating.create`: creates a table that has no rows yet."""
+        """See :meth:`Creating.create`: creates a table that has no rows yet, or adds the columns that it lacks."""
         version = self.table.version()
         if version is None:
             wanted = new_schema(self._schema)
             self.table.create(wanted, new_spec(self.partition_by, wanted))
+        for _ in range(_RACES):
             version = self.table.version()
             if version is None:
                 message = f"{self.option}: {self.table.place} was created, and is no table. Does anybody remove it?"
                 raise SinkError(message)
+            lacking = self._lacking(version)
+            if not lacking:
+                break
+            self.table.commit(version, merged(self.session, version, lacking))
+        else:
+            message = f"Others have committed {_RACES} times to {self.table.place} in a row, each before a new column."
+            raise SinkError(message)
         self._map(version)
         self._version, self._staged = version, self._staged_of(version)
 
@@ -107,10 +139,10 @@ class IcebergSink:
         version, staged, own = self._version, self._staged, self._mapped
         assert version is not None  # noqa: S101 - create() comes first
         assert staged is not None  # noqa: S101 - as above
-        codec = {"compression": version.properties.get(_CODEC, _DEFAULT_CODEC)}
-        handle = staged.write(
-            own.named(rows), transaction, {**codec, **self.options}, [each.name for each in own.parts]
-        )
+        options = {"compression": version.properties.get(_CODEC, _DEFAULT_CODEC), **self.options}
+        if self.keys:
+            rows = one_per_key(rows, self.keys)
+        handle = staged.write(own.named(rows), transaction, options, [each.name for each in own.parts])
         if handle is None:
             return None
         staged.check_required(handle, own.required, (), "iceberg")
@@ -122,8 +154,10 @@ class IcebergSink:
             "partitions": [own.partition(values_of(name)) for name, _ in handle["files"]],
             "spec": version.spec["spec-id"],
             "columns": types_of(version, own.columns),
-            "required": [*own.required],
+            "required": [*own.whole],
             "by_names": own.by_names,
+            "branch": self.branch,
+            **(self._with_keys(handle, staged, options) if self.keys else {}),
         }
 
     def commit(self, handle: Handle, between: Callable[[], None]) -> None:
@@ -132,7 +166,7 @@ class IcebergSink:
 
     def commit_all(self, handles: Sequence[Handle], between: Callable[[], None]) -> None:
         """See :meth:`Gathering.commit_all`."""
-        for group in alike(handles, "table", "directory", "data", "spec", "by_names"):
+        for group in alike(handles, "table", "directory", "data", "spec", "by_names", "branch"):
             version = self._commit(group)
             between()
             for handle in group:
@@ -168,6 +202,21 @@ class IcebergSink:
         for staged in bases.values():
             staged.abort_orphans(query, takeover, keep)
 
+    def _with_keys(self, handle: Handle, staged: StagedFiles, options: Mapping[str, str]) -> Handle:
+        """Write the keys of an epoch's rows, and what its handle has of them."""
+        own, by = self._mapped, [part.name for part in self._mapped.parts]
+        # What was written, not the rows once more: another time they might be others.
+        columns = [own.columns[key] for key in self.keys]
+        rows = staged.rows(self.session, [name for name, _ in handle["files"]], StructType(columns))
+        named = [F.col(quoted(each.name)).alias(each.name, metadata=each.metadata) for each in columns]
+        keys = rows.select(*named, *(part.column(rows.sparkSession) for part in own.parts))
+        files = staged.write_within(keys, handle, _KEYS, options, by)
+        return {
+            "keys": [each.metadata[ID] for each in columns],
+            "deletes": files,
+            "delete_partitions": [own.partition(values_of(name)) for name, _ in files],
+        }
+
     def _staged_of(self, version: Version) -> StagedFiles:
         place = data_directory(self.session, version, self.option)
         return StagedFiles(place, _HIDDEN, gathers=self.commit_every.gathers)
@@ -197,11 +246,38 @@ class IcebergSink:
                 )
                 raise AnalysisError(message)
         self._mapped = mapped(version, self._schema, where)
+        self._check_buckets(self._mapped.parts)
+        if self.keys:
+            check_deletes(version, version.spec["spec-id"], self.branch, where)
+            check_whole(columns, {own: each.name for own, each in self._mapped.columns.items()}, where)
+            check_deleting(self._schema, self.keys, self._mapped.parts, where, self._mapped.columns)
+
+    def _lacking(self, version: Version) -> list[Column]:
+        return added_columns(version, self._schema) if self.merge_schema else []
+
+    def _check_buckets(self, parts: Sequence[Part]) -> None:
+        if any(part.transform.startswith("bucket") for part in parts):
+            check_open(self.session, BUCKETS)
+
+    def _check_branch(self, version: Version | None) -> None:
+        """Refuse a branch that is not there: with whose rows it is to begin, only the user knows."""
+        if self.branch == MAIN or (version is not None and version.has_branch(self.branch)):
+            return
+        others = "" if version is None else ", ".join(version.branches)
+        message = (
+            f'branch: {self.table.place} has no branch "{self.branch}"{others and f", but {others}"}. Make it first: '
+            f"ALTER TABLE … CREATE BRANCH `{self.branch}`."
+        )
+        raise AnalysisError(message)
 
     def _check_empty(self) -> None:
         """Refuse a directory with files of somebody else's, which would be no rows of the table."""
-        names = [] if self.directory is None else self.directory.names()
-        others = sorted(name for name in names if not name.startswith(("_", ".")))
+        if self.directory is None:
+            return
+        names = self.directory.names()
+        # Looking whether the store has one winner there may leave an empty one.
+        own = {METADATA} if METADATA in names and not self.directory.below(METADATA).names() else set()
+        others = sorted(name for name in {*names} - own if not name.startswith(("_", ".")))
         if others or "_spark_metadata" in names:
             found = others[0] if others else "_spark_metadata"
             message = (
@@ -247,7 +323,7 @@ class IcebergSink:
         if last is not None and last["epoch"] == epoch:
             raise self._other(handle, last, where)
         # The property was removed, or it tells of a later epoch.
-        for each in version.ancestors():
+        for each in version.ancestors(_branch(handle)):
             if (each.get("query"), each.get("output")) == (handle["query"], handle["sink"]):
                 if handle["folder"] in _transactions(each):
                     return True
@@ -274,47 +350,61 @@ class IcebergSink:
 
     def _append(self, table: IcebergTable, version: Version, handles: Sequence[Handle]) -> bool:
         last = handles[-1]
+        files: list[DataFile] = []
         for handle in handles:
-            self._files_of(handle, version).check_there(handle, _ORPHANS)
-            # In another table the ids of columns and partitions may be those of others.
-            is_same = version.uuid == handle["uuid"]
-            why = unfit(version, handle, table.place) if is_same else "it was dropped, and made anew."
+            deletes = handle.get("deletes", ())
+            whole = {**handle, "files": [*handle["files"], *deletes]}
+            self._files_of(handle, version).check_there(whole, _ORPHANS)
+            why = _misfit(table, version, handle)
             if why is not None:
                 message = (
                     f"{table.place} was changed after epoch {handle['epoch']} had been written for it, which is not "
                     f"added now: {why} Make the table what it was."
                 )
                 raise SinkError(message)
-        files = [
-            DataFile(name, size, partition)
-            for handle in handles
-            for (name, size), partition in zip(handle["files"], handle["partitions"], strict=True)
-        ]
-        transactions: dict[str, Any] = {"transaction": last["folder"]}
+            files += _data_files(handle["files"], handle["partitions"])
+            if deletes:
+                files += _data_files(deletes, handle["delete_partitions"], tuple(handle["keys"]))
+        added = Addition(last["data"], files, last["spec"], last["by_names"], _branch(last))
+        tells = {**told(*handles), "transaction": last["folder"]}
         if len(handles) > 1:
-            transactions["earlier"] = [handle["folder"] for handle in handles[:-1]]
+            tells["earlier"] = [handle["folder"] for handle in handles[:-1]]
         try:
-            metadata = appended(
-                self.session,
-                version,
-                last["data"],
-                files,
-                last["spec"],
-                by_names=last["by_names"],
-                application=application(last["query"], last["sink"]),
-                told={**told(*handles), **transactions},
-            )
+            metadata = appended(self.session, version, added, application(last["query"], last["sink"]), tells)
         except JAVA_ERRORS as error:
             raise SinkError(table.explained(error)) from error
         if table.commit(version, metadata):
+            tidy(version, metadata, lost=False)
             return True
         # REST's client repeats what a gateway gave up: the catalog then says of our own commit that it was before us.
         newest = table.version()
         if newest is not None and self._missing(table, newest, handles):
-            discard(version, metadata)
+            tidy(version, metadata, lost=True)
         return False
 
 
 def _transactions(found: Mapping[str, Any]) -> list[str]:
     """The transactions that a property or a snapshot tells of, of one or several epochs."""
     return [found["transaction"], *found.get("earlier", ())]
+
+
+def _branch(handle: Handle) -> str:
+    return str(handle.get("branch", MAIN))
+
+
+def _misfit(table: IcebergTable, version: Version, handle: Handle) -> str | None:
+    """Why a version does not take the files of an epoch; None if it does."""
+    # In another table the ids of columns and partitions may be those of others.
+    if version.uuid != handle["uuid"]:
+        return "it was dropped, and made anew."
+    branch = _branch(handle)
+    if branch != MAIN and not version.has_branch(branch):
+        return f"it has no branch {branch!r} any more."
+    why = unfit(version, handle, table.place)
+    return undeletable(version, handle["spec"], branch) if why is None and handle.get("deletes") else why
+
+
+def _data_files(
+    files: Sequence[tuple[str, int]], partitions: Sequence[Mapping[str, Any]], keys: tuple[int, ...] = ()
+) -> list[DataFile]:
+    return [DataFile(name, size, values, keys) for (name, size), values in zip(files, partitions, strict=True)]

@@ -1,0 +1,95 @@
+"""Deleting by keys: which tables let an epoch's rows replace older ones, wherever these are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql.types import DecimalType, FractionalType, StructField, StructType
+
+from sparkjet.errors import AnalysisError
+from sparkjet.sinks.iceberg.version import head
+
+if TYPE_CHECKING:
+    from sparkjet.sinks.iceberg.partitions import Part
+    from sparkjet.sinks.iceberg.version import Version
+
+_FIRST = 1
+"""The format that has no deletes."""
+
+
+def check_deleting(
+    schema: StructType,
+    keys: Sequence[str],
+    parts: Sequence[Part],
+    where: str,
+    columns: Mapping[str, StructField] | None = None,
+) -> None:
+    """Refuse keys of which a row may be where no delete reaches it.
+
+    Args:
+        schema: Of the rows.
+        keys: Columns of the rows; nothing is refused without any.
+        parts: By which the table is partitioned.
+        where: The table.
+        columns: The table's columns by the rows' names; those of a table that is not there have the same.
+
+    Raises:
+        AnalysisError: Naming the column.
+    """
+    for key in keys:
+        kind = schema[key].dataType
+        if isinstance(kind, FractionalType) and not isinstance(kind, DecimalType):
+            message = (
+                f"keyColumns: {key!r} is {kind.simpleString()}, by which Iceberg identifies no rows. Cast it to a "
+                f'decimal or to a string: withColumn("{key}", F.col("{key}").cast("string")).'
+            )
+            raise AnalysisError(message)
+    names = {key if columns is None else columns[key].name for key in keys}
+    for part in parts if keys else ():
+        source = part.source[0].name
+        if source not in names:
+            message = (
+                f"keyColumns: {where} is partitioned by {source!r}, which is none of them: an older row of the same "
+                f"key may be in another partition, where it would stay. Add {source!r} to keyColumns, or write to a "
+                "table that is partitioned by columns of the key."
+            )
+            raise AnalysisError(message)
+
+
+def check_deletes(version: Version, spec: int, branch: str, where: str) -> None:
+    """Refuse a table in which deletes do not reach all rows.
+
+    Args:
+        version: The table.
+        spec: Id of the spec by which files are written.
+        branch: The branch that is given them.
+        where: The table, for the message.
+
+    Raises:
+        AnalysisError: It says why, and the way out.
+    """
+    if version.format < _FIRST + 1:
+        message = (
+            f"mode=upsert: {where} has format version {version.format}, in which no rows are replaced. Upgrade it: "
+            "ALTER TABLE … SET TBLPROPERTIES ('format-version'='2')."
+        )
+        raise AnalysisError(message)
+    why = undeletable(version, spec, branch)
+    if why is not None:
+        message = f"mode=upsert: {where} cannot be written to: {why}"
+        raise AnalysisError(message)
+
+
+def undeletable(version: Version, spec: int, branch: str) -> str | None:
+    """Why deletes do not reach all rows of a branch: those by a spec are for its own files only; None if they do."""
+    newest = head(version.base, branch)
+    if version.base.spec(spec).isUnpartitioned() or newest is None or version.specs == (spec,):
+        return None
+    for manifest in newest.dataManifests(version.java.io()):
+        if manifest.partitionSpecId() != spec and (manifest.hasAddedFiles() or manifest.hasExistingFiles()):
+            return (
+                "it has files that are partitioned in another way, whose rows would stay. Have them written anew: "
+                "CALL … rewrite_data_files(table => '…', options => map('rewrite-all', 'true'))."
+            )
+    return None

@@ -1,0 +1,92 @@
+"""Upserts into tables: by which columns rows replace older ones, and which of several rows with one key stays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Window
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
+
+from sparkjet.catalyst.columns import quoted
+from sparkjet.errors import AnalysisError
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+_NUMBER = "_sparkjet_number"
+
+
+def check_keys(schema: StructType, keys: Sequence[str]) -> None:
+    """Refuse columns by which no rows can be compared.
+
+    Args:
+        schema: Of the rows.
+        keys: The option ``keyColumns``.
+
+    Raises:
+        AnalysisError: Naming the column.
+    """
+    for key in keys:
+        if key not in schema.fieldNames():
+            message = f"keyColumns: no column {key!r} in the result. Columns: {', '.join(schema.fieldNames())}"
+            raise AnalysisError(message)
+        if _is_nested(schema[key].dataType):
+            message = (
+                f"keyColumns: {key!r} is {schema[key].dataType.simpleString()}, by which rows are not compared here. "
+                f'Take what is in it, select("{key}.…"), or to_json({key}).'
+            )
+            raise AnalysisError(message)
+
+
+def check_whole(table: StructType, names: Mapping[str, str], where: str) -> None:
+    """Refuse rows that lack a column of the table: what a replaced row has there would be lost.
+
+    Args:
+        table: The table's columns.
+        names: Its names of the rows' columns, by the rows' own.
+        where: The table, for the message.
+
+    Raises:
+        AnalysisError: Naming the column.
+    """
+    given = set(names.values())
+    for column in table.fieldNames():
+        if column not in given:
+            message = (
+                f"mode=upsert replaces whole rows, and the result has no column {column!r} of {where}: what older rows "
+                f'have there would be lost. Add it: withColumn("{column}", …).'
+            )
+            raise AnalysisError(message)
+
+
+def one_per_key(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """Of the rows with one key, the one with the greatest other columns, in their order; nulls are the least."""
+    others = [_ordered(rows, name).desc_nulls_last() for name in rows.columns if name not in keys]
+    # Ordered by something in any case: a number without an order is refused.
+    window = Window.partitionBy(*(quoted(key) for key in keys)).orderBy(*(others or [F.lit(0)]))
+    numbered = rows.withColumn(_NUMBER, F.row_number().over(window))
+    return numbered.where(F.col(_NUMBER) == 1).drop(_NUMBER)
+
+
+def _ordered(rows: DataFrame, name: str) -> Column:
+    """A column as it can be compared: Spark orders no maps, and no variants."""
+    column = F.col(quoted(name))
+    return column if _is_ordered(rows.schema[name].dataType) else column.cast("string")
+
+
+def _is_ordered(kind: DataType) -> bool:
+    if isinstance(kind, StructType):
+        return all(_is_ordered(field.dataType) for field in kind.fields)
+    if isinstance(kind, ArrayType):
+        return _is_ordered(kind.elementType)
+    return not isinstance(kind, MapType) and kind.typeName() not in _UNORDERED
+
+
+def _is_nested(kind: DataType) -> bool:
+    return isinstance(kind, StructType | ArrayType | MapType) or kind.typeName() in _UNORDERED
+
+
+_UNORDERED = {"variant", "geometry", "geography"}
+"""Types that not all lines of Spark have, by their names."""
