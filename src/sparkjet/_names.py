@@ -10,6 +10,7 @@ from sparkjet.engine.phases import EpochPhase
 from sparkjet.errors import (
     AnalysisError,
     CopiedHomeError,
+    ExpectationError,
     FailuresError,
     FencedError,
     LostTransactionError,
@@ -49,6 +50,7 @@ __all__ = [
     "CopiedHomeError",
     "EpochInfo",
     "EpochPhase",
+    "ExpectationError",
     "FailuresError",
     "FencedError",
     "LostTransactionError",

@@ -91,6 +91,12 @@ class FailuresError(SparkjetError):
     condition = "SPARKJET_FAILURES"
 
 
+class ExpectationError(SparkjetError):
+    """Rows do not meet an expectation with ``action="fail"``; nothing of the epoch was written."""
+
+    condition = "SPARKJET_EXPECTATION"
+
+
 class CopiedHomeError(SparkjetError):
     """Another copy of this query's home has published too: two queries count the same epochs, and one must end."""
 

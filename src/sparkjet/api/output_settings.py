@@ -121,7 +121,8 @@ class OutputSettings:
             shape = self.chain.outlined(self.chain.source.drop(*HIDDEN))
             rows = stage, self.rows, shape, self._finished
             marks_early, complete = options.flag("isEarly"), self.mode == COMPLETE
-            output = StageOutput(name, sink, self.sink.name, *rows, early, marks_early, self.chain.tables, complete)
+            modes = early, marks_early, self.chain.tables, complete
+            output = StageOutput(name, sink, self.sink.name, *rows, *modes, self.chain)
         if isinstance(sink, Keyed):
             check_stable(output.sample(), sink.keys, self.sink.key_option)
         return output

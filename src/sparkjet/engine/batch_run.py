@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sparkjet.engine.expectations import Expectations
 from sparkjet.engine.input_batch import InputBatch
 from sparkjet.engine.parallelism import state_partitions
 from sparkjet.engine.results import Results
@@ -27,6 +28,19 @@ def dead_letters_of(plan: Plan) -> DataFrame:
         arrived.release()
 
 
+def check_expectations(plan: Plan) -> None:
+    """Look at all rows of a plan without stages, if everything arrives at once.
+
+    Raises:
+        ExpectationError: Some do not meet an expectation that ends the query.
+    """
+    arrived = InputBatch(plan.source, plan)
+    try:
+        Expectations(plan).of_input(arrived.rows)
+    finally:
+        arrived.release()
+
+
 def rows_of(plan: Plan) -> DataFrame:
     """The rows that the one output of a plan gets if everything arrives at once; on the driver.
 
@@ -36,10 +50,12 @@ def rows_of(plan: Plan) -> DataFrame:
     state = QueryState.of(plan, state_partitions(plan.source.sparkSession))
     # Several sources in one plan with what is made of them again would have two columns of one identity.
     batch = plan.source if len(plan.sources.all) == 1 else plan.source.localCheckpoint()
-    results, arrived = Results(plan, state), InputBatch(batch, plan)
+    expectations = Expectations(plan)
+    results, arrived = Results(plan, state, expectations), InputBatch(batch, plan)
     for table in plan.tables:
         table.acquire()
     try:
+        expectations.of_input(arrived.rows)
         for name, side, arrival in arrived.arrivals(state.stages):
             results.accept(name, side, arrival)
         results.close_all()

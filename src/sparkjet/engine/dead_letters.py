@@ -13,18 +13,21 @@ from sparkjet.catalyst.columns import CARRIED, FAILURE, ORIGINAL, SUBSTREAM
 from sparkjet.catalyst.tries import Said, one_by_one, said
 from sparkjet.errors import FailuresError
 from sparkjet.plan.diverting import ADDED, PLACE, STEP, failed
+from sparkjet.plan.expectations import VIOLATION, Action, expected, is_violation
 from sparkjet.query_log import logger
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sparkjet.catalyst.moments import Moment
-    from sparkjet.plan.plan import Plan, PlannedDeadLetters
+    from sparkjet.plan.plan import DivertedChain, Plan, PlannedDeadLetters
 
 EXPLAINED = 10
 """Rows of an epoch of which it is found out what was said; each is computed once more, by itself."""
 _WHICH, _STEP, _CHAIN = "_sparkjet_which", "_sparkjet_step", "_sparkjet_chain"
 _KEYS = (_WHICH, _STEP, _CHAIN)
+_VIOLATED = "_sparkjet_violated"
+"""Whether nothing was raised, and the row has not met an expectation."""
 _SAID = f"{_WHICH} long, {_STEP} int, {_CHAIN} int, _error string, _message string, _trace string"
 
 
@@ -42,7 +45,7 @@ class DeadLetters:
         self._output = output
         self._batch = batch
         found = [
-            moment.of(failed(plan.tried(batch, each), each.first).withColumn(_CHAIN, F.lit(number)), "failed", number)
+            moment.of(_letters(plan.tried(batch, each), each).withColumn(_CHAIN, F.lit(number)), "failed", number)
             for number, each in enumerate(output.diverted)
         ]
         # Rows that are equal say the same. As text, as there are types that have no hash.
@@ -64,6 +67,7 @@ class DeadLetters:
         known = session.createDataFrame([(*keys, *found) for keys, found in self._explained()], _SAID)
         values = {
             "_stage": F.col(f"{FAILURE}.{PLACE}"),
+            "_error": F.when(F.col(_VIOLATED), VIOLATION).otherwise(F.col("_error")),
             "_substream": F.col(SUBSTREAM),
             "_epoch": F.lit(epoch).cast("bigint"),
         }
@@ -79,7 +83,7 @@ class DeadLetters:
         # Of the rows that have been read, also those that a filter drops.
         allowed = divert.most if divert.share is None else share_of(divert.share, self._batch.count())
         if allowed is not None and count > allowed:
-            _, found = next(self._explained(1))
+            _, found = next(self._explained(1), (None, Said()))
             quoted = "" if found.message is None else f"One of them said: {found.message} "
             message = (
                 f"{self._output.name}: {count} rows of the epoch have failed, more than maxFailures={given!r} allows. "
@@ -89,7 +93,12 @@ class DeadLetters:
 
     def _explained(self, most: int = EXPLAINED) -> Iterator[tuple[tuple[int, int, int], Said]]:
         """What some of the rows have said, by their keys."""
-        some = self._failed.select(*_KEYS, ORIGINAL, *CARRIED).dropDuplicates([*_KEYS]).limit(most)
+        some = (
+            self._failed.where(~F.col(_VIOLATED))
+            .select(*_KEYS, ORIGINAL, *CARRIED)
+            .dropDuplicates([*_KEYS])
+            .limit(most)
+        )
         for row, alone in one_by_one(some):
             which, step, chain = row.getLong(0), row.getInt(1), row.getInt(2)
             yield (which, step, chain), self._said(alone.select(f"{ORIGINAL}.*", *CARRIED), step, chain)
@@ -99,6 +108,13 @@ class DeadLetters:
             if link.number <= step:
                 row = link.plain(row)
         return said(row)
+
+
+def _letters(tried: DataFrame, diverted: DivertedChain) -> DataFrame:
+    """The rows of a chain that are dead letters; not those that an expectation drops, or that it ends the query for."""
+    rows = failed(tried, diverted.first)
+    dropped = is_violation(expected(diverted.links, Action.DROP, Action.FAIL))
+    return rows.where(~dropped).withColumn(_VIOLATED, is_violation(expected(diverted.links)))
 
 
 def share_of(share: float, count: int) -> int:

@@ -10,6 +10,7 @@ import msgspec
 
 from sparkjet.catalyst.moments import Moment
 from sparkjet.engine.caught_up import announced, carried, in_order
+from sparkjet.engine.expectations import Expectations
 from sparkjet.engine.input_batch import InputBatch
 from sparkjet.engine.phases import EpochPhase
 from sparkjet.engine.progress import EpochProgress
@@ -60,7 +61,8 @@ class Epoch:
         self._arrivals: dict[tuple[str, int], Arrival] = {}
         self._highest: dict[str, int] = {}
         self._moment = Moment(f"{transaction.query}/{transaction.epoch}", request.now, fixed)
-        self._results = Results(context.plan, state, self._moment)
+        self._expectations = Expectations(context.plan, self._moment)
+        self._results = Results(context.plan, state, self._expectations, self._moment)
         self._position: SparkPosition | None = None
         self._prepared: list[PreparedTransaction] = []
         self._opened: list[TransactionId] = []
@@ -173,6 +175,8 @@ class Epoch:
             FencedError: If another driver has taken over; nothing was decided.
         """
         committer = self._context.committer
+        violated = self.progress.violated = self._expectations.violated
+        names = self._context.plan.expectations
         decided = [] if self._context.guarantee is Guarantee.NONE else self._prepared
         with self.progress.timed(EpochPhase.DECIDE):
             record = self._state.saved_into(
@@ -188,6 +192,7 @@ class Epoch:
                     published=committer.published(before, decided),
                     # Not at the takeover: its predecessor's checkpoint may be looked at once more.
                     overlap=self._context.overlap,
+                    expectations={name: before.expectations.get(name, 0) + violated[name] for name in names},
                 )
             )
             self._context.log.append(slot, record)
@@ -219,6 +224,8 @@ class Epoch:
     def _aggregate(self, batch: DataFrame) -> None:
         plan = self._context.plan
         arrived = self._arrived = InputBatch(batch, plan, self._moment)
+        if plan.expected:
+            self._expectations.of_input(arrived.rows)
         if not plan.stages:
             # An output reads it later, once and for all: what is written is what was read.
             return

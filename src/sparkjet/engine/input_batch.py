@@ -44,6 +44,11 @@ class InputBatch:
             # The source would be read, and a user's Python function run, once for every branch and result.
             self._batch = moment.of(plan.begun(batch), "begun").persist()
 
+    @property
+    def rows(self) -> DataFrame:
+        """The batch after what all readers share."""
+        return self._batch
+
     def arrivals(
         self, stages: Mapping[str, StageState], detail: ProgressDetail = ProgressDetail.NOTHING
     ) -> Iterator[tuple[str, int, Arrival]]:

@@ -41,6 +41,7 @@ class EpochProgress:
     accepted: int = 0
     late: Counter[str] = field(default_factory=Counter)
     null_timestamps: Counter[str] = field(default_factory=Counter)
+    violated: Counter[str] = field(default_factory=Counter)
     durations: dict[EpochPhase, float] = field(default_factory=dict)
 
     def count(self, arrivals: Iterable[Arrival]) -> None:
@@ -86,6 +87,9 @@ class EpochProgress:
             snapshot=SnapshotReport(len(deltas), sum(delta.rows for delta in deltas), state.partitions),
             sinks=[SinkReport.of(prepared.sink, prepared.handle) for prepared in record.transactions],
             open_windows=open_windows(record.stages.values()),
+            expectations={
+                name: DroppedCount(self.violated[name], total) for name, total in record.expectations.items()
+            },
         )
 
 

@@ -13,7 +13,7 @@ ProgressListener = Callable[["ProgressReport"], None]
 
 
 class DroppedCount(msgspec.Struct, frozen=True, rename="camel"):
-    """Rows that no window has counted, for one reason."""
+    """Rows that went no further, for one reason."""
 
     epoch: int
     """In this epoch."""
@@ -123,6 +123,8 @@ class ProgressReport(msgspec.Struct, frozen=True, rename="camel"):
     keys; null without such windows."""
     backup: BackupReport | None = None
     """The copies that `snapshotBackup` asks for; null without it."""
+    expectations: dict[str, DroppedCount] = {}
+    """Rows that have not met each expectation, by its name; `total` is since it is in the query."""
 
     def as_dict(self) -> dict[str, Any]:
         """The keys as users get them."""

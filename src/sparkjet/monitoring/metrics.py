@@ -82,6 +82,12 @@ def _lag(substream: SubstreamReport | None, now: int) -> float | None:
     return None if substream is None or substream.watermark is None else _seconds(now - substream.watermark)
 
 
+def _by_expectation(run: Run, now: int) -> list[Sample]:
+    del now
+    report = run.history.newest
+    return [] if report is None else [((name,), each.total) for name, each in report.expectations.items()]
+
+
 METRICS = (
     Metric(
         "sparkjet_up",
@@ -131,6 +137,13 @@ METRICS = (
         "Rows without an event time since the query's first start.",
         (),
         _of_report(lambda report, _: report.null_timestamps.total),
+    ),
+    Metric(
+        "sparkjet_expectation_violations_total",
+        "counter",
+        "Rows that have not met an expectation, since it is in the query.",
+        ("expectation",),
+        _by_expectation,
     ),
     Metric(
         "sparkjet_rows_in_total",

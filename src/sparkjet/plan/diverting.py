@@ -86,7 +86,7 @@ class Tries:
         kept = [F.col(KEPT), *(~each for each, _ in raised), *([] if passed is None else [passed])]
         marks = {KEPT: reduce(and_, kept)}
         if raised:
-            places = (F.when(each, _failure(step, place)) for each, place in raised)
+            places = (F.when(each, failure(step, place)) for each, place in raised)
             marks[FAILURE] = F.coalesce(F.col(FAILURE), *places)
         return marks
 
@@ -120,14 +120,15 @@ def begun(frame: DataFrame) -> DataFrame:
     return frame.withColumns({KEPT: kept, FAILURE: F.lit(None).cast(_FAILURE), ORIGINAL: original})
 
 
-def with_known_times(frame: DataFrame, hidden: Mapping[str, Column], by: Sequence[str]) -> DataFrame:
+def with_known_times(frame: DataFrame, hidden: Mapping[str, Column], by: Sequence[str], violated: Column) -> DataFrame:
     """Rows with event time and substream, which in a failed row are known only if all columns of them are.
 
     Otherwise a substream that does not exist would hold back the watermark, or be advanced by another one's rows. A row
-    that a filter has dropped has neither, as where nothing is diverted: it is not among the rows with a watermark.
+    that a filter has dropped has neither, as where nothing is diverted: it is not among the rows with a watermark. Nor
+    is one that has ``violated`` an expectation, which may be one of its time.
     """
     lacking = reduce(or_, (F.col(quoted(name)).isNull() for name in by), F.lit(False))
-    is_known = F.col(KEPT) | (F.col(FAILURE).isNotNull() & ~lacking)
+    is_known = F.col(KEPT) | (F.col(FAILURE).isNotNull() & ~violated & ~lacking)
     return frame.withColumns({name: F.when(is_known, column) for name, column in hidden.items()})
 
 
@@ -171,5 +172,6 @@ def common(one: Sequence[object], other: Sequence[object]) -> int:
     return count
 
 
-def _failure(step: int, place: str) -> Column:
+def failure(step: int, place: str) -> Column:
+    """Where a row has failed: the number of the link, and what it computes."""
     return F.struct(F.lit(step).alias(STEP), F.lit(place).alias(PLACE))

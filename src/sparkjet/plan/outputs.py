@@ -109,6 +109,7 @@ class StageOutput(Output):
         marks_early: Whether rows have a column ``is_early``, and final rows come whether or not they have changed.
         tables: The static tables that the transformations ask for.
         complete: Whether all results come in each epoch that has rows for the stage, whether or not they have changed.
+        chain: The transformations of ``finishing``; None of rows as they are.
     """
 
     stage: Stage
@@ -119,6 +120,7 @@ class StageOutput(Output):
     marks_early: bool = False
     tables: Sequence[StaticTable] = ()
     complete: bool = False
+    chain: Transformations | None = None
 
     def sample(self) -> DataFrame:
         """See :meth:`Output.sample`."""

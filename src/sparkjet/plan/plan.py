@@ -15,11 +15,12 @@ from sparkjet.sinks.protocol import Clocked, Telling
 from sparkjet.time import MIN, clamp
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import DataFrame
 
     from sparkjet.catalyst.unsaid import Unsaid
+    from sparkjet.plan.expectations import Expected
     from sparkjet.plan.inputs import Input
     from sparkjet.plan.sources import Sources
     from sparkjet.plan.stage import Feed, Stage
@@ -64,6 +65,11 @@ class PlannedStage:
     name: str
     stage: Stage
     feeds: tuple[PlannedFeed, ...]
+
+
+def reader(stage: str, side: int) -> str:
+    """A side of a stage among all that reads results, by the name of the stage."""
+    return f"{stage}/{side}"
 
 
 @dataclass(frozen=True)
@@ -116,6 +122,8 @@ class Plan:
         inputs: The inputs in it; none without stages, as nothing asks for their event time.
         stages: Each after those that it reads.
         outputs: In the order in which they are written.
+        expected: The expectations on the way from a source, by its number.
+        expected_of: Those of results, by what reads them: an output, or a side of a stage as :func:`reader` names it.
     """
 
     sources: Sources
@@ -125,6 +133,14 @@ class Plan:
     inputs: tuple[Input, ...]
     stages: tuple[PlannedStage, ...]
     outputs: tuple[PlannedOutput | PlannedStreamOutput | PlannedDeadLetters, ...]
+    expected: tuple[tuple[int, Expected], ...] = ()
+    expected_of: Mapping[str, Expected] = field(default_factory=dict)
+
+    @property
+    def expectations(self) -> list[str]:
+        """The names of all expectations."""
+        found = [expected for _, expected in self.expected] + [*self.expected_of.values()]
+        return [each.name for expected in found for each in expected.all]
 
     @property
     def of_stages(self) -> list[PlannedOutput]:

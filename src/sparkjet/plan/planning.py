@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sparkjet.errors import AnalysisError
 from sparkjet.plan.diverting import common
+from sparkjet.plan.expectations import Expected
 from sparkjet.plan.outputs import AnyOutput, DeadLetterOutput, StageOutput, StreamOutput
 from sparkjet.plan.plan import (
     DivertedChain,
@@ -17,6 +18,7 @@ from sparkjet.plan.plan import (
     PlannedOutput,
     PlannedStage,
     PlannedStreamOutput,
+    reader,
 )
 from sparkjet.plan.read_context import check_read_context
 from sparkjet.plan.sources import Sources
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
     from pyspark.sql import DataFrame
 
+    from sparkjet.plan.expectations import Expectation
     from sparkjet.plan.stage import Feed, Stage
     from sparkjet.plan.transformations import Transformations
 
@@ -47,7 +50,8 @@ def plan_of(outputs: Sequence[AnyOutput]) -> Plan:
     plan = (
         _with_stages(rows, of_stages, of_stream, of_failures) if of_stages else _without_stages(of_stream, of_failures)
     )
-    plan = replace(plan, outputs=_in_order(outputs, plan.outputs))
+    plan = replace(plan, outputs=_in_order(outputs, plan.outputs), expected_of=_expected_of(plan))
+    _check_named(plan.expectations)
     results = [each.chain.shape if isinstance(each, StreamOutput) else each.shape for each in outputs]
     # Of each stage too: the plan of some results ends at the stage.
     results += [feed.feed.transformations.shape for stage in plan.stages for feed in stage.feeds]
@@ -96,7 +100,8 @@ def _with_stages(
     # In the order of the sources, by which Spark reports their offsets.
     inputs = [each for number, source in enumerate(sources.all) for each in source.named(roots[number].feed.inputs)]
     # Without a watermark nobody misses the rows that a filter drops.
-    persisted = len(chains) > 1 or bool(of_failures) or not (chains[0].markable or not inputs)
+    counted = _expected(read_chains)
+    persisted = len(chains) > 1 or bool(of_failures or counted) or not (chains[0].markable or not inputs)
     return Plan(
         sources=sources,
         source=sources.united,
@@ -110,6 +115,7 @@ def _with_stages(
             *(PlannedStreamOutput(**_fields(each), reads=numbers[each.chain.source]) for each in of_stream),
             *_dead_letters(of_failures, read_chains),
         ),
+        expected=counted,
     )
 
 
@@ -143,6 +149,52 @@ def _dead_letters(
             raise AnalysisError(message)
         planned.append(PlannedDeadLetters(**_fields(output), diverted=tuple(found)))
     return planned
+
+
+def _expected(chains: Sequence[tuple[int, Transformations]]) -> tuple[tuple[int, Expected], ...]:
+    """The expectations of chains, each where it is read first: of what they begin with in common rows count once."""
+    counted: list[Expectation] = []
+    found: list[tuple[int, Expected]] = []
+    for source, chain in chains:
+        each = Expected.of(chain, counted)
+        if each.all:
+            found.append((source, each))
+            counted += each.all
+    return tuple(found)
+
+
+def _expected_of(plan: Plan) -> dict[str, Expected]:
+    """The expectations of results, by what reads them first."""
+    readers = [
+        (reader(stage.name, side), feed.feed.transformations)
+        for stage in plan.stages
+        for side, feed in enumerate(stage.feeds)
+        if feed.parent is not None
+    ]
+    readers += [(output.name, output.chain) for output in plan.of_stages if output.chain is not None]
+    counted: list[Expectation] = []
+    found: dict[str, Expected] = {}
+    for name, chain in readers:
+        each = Expected.of(chain, counted)
+        if each.all:
+            found[name] = each
+            counted += each.all
+    return found
+
+
+def _check_named(names: Sequence[str]) -> None:
+    """Refuse two expectations that would be counted together.
+
+    Raises:
+        AnalysisError: They have the same name.
+    """
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        message = (
+            f"start: two expectations of the query are called {twice[0]!r}, by which they are counted. Give each a "
+            "name of its own; or call expect(…) once, and make both results of what it returns."
+        )
+        raise AnalysisError(message)
 
 
 def _check_diverted(stage: Stage) -> None:
@@ -184,10 +236,11 @@ def _without_stages(outputs: Sequence[StreamOutput], of_failures: Sequence[DeadL
     _check_connected([[chain] for chain in chains])
     shared = _shared(chains, filters=True)
     source = chains[0].apply(chains[0].source, upto=shared)
+    counted = _expected([(0, chain) for chain in chains])
     return Plan(
         sources=Sources.of({source: None}),
         source=source,
-        persisted=len(chains) > 1 or bool(of_failures),
+        persisted=len(chains) > 1 or bool(of_failures or counted),
         shared=0,
         inputs=(),
         stages=(),
@@ -201,6 +254,7 @@ def _without_stages(outputs: Sequence[StreamOutput], of_failures: Sequence[DeadL
                 for each in _dead_letters(of_failures, [(0, chain) for chain in chains])
             ),
         ),
+        expected=tuple((source, replace(each, chain=each.chain.after(shared))) for source, each in counted),
     )
 
 
@@ -240,7 +294,8 @@ def _shared(chains: Sequence[Transformations], *, filters: bool) -> int:
     """Number of links that all chains begin with; ``filters`` says whether filters count."""
     count = 0
     for links in zip(*(chain.links for chain in chains), strict=False):
-        if any(link is not links[0] for link in links) or (chains[0].drops(count) and not filters):
+        counts = links[0].expectation is not None
+        if any(link is not links[0] for link in links) or (chains[0].drops(count) and (counts or not filters)):
             break
         if filters and links[0].table is not None and links[0].table.by_epoch:
             # In Spark's own query it would be asked for once.

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from sparkjet.plan.diverting import Divert
+    from sparkjet.plan.expectations import Expectation
     from sparkjet.plan.static_tables import StaticTable
 
 Transformation = Callable[["DataFrame"], "DataFrame"]
@@ -45,6 +46,7 @@ class Link:
             the user's expressions may be evaluated on rows that are not kept, or fail the query. None if this is
             impossible.
         divert: The point from which failed rows are diverted, if this is one.
+        expectation: What it filters by and counts, if it is an expectation.
         number: How many links are before it, also below a watermark.
     """
 
@@ -59,6 +61,7 @@ class Link:
     windows: Mapping[str, Column] = field(default_factory=dict, compare=False)
     tried: Callable[[DataFrame, int], DataFrame] | None = None
     divert: Divert | None = None
+    expectation: Expectation | None = None
     number: int = 0
 
 

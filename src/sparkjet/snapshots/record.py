@@ -146,7 +146,8 @@ class Record(msgspec.Struct, frozen=True):
     of their source. ``maps`` says which versions of a grid's maps an epoch reads; it is written before that epoch
     begins. ``early_at`` says when each output last had early rows. ``overlap`` says that Spark's checkpoint may be one
     batch ahead of the record. ``unsaid`` is what the texts of the fingerprint leave out; a start compares what both
-    runs know of it, as earlier versions and other lines of Spark may know less.
+    runs know of it, as earlier versions and other lines of Spark may know less. ``expectations`` counts the rows that
+    have not met each, by its name, since it is in the query.
     """
 
     kind: EpochKind
@@ -166,6 +167,7 @@ class Record(msgspec.Struct, frozen=True):
     queues: dict[str, str] = {}
     maps: dict[str, MapRead] = {}
     unsaid: dict[str, Any] = {}
+    expectations: dict[str, int] = {}
     format: int = FORMAT
 
     def encode(self) -> bytes:
