@@ -70,6 +70,14 @@ class SinkError(SparkjetError):
     condition = "SPARKJET_SINK"
 
 
+class RefusedRowsError(SinkError):
+    """A destination does not take some rows of an epoch, and would take the others.
+
+    Raised by a sink before the decision, from ``prepare`` or ``try_out``: behind ``divert`` it is found out which rows
+    these are, and they are dead letters.
+    """
+
+
 class StorageError(SparkjetError):
     """A directory cannot store data reliably: its disk is full or read-only, or executors do not share it.
 

@@ -1,4 +1,4 @@
-"""The methods of a stream about rows that fail: where they are diverted from, and the dead letters that they become."""
+"""The methods of streams and results about rows that fail: where they are diverted from, and their dead letters."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from sparkjet.api.frame_methods import FrameMethods
 from sparkjet.api.output_settings import OutputSettings
 from sparkjet.api.writer import StreamWriter
 from sparkjet.catalyst import alternatives
+from sparkjet.catalyst.columns import TIME
 from sparkjet.catalyst.doors import TRIES, check_open
 from sparkjet.engine.batch_run import dead_letters_of
 from sparkjet.errors import AnalysisError
 from sparkjet.plan import links
 from sparkjet.plan.diverting import Divert, letters_shape
 from sparkjet.plan.outputs import Rows
-from sparkjet.plan.stage import Feed
 from sparkjet.plan.transformations import Transformations
 
 if TYPE_CHECKING:
@@ -25,9 +25,7 @@ if TYPE_CHECKING:
 
 
 class Diverted(FrameMethods):
-    """The methods of a stream about rows that fail."""
-
-    _feed: Feed
+    """The methods of streams and results about rows that fail."""
 
     def divert(self, *, errors: bool, maxFailures: float | None = None) -> Self:
         """Divert rows that fail from here on, so that a bad row does not end the query.
@@ -62,9 +60,6 @@ class Diverted(FrameMethods):
                 f"divert: errors={errors!r}; True is the only kind of rows that can be diverted. Leave divert out."
             )
             raise AnalysisError(message)
-        if self._feed.parent is not None:
-            message = "divert: these rows come from a stateful step. Call it before that step."
-            raise AnalysisError(message)
         check_open(self.sparkSession, TRIES)
         letters_shape(self._visible)
         return self._then(links.divert(_divert(maxFailures)))
@@ -76,11 +71,11 @@ class Diverted(FrameMethods):
         Raises:
             AnalysisError: There is no ``divert`` before.
         """
-        chain = self._feed.transformations
-        if self._feed.parent is not None or chain.divert is None:
+        chain = self._chain
+        if chain.divert is None:
             message = (
                 "deadLetters: rows of this stream are not diverted. Call divert(errors=True) before what may raise, "
-                "and ask a stream behind it, before a stateful step."
+                "and ask what is behind it, before the next stateful step."
             )
             raise AnalysisError(message)
         shape = letters_shape(chain.diverted_shape)
@@ -114,6 +109,9 @@ class DeadLetters(FrameMethods):
         return self._diverted.source.isStreaming
 
     def _computed(self) -> DataFrame:
+        if TIME in self._diverted.source.columns and self._diverted.below is None:
+            message = "toDF: dead letters of results come from a running query. Write them with writeStream."
+            raise AnalysisError(message)
         return dead_letters_of(self._written.nowhere)
 
     @property

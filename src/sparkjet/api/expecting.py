@@ -44,8 +44,9 @@ class Expecting(FrameMethods):
         if any(each.name == name for each in expected(self._chain.all_links).values()):
             message = f"expect: these rows have an expectation {name!r} already. Give each a name of its own."
             raise AnalysisError(message)
-        if not isinstance(condition, Column | str):
-            message = f'expect: {condition!r} is not a condition: a Column or SQL, such as F.col("px") > 0 or "px > 0".'
+        asked: object = condition
+        if not isinstance(asked, Column | str):
+            message = f'expect: {asked!r} is not a condition: a Column or SQL, such as F.col("px") > 0 or "px > 0".'
             raise AnalysisError(message)
         if chosen is Action.DIVERT and self._chain.divert is None:
             message = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sparkjet.engine.dead_letters import DeadLetters
 from sparkjet.engine.expectations import Expectations
 from sparkjet.engine.input_batch import InputBatch
 from sparkjet.engine.parallelism import state_partitions
@@ -22,7 +23,7 @@ def dead_letters_of(plan: Plan) -> DataFrame:
     (output,) = plan.of_failures
     arrived = InputBatch(plan.source, plan)
     try:
-        rows = arrived.dead_letters(output, 0)
+        rows = DeadLetters(plan, output, arrived).rows(0)
         return output.sample().limit(0) if rows is None else rows.localCheckpoint()
     finally:
         arrived.release()

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from sparkjet.catalyst.columns import CARRIED, FAILURE, ORIGINAL, SUBSTREAM
+from sparkjet.catalyst.moments import AS_IT_IS, Moment
 from sparkjet.catalyst.tries import Said, one_by_one, said
 from sparkjet.errors import FailuresError
 from sparkjet.plan.diverting import ADDED, PLACE, STEP, failed
@@ -17,9 +18,12 @@ from sparkjet.plan.expectations import VIOLATION, Action, expected, is_violation
 from sparkjet.query_log import logger
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from sparkjet.catalyst.moments import Moment
+    from pyspark.sql import Column
+
+    from sparkjet.engine.input_batch import InputBatch
+    from sparkjet.engine.results import Results
     from sparkjet.plan.plan import DivertedChain, Plan, PlannedDeadLetters
 
 EXPLAINED = 10
@@ -37,43 +41,69 @@ class DeadLetters:
     Args:
         plan: The query's plan.
         output: Where they go.
-        batch: The batch, as the readers of its sources get it.
+        arrived: What has arrived; None in an epoch without a batch.
+        results: The results of the epoch.
         moment: The seeds and the time of the epoch.
     """
 
-    def __init__(self, plan: Plan, output: PlannedDeadLetters, batch: DataFrame, moment: Moment) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        output: PlannedDeadLetters,
+        arrived: InputBatch | None,
+        results: Results | None = None,
+        moment: Moment = AS_IT_IS,
+    ) -> None:
+        self._plan = plan
         self._output = output
-        self._batch = batch
-        found = [
-            moment.of(_letters(plan.tried(batch, each), each).withColumn(_CHAIN, F.lit(number)), "failed", number)
-            for number, each in enumerate(output.diverted)
-        ]
+        self._arrived = arrived
+        self._results = results
+        found = []
+        for number, each in enumerate(output.diverted):
+            tried = self._tried(each)
+            if tried is not None:
+                letters = _letters(tried, each).withColumn(_CHAIN, F.lit(number))
+                found.append(moment.of(letters, "failed", output.name, number))
         # Rows that are equal say the same. As text, as there are types that have no hash.
         keys = {_WHICH: F.xxhash64(F.col(ORIGINAL).cast("string")), _STEP: F.col(f"{FAILURE}.{STEP}")}
-        self._failed = reduce(DataFrame.unionAll, found).withColumns(keys)
+        self._failed = reduce(DataFrame.unionAll, found).withColumns(keys) if found else None
 
-    def rows(self, epoch: int) -> DataFrame | None:
+    def rows(self, epoch: int, refused: Sequence[DataFrame] = ()) -> DataFrame | None:
         """The dead letters as their sink gets them; None if there are none.
+
+        Args:
+            epoch: The epoch.
+            refused: Rows that sinks have refused, as :meth:`RefusedRows.letters` gives them.
 
         Raises:
             FailuresError: More rows have failed than the user allows.
         """
-        count = self._failed.count()
-        if not count:
+        count = 0 if self._failed is None else self._failed.count()
+        of_sinks = sum(each.count() for each in refused)
+        if not count + of_sinks:
             return None
-        self._check(count)
-        logger.warning("%s: %d rows of epoch %d have failed and are dead letters", self._output.name, count, epoch)
-        session = self._failed.sparkSession
-        known = session.createDataFrame([(*keys, *found) for keys, found in self._explained()], _SAID)
+        self._check(count + of_sinks)
         values = {
             "_stage": F.col(f"{FAILURE}.{PLACE}"),
-            "_error": F.when(F.col(_VIOLATED), VIOLATION).otherwise(F.col("_error")),
             "_substream": F.col(SUBSTREAM),
             "_epoch": F.lit(epoch).cast("bigint"),
         }
-        added = [values.get(name, F.col(name)).alias(name) for name in ADDED]
-        letters = self._failed.join(F.broadcast(known), [*_KEYS], "left")
-        return self._output.finishing(letters.select(f"{ORIGINAL}.*", *added))
+        found = [_shaped(each.withColumn("_trace", F.lit(None).cast("string")), values) for each in refused]
+        if self._failed is not None and count:
+            logger.warning("%s: %d rows of epoch %d have failed and are dead letters", self._output.name, count, epoch)
+            session = self._failed.sparkSession
+            known = session.createDataFrame([(*keys, *said) for keys, said in self._explained()], _SAID)
+            letters = self._failed.join(F.broadcast(known), [*_KEYS], "left")
+            error = F.when(F.col(_VIOLATED), VIOLATION).otherwise(F.col("_error"))
+            found.append(_shaped(letters, {**values, "_error": error}))
+        return self._output.finishing(reduce(DataFrame.unionAll, found))
+
+    def _tried(self, diverted: DivertedChain) -> DataFrame | None:
+        """The rows at the end of a chain, those among them that have failed; None if there are none for certain."""
+        if isinstance(diverted.source, int):
+            return None if self._arrived is None else self._arrived.tried(diverted.chain, diverted.source)
+        output = next(each for each in self._plan.of_stages if each.name == diverted.source)
+        return None if self._results is None else self._results.tried(output)
 
     def _check(self, count: int) -> None:
         divert = self._output.chain.divert
@@ -81,7 +111,7 @@ class DeadLetters:
             return
         given = divert.most if divert.share is None else divert.share
         # Of the rows that have been read, also those that a filter drops.
-        allowed = divert.most if divert.share is None else share_of(divert.share, self._batch.count())
+        allowed = divert.most if divert.share is None else share_of(divert.share, self._read())
         if allowed is not None and count > allowed:
             _, found = next(self._explained(1), (None, Said()))
             quoted = "" if found.message is None else f"One of them said: {found.message} "
@@ -91,8 +121,18 @@ class DeadLetters:
             )
             raise FailuresError(message)
 
+    def _read(self) -> int:
+        """The number of rows that have been read."""
+        sources = [each for each in self._output.diverted if isinstance(each.source, int)]
+        if sources:
+            return 0 if self._arrived is None else self._arrived.rows.count()
+        found = [self._tried(each) for each in self._output.diverted]
+        return sum(each.count() for each in found if each is not None)
+
     def _explained(self, most: int = EXPLAINED) -> Iterator[tuple[tuple[int, int, int], Said]]:
         """What some of the rows have said, by their keys."""
+        if self._failed is None:
+            return
         some = (
             self._failed.where(~F.col(_VIOLATED))
             .select(*_KEYS, ORIGINAL, *CARRIED)
@@ -115,6 +155,10 @@ def _letters(tried: DataFrame, diverted: DivertedChain) -> DataFrame:
     rows = failed(tried, diverted.first)
     dropped = is_violation(expected(diverted.links, Action.DROP, Action.FAIL))
     return rows.where(~dropped).withColumn(_VIOLATED, is_violation(expected(diverted.links)))
+
+
+def _shaped(rows: DataFrame, values: Mapping[str, Column]) -> DataFrame:
+    return rows.select(f"{ORIGINAL}.*", *(values.get(name, F.col(name)).alias(name) for name in ADDED))
 
 
 def share_of(share: float, count: int) -> int:

@@ -10,12 +10,14 @@ import msgspec
 
 from sparkjet.catalyst.moments import Moment
 from sparkjet.engine.caught_up import announced, carried, in_order
+from sparkjet.engine.dead_letters import DeadLetters
 from sparkjet.engine.expectations import Expectations
 from sparkjet.engine.input_batch import InputBatch
 from sparkjet.engine.phases import EpochPhase
 from sparkjet.engine.progress import EpochProgress
+from sparkjet.engine.refused_rows import RefusedRows
 from sparkjet.engine.results import Results
-from sparkjet.errors import SinkError, StorageError
+from sparkjet.errors import RefusedRowsError, SinkError, StorageError
 from sparkjet.plan.outputs import Rows
 from sparkjet.plan.plan import PlannedDeadLetters, PlannedOutput, PlannedStreamOutput
 from sparkjet.query_log import logger
@@ -24,7 +26,7 @@ from sparkjet.snapshots.record import EpochKind
 from sparkjet.time import MAX, MIN, WriterProgress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from pyspark.sql import DataFrame
 
@@ -66,6 +68,8 @@ class Epoch:
         self._position: SparkPosition | None = None
         self._prepared: list[PreparedTransaction] = []
         self._opened: list[TransactionId] = []
+        self._tried: list[PreparedTransaction] = []
+        self._refused: dict[str, RefusedRows] = {}
         # Of the sources whose messages are acknowledged: where the batch ends, and the blobs of their ids.
         self._received: dict[str, int] = {}
         self._queues: dict[str, str] = {}
@@ -153,7 +157,7 @@ class Epoch:
             try:
                 with self.progress.timed(EpochPhase.PREPARE):
                     self._prepared = self._transactions()
-                    self._context.committer.try_out(self._prepared)
+                    self._context.committer.try_out(self._prepared, self._tried)
             finally:
                 # What it reads is released next, whether or not the sinks have failed.
                 wait([saving])
@@ -261,8 +265,7 @@ class Epoch:
             made: list[PreparedTransaction] = []
             if rows is not None:
                 rows = self._moment.of(rows, "output", output.name)
-                self._opened.append(transaction)
-                made = committer.prepare(output.name, rows, transaction)
+                made = self._prepare(output, rows, transaction, prepared)
             # Asked last: that there were no rows is known for certain only now.
             if not made and committer.is_to_tell(output.name, until, reached.watermark):
                 if rows is None:
@@ -276,6 +279,40 @@ class Epoch:
                 (changes.sent if output.name in early or not is_open else changes.kept)()
         self._state.early_at |= dict.fromkeys(early, self.request.now)
         return prepared
+
+    def _prepare(
+        self,
+        output: PlannedOutput | PlannedStreamOutput | PlannedDeadLetters,
+        rows: DataFrame,
+        transaction: TransactionId,
+        earlier: Sequence[PreparedTransaction],
+    ) -> list[PreparedTransaction]:
+        """Prepare an output; behind ``divert`` without the rows that its sink refuses, which become dead letters."""
+        committer = self._context.committer
+        self._opened.append(transaction)
+        if isinstance(output, PlannedDeadLetters) or output.chain is None or output.chain.tried_from is None:
+            return committer.prepare(output.name, rows, transaction)
+        try:
+            made = committer.prepare(output.name, rows, transaction)
+            committer.try_out([*earlier, *made], [*earlier])
+        except RefusedRowsError as error:
+            committer.abort([transaction])
+            tried = self._moment.of(self._tried_rows(output), "tried", output.name)
+            refused = RefusedRows(tried, committer, transaction, earlier, error)
+            self._refused[output.name] = refused
+            again = refused.next_transaction()
+            self._opened.append(again)
+            made = committer.prepare(output.name, refused.accepted(), again)
+            committer.try_out([*earlier, *made], [*earlier])
+        self._tried += made
+        return made
+
+    def _tried_rows(self, output: PlannedOutput | PlannedStreamOutput) -> DataFrame:
+        """The rows of an output whose rows are diverted, failed ones among them."""
+        if isinstance(output, PlannedOutput):
+            return self._results.tried(output)
+        assert self._arrived is not None  # noqa: S101 - without a batch such an output has no rows
+        return self._arrived.tried(output.chain, output.reads)
 
     def _told(self, output: str, transaction: TransactionId) -> list[PreparedTransaction]:
         """What tells the readers of an output of a watermark; nothing at the end of a run whose sink is gone."""
@@ -309,7 +346,9 @@ class Epoch:
         if isinstance(output, PlannedStreamOutput):
             return None if self._arrived is None else self._arrived.output(output)
         if isinstance(output, PlannedDeadLetters):
-            return None if self._arrived is None else self._arrived.dead_letters(output, self.progress.epoch)
+            letters = DeadLetters(self._context.plan, output, self._arrived, self._results, self._moment)
+            refused = [self._refused[name].letters() for name in output.refused if name in self._refused]
+            return letters.rows(self.progress.epoch, refused)
         if output.rows is Rows.LATE:
             return self._results.late_rows(output)
         changes = self._state.changes.get(output.name)

@@ -11,7 +11,6 @@ from pyspark.sql import functions as F
 from sparkjet.catalyst.columns import HIDDEN, KEPT, SUBSTREAM, TIME
 from sparkjet.catalyst.moments import AS_IT_IS, Moment
 from sparkjet.engine.arrival import arrive
-from sparkjet.engine.dead_letters import DeadLetters
 from sparkjet.plan.partial_rows import ProgressDetail
 
 if TYPE_CHECKING:
@@ -19,7 +18,8 @@ if TYPE_CHECKING:
 
     from sparkjet.engine.arrival import Arrival
     from sparkjet.engine.stage_state import StageState
-    from sparkjet.plan.plan import Plan, PlannedDeadLetters, PlannedFeed, PlannedStreamOutput
+    from sparkjet.plan.plan import Plan, PlannedFeed, PlannedStreamOutput
+    from sparkjet.plan.transformations import Transformations
 
 
 class InputBatch:
@@ -73,13 +73,9 @@ class InputBatch:
         rows = self._plan.rows(self._batch, output.reads, output.chain)
         return rows.drop(*HIDDEN) if self._plan.stages else rows
 
-    def dead_letters(self, output: PlannedDeadLetters, epoch: int) -> DataFrame | None:
-        """The rows of an output of dead letters; None if no row has failed.
-
-        Raises:
-            FailuresError: More rows have failed than the user allows.
-        """
-        return DeadLetters(self._plan, output, self._batch, self._moment).rows(epoch)
+    def tried(self, chain: Transformations, source: int) -> DataFrame:
+        """The rows at the end of a chain that diverts, failed ones among them."""
+        return chain.tried(self._plan.sources.rows(self._batch, source), after=self._plan.shared)
 
     def highest(self, arrivals: Iterable[Arrival]) -> dict[str, int]:
         """Highest event time of each substream that had one, whatever the user's filters drop."""

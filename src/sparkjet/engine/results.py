@@ -12,6 +12,7 @@ from sparkjet.catalyst.columns import HIDDEN, KEPT
 from sparkjet.catalyst.moments import AS_IT_IS, Moment
 from sparkjet.catalyst.tables import Rows
 from sparkjet.engine.arrival import arrive
+from sparkjet.plan.diverting import passed
 from sparkjet.plan.plan import reader
 from sparkjet.plan.stage import TimedOperator
 from sparkjet.plan.window_join import WindowJoin
@@ -42,6 +43,7 @@ class Results:
         self._state = state
         self._rows: dict[str, DataFrame | None] = {}
         self._read: dict[str, int] = {}
+        self._tried: dict[str, list[DataFrame]] = {}
         self._persisted: list[DataFrame] = []
         self._before = MIN
         self.accepted: dict[str, list[Arrival]] = {}
@@ -100,7 +102,8 @@ class Results:
             return self._all_rows(output)
         final = self._rows[output.reads]
         state = self._state.stages.get(output.reads)
-        if final is not None and (state is None or self._expectations.counts(output.name)):
+        diverts = output.chain is not None and output.chain.divert is not None
+        if final is not None and (state is None or diverts or self._expectations.counts(output.name)):
             return self._finished(output, final)
         if final is None or state is None:
             return None
@@ -152,7 +155,20 @@ class Results:
 
     def _finished(self, output: PlannedOutput, rows: DataFrame, *, early: bool = False) -> DataFrame:
         """The rows as the sink gets them, counted by what is expected of them."""
-        return output.finished(self._counted(output.name, rows), early=early)
+        rows = self._counted(output.name, rows)
+        if output.chain is None or output.chain.divert is None:
+            return output.finished(rows, early=early)
+        tried = self._moment.of(output.tried(rows, early=early), output.name, "tried").persist()
+        self._persisted.append(tried)
+        self._tried.setdefault(output.name, []).append(tried)
+        return passed(tried)
+
+    def tried(self, output: PlannedOutput) -> DataFrame:
+        """The rows of this epoch for an output whose rows are diverted, failed ones among them; no rows without any."""
+        found = self._tried.get(output.name)
+        if found is None:
+            return output.tried(output.stage.shape().limit(0))
+        return reduce(DataFrame.unionByName, found)
 
     def _counted(self, reader: str, rows: DataFrame) -> DataFrame:
         if not self._expectations.counts(reader):

@@ -137,6 +137,11 @@ class StageOutput(Output):
         """The rows as the sink gets them."""
         return self._marked(self.finishing(rows), early=early)
 
+    def tried(self, rows: DataFrame, *, early: bool = False) -> DataFrame:
+        """The same where rows are diverted, with those that have failed, and the columns that say so."""
+        assert self.chain is not None  # noqa: S101 - as rows are diverted
+        return self._marked(self.chain.tried(rows.drop(*HIDDEN)), early=early)
+
     def _marked(self, rows: DataFrame, *, early: bool) -> DataFrame:
         return rows.withColumn(IS_EARLY, F.lit(early)) if self.marks_early else rows
 

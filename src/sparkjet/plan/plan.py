@@ -91,13 +91,13 @@ class DivertedChain:
     """A chain of a query whose failed rows an output gets.
 
     Attributes:
-        source: The number of the source that it reads.
+        source: The number of the source that it reads, or the name of the output whose results it transforms.
         chain: The chain.
         first: The number of the first link whose failures count; those before are another chain's too, which has them.
         links: All links behind ``divert``, as the user wrote them.
     """
 
-    source: int
+    source: int | str
     chain: Transformations
     first: int
     links: Sequence[Link]
@@ -105,9 +105,15 @@ class DivertedChain:
 
 @dataclass(frozen=True)
 class PlannedDeadLetters(DeadLetterOutput):
-    """An output of dead letters of a query, by the chains that have them."""
+    """An output of dead letters of a query, by the chains that have them, and the outputs whose sinks may refuse rows.
+
+    Attributes:
+        diverted: The chains.
+        refused: Names of the outputs.
+    """
 
     diverted: tuple[DivertedChain, ...] = field(kw_only=True)
+    refused: tuple[str, ...] = field(kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -234,10 +240,6 @@ class Plan:
     def rows(self, batch: DataFrame, source: int, chain: Transformations) -> DataFrame:
         """The rows at the end of a chain that reads a source, from a batch that has gone through :meth:`begun`."""
         return chain.apply(self.sources.rows(batch, source), after=self.shared)
-
-    def tried(self, batch: DataFrame, diverted: DivertedChain) -> DataFrame:
-        """The rows at the end of a chain that diverts, failed ones among them, as :meth:`rows`."""
-        return diverted.chain.tried(self.sources.rows(batch, diverted.source), after=self.shared)
 
     def begun(self, batch: DataFrame) -> DataFrame:
         """A batch after the shared transformations."""

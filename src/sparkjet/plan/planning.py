@@ -93,7 +93,8 @@ def _with_stages(
     read_chains = [(feed.source, feed.feed.transformations) for feed in _roots(planned.values())]
     read_chains += [(numbers[output.chain.source], output.chain) for output in of_stream]
     chains = [chain for _, chain in read_chains]
-    for chain in chains:
+    of_results = [(each.name, each.chain) for each in of_stages if each.chain is not None]
+    for chain in (*chains, *(chain for _, chain in of_results)):
         if chain.divert is not None:
             # What Spark refuses to try is refused now, and not in the first epoch.
             chain.tried(chain.source)
@@ -113,7 +114,7 @@ def _with_stages(
         outputs=(
             *(PlannedOutput(**_fields(each), reads=planned[each.stage].name) for each in of_stages),
             *(PlannedStreamOutput(**_fields(each), reads=numbers[each.chain.source]) for each in of_stream),
-            *_dead_letters(of_failures, read_chains),
+            *_dead_letters(of_failures, [*read_chains, *of_results], [*of_stream, *of_stages]),
         ),
         expected=counted,
     )
@@ -124,7 +125,9 @@ def _roots(stages: Iterable[PlannedStage]) -> list[PlannedFeed]:
 
 
 def _dead_letters(
-    outputs: Sequence[DeadLetterOutput], chains: Sequence[tuple[int, Transformations]]
+    outputs: Sequence[DeadLetterOutput],
+    chains: Sequence[tuple[int | str, Transformations]],
+    results: Sequence[StageOutput | StreamOutput],
 ) -> list[PlannedDeadLetters]:
     """The outputs of dead letters, each with the chains behind its ``divert``; a failure that two share counts once."""
     planned = []
@@ -147,7 +150,9 @@ def _dead_letters(
                 "of the stream that divert(…) returned, or of one that was made of it."
             )
             raise AnalysisError(message)
-        planned.append(PlannedDeadLetters(**_fields(output), diverted=tuple(found)))
+        written = [each for each in results if each.chain is not None and each.chain.divert is output.chain.divert]
+        refused = tuple(each.name for each in written)
+        planned.append(PlannedDeadLetters(**_fields(output), diverted=tuple(found), refused=refused))
     return planned
 
 
@@ -203,6 +208,9 @@ def _check_diverted(stage: Stage) -> None:
     Raises:
         AnalysisError: Naming what it computes.
     """
+    if any(feed.parent is not None and feed.transformations.divert is not None for feed in stage.feeds):
+        message = "divert: these results are read by another stateful step. Call it on what that one returns."
+        raise AnalysisError(message)
     diverts = any(feed.parent is None and feed.transformations.divert is not None for feed in stage.feeds)
     found = stage.untried if diverts else None
     if found is not None:
@@ -251,7 +259,7 @@ def _without_stages(outputs: Sequence[StreamOutput], of_failures: Sequence[DeadL
             ),
             *(
                 replace(each, diverted=tuple(replace(one, chain=one.chain.after(shared)) for one in each.diverted))
-                for each in _dead_letters(of_failures, [(0, chain) for chain in chains])
+                for each in _dead_letters(of_failures, [(0, chain) for chain in chains], outputs)
             ),
         ),
         expected=tuple((source, replace(each, chain=each.chain.after(shared))) for source, each in counted),

@@ -115,7 +115,7 @@ class Transformations:
         while root.below is not None:
             root = root.below
         before = len(self.all_links) - len(self.diverted_links) - 1
-        return replace(root, links=self.all_links[:before]).outlined(root.source)
+        return replace(root, links=self.all_links[:before]).outlined(root.source).drop(*HIDDEN)
 
     @property
     def all_links(self) -> tuple[Link, ...]:
@@ -264,6 +264,8 @@ def check_tried(link: Link, shape: DataFrame, *, generates: bool) -> None:
         raise AnalysisError(message)
     if link.table is not None:
         found = "a join with a static table"
+    elif link.whole:
+        found = "orderBy, limit or an aggregation of results"
     elif link.remakes:
         found = "mapInPandas, mapInArrow or unpivot"
     elif generates:

@@ -117,6 +117,11 @@ def is_refusal(error: psycopg.Error) -> bool:
     return error.sqlstate is not None and error.sqlstate[:2] not in _ELSEWHERE
 
 
+def blames_rows(error: psycopg.Error) -> bool:
+    """Whether it is for the rows that the server refuses what it was sent, and it would take others."""
+    return is_refusal(error) and (error.sqlstate or "")[:2] not in _STATEMENTS
+
+
 def explain(error: psycopg.Error, noticed: str = "", refused: str = CORRECT) -> str:
     """The server's message and ``noticed``, on one line, and the way out; never the connection string.
 
@@ -134,8 +139,7 @@ def explain(error: psycopg.Error, noticed: str = "", refused: str = CORRECT) -> 
         *_, encoding = "another one", *re.findall(r"[A-Z][A-Z0-9_]+", error.diag.message_primary or "")
         remedy = _ENCODING.format(encoding)
     else:
-        blames_rows = is_refusal(error) and (state or "")[:2] not in _STATEMENTS
-        remedy = _REMEDIES.get(state or "", refused if blames_rows else "")
+        remedy = _REMEDIES.get(state or "", refused if blames_rows(error) else "")
     return f"PostgreSQL: {text}{'' if text.endswith('.') else '.'} {remedy}".rstrip()
 
 
