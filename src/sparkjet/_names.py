@@ -3,7 +3,7 @@
 from sparkjet.aggregates.operation import Aggregate, AggregateOperation
 from sparkjet.aggregates.python_aggregate import python_aggregate
 from sparkjet.api.query import StreamingQuery
-from sparkjet.api.start import start
+from sparkjet.api.start import replay_dead_letters, start
 from sparkjet.api.stream import Stream, stream
 from sparkjet.clock import Clock, ManualClock, SystemClock
 from sparkjet.engine.phases import EpochPhase
@@ -82,6 +82,7 @@ __all__ = [
     "read_files",
     "read_once",
     "register_sources",
+    "replay_dead_letters",
     "session_window",
     "start",
     "stream",

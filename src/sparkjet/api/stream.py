@@ -168,12 +168,14 @@ class Stream(Deduplicated, Diverted, Expecting, StreamJoins, Unions):
         hidden = {TIME: F.unix_micros(quoted(name)), SUBSTREAM: substream_id(settings.by)}
         if self._chain.divert is None:
             source = shape = self._chain.shape.withColumns(hidden)
+            timing = None
         else:
             violated = is_violation(expected(self._chain.diverted_links))
+            timing = links.timing(hidden, settings.by, violated, self._chain.all_links[-1].number)
             source = with_known_times(self._chain.tried(self._chain.source), hidden, settings.by, violated)
             shape = source.drop(*TRIED)
         each = Input("", settings, streaming_sources(source))
-        chain = Transformations(source, shape, below=self._chain, windows=self._chain.windows)
+        chain = Transformations(source, shape, below=self._chain, timing=timing, windows=self._chain.windows)
         return Stream(Feed(chain, (each,), None, self._feed.name), EventTime.of_watermark(name, source))
 
     @overload

@@ -13,7 +13,7 @@ from sparkjet.catalyst.columns import CARRIED, FAILURE, ORIGINAL, SUBSTREAM
 from sparkjet.catalyst.moments import AS_IT_IS, Moment
 from sparkjet.catalyst.tries import Said, one_by_one, said
 from sparkjet.errors import FailuresError
-from sparkjet.plan.diverting import ADDED, PLACE, STEP, failed
+from sparkjet.plan.diverting import ADDED, OUTPUTS, PLACE, STEP, failed
 from sparkjet.plan.expectations import VIOLATION, Action, expected, is_violation
 from sparkjet.query_log import logger
 
@@ -154,7 +154,11 @@ def _letters(tried: DataFrame, diverted: DivertedChain) -> DataFrame:
     """The rows of a chain that are dead letters; not those that an expectation drops, or that it ends the query for."""
     rows = failed(tried, diverted.first)
     dropped = is_violation(expected(diverted.links, Action.DROP, Action.FAIL))
-    return rows.where(~dropped).withColumn(_VIOLATED, is_violation(expected(diverted.links)))
+    step, texts = F.col(f"{FAILURE}.{STEP}"), sorted({*diverted.lacking.values()})
+    steps = {text: [number for number, each in diverted.lacking.items() if each == text] for text in texts}
+    lacking = F.coalesce(*(F.when(step.isin(each), F.lit(text)) for text, each in steps.items()))
+    added = {_VIOLATED: is_violation(expected(diverted.links)), OUTPUTS: lacking}
+    return rows.where(~dropped).withColumns(added)
 
 
 def _shaped(rows: DataFrame, values: Mapping[str, Column]) -> DataFrame:

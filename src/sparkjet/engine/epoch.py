@@ -88,6 +88,11 @@ class Epoch:
                 self._aggregate(self.request.batch)
         self._reached(EpochPhase.AGGREGATE)
 
+    @property
+    def late(self) -> int:
+        """Rows that were late when :meth:`aggregate` had judged them."""
+        return sum(arrival.late.total() for arrival in self._arrivals.values())
+
     def advance(self, record: Record) -> None:
         """Advance the watermark and the windows, in memory only.
 
@@ -180,7 +185,7 @@ class Epoch:
         """
         committer = self._context.committer
         violated = self.progress.violated = self._expectations.violated
-        names = self._context.plan.expectations
+        names, replay = self._context.plan.expectations, self.request.replay
         decided = [] if self._context.guarantee is Guarantee.NONE else self._prepared
         with self.progress.timed(EpochPhase.DECIDE):
             record = self._state.saved_into(
@@ -196,6 +201,9 @@ class Epoch:
                     published=committer.published(before, decided),
                     # Not at the takeover: its predecessor's checkpoint may be looked at once more.
                     overlap=self._context.overlap,
+                    replayed=before.replayed
+                    if self.request.replay is None
+                    else self.request.replay.noted(before.replayed),
                     expectations={name: before.expectations.get(name, 0) + violated[name] for name in names},
                 )
             )
@@ -236,7 +244,9 @@ class Epoch:
         try:
             for name, side, arrival in arrived.arrivals(self._state.stages, plan.progress_detail):
                 self._arrivals[name, side] = arrival
-            self._highest = arrived.highest(self._arrivals.values())
+            if self.request.replay is None:
+                # Rows of the past say nothing of how far the input is, and must not wake what is idle.
+                self._highest = arrived.highest(self._arrivals.values())
         finally:
             if not plan.of_stream and not plan.of_failures:
                 arrived.release()

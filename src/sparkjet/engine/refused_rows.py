@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from sparkjet.catalyst.columns import CARRIED, FAILURE, KEPT, ORIGINAL, SUBSTREAM, TIME
 from sparkjet.errors import RefusedRowsError
-from sparkjet.plan.diverting import failure
+from sparkjet.plan.diverting import OUTPUTS, failure
 from sparkjet.query_log import logger
 
 if TYPE_CHECKING:
@@ -80,7 +80,8 @@ class RefusedRows:
         absent = {TIME: F.lit(None).cast("bigint"), SUBSTREAM: F.lit(None).cast("string")}
         carried = [F.col(name) if name in rows.columns else column.alias(name) for name, column in absent.items()]
         where = failure(REFUSED, f"sink {self._transaction.sink}").alias(FAILURE)
-        return rows.join(F.broadcast(known), _NUMBER).select(ORIGINAL, where, *carried, "_error", "_message")
+        outputs = F.lit(self._transaction.sink).alias(OUTPUTS)
+        return rows.join(F.broadcast(known), _NUMBER).select(ORIGINAL, where, *carried, "_error", "_message", outputs)
 
     def _found(self, error: RefusedRowsError) -> dict[int, RefusedRowsError]:
         """What the sink says of each row that it refuses, by its number.

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 STEP, PLACE = "step", "place"
 """Fields of ``FAILURE``: the number of the link, and what it computes, in words."""
+OUTPUTS = "_outputs"
+"""The column of a dead letter that names the outputs that lack the row."""
 ADDED = {
     "_stage": "string",
     "_error": "string",
@@ -29,6 +31,7 @@ ADDED = {
     "_trace": "string",
     "_substream": "string",
     "_epoch": "bigint",
+    OUTPUTS: "string",
 }
 """What a dead letter is delivered with, and the types."""
 _FAILURE = f"struct<{STEP}:int,{PLACE}:string>"

@@ -95,12 +95,14 @@ class DivertedChain:
         chain: The chain.
         first: The number of the first link whose failures count; those before are another chain's too, which has them.
         links: All links behind ``divert``, as the user wrote them.
+        lacking: The outputs that lack a row of which a link has raised, by the link's number.
     """
 
     source: int | str
     chain: Transformations
     first: int
     links: Sequence[Link]
+    lacking: Mapping[int, str]
 
 
 @dataclass(frozen=True)

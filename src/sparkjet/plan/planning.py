@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sparkjet.errors import AnalysisError
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from sparkjet.plan.expectations import Expectation
     from sparkjet.plan.stage import Feed, Stage
-    from sparkjet.plan.transformations import Transformations
+    from sparkjet.plan.transformations import Link, Transformations
 
 Planned: TypeAlias = PlannedOutput | PlannedStreamOutput | PlannedDeadLetters
 
@@ -90,18 +90,23 @@ def _with_stages(
     roots = {feed.source: feed for stage in planned.values() for feed in stage.feeds if feed.parent is None}
     for stage in stages:
         _check_diverted(stage)
-    read_chains = [(feed.source, feed.feed.transformations) for feed in _roots(planned.values())]
-    read_chains += [(numbers[output.chain.source], output.chain) for output in of_stream]
+    readers = [
+        Reader(feed.source, feed.feed.transformations, _behind(stage, of_stages))
+        for stage, each in planned.items()
+        for feed in _roots([each])
+    ]
+    readers += [Reader(numbers[output.chain.source], output.chain, (output.name,)) for output in of_stream]
+    read_chains = [(each.source, each.chain) for each in readers if isinstance(each.source, int)]
     chains = [chain for _, chain in read_chains]
-    of_results = [(each.name, each.chain) for each in of_stages if each.chain is not None]
-    for chain in (*chains, *(chain for _, chain in of_results)):
+    readers += [Reader(each.name, each.chain, (each.name,)) for each in of_stages if each.chain is not None]
+    for chain in (each.chain for each in readers):
         if chain.divert is not None:
             # What Spark refuses to try is refused now, and not in the first epoch.
             chain.tried(chain.source)
     # In the order of the sources, by which Spark reports their offsets.
     inputs = [each for number, source in enumerate(sources.all) for each in source.named(roots[number].feed.inputs)]
     # Without a watermark nobody misses the rows that a filter drops.
-    counted = _expected(read_chains)
+    counted = expected_chains(read_chains)
     persisted = len(chains) > 1 or bool(of_failures or counted) or not (chains[0].markable or not inputs)
     return Plan(
         sources=sources,
@@ -114,36 +119,54 @@ def _with_stages(
         outputs=(
             *(PlannedOutput(**_fields(each), reads=planned[each.stage].name) for each in of_stages),
             *(PlannedStreamOutput(**_fields(each), reads=numbers[each.chain.source]) for each in of_stream),
-            *_dead_letters(of_failures, [*read_chains, *of_results], [*of_stream, *of_stages]),
+            *dead_letters(of_failures, readers, [*of_stream, *of_stages]),
         ),
         expected=counted,
     )
+
+
+def _behind(stage: Stage, outputs: Sequence[StageOutput]) -> tuple[str, ...]:
+    """The outputs that what a stage reads comes to."""
+    return tuple(output.name for output in outputs if stage in output.stage.lineage)
 
 
 def _roots(stages: Iterable[PlannedStage]) -> list[PlannedFeed]:
     return [feed for stage in stages for feed in stage.feeds if feed.parent is None]
 
 
-def _dead_letters(
-    outputs: Sequence[DeadLetterOutput],
-    chains: Sequence[tuple[int | str, Transformations]],
-    results: Sequence[StageOutput | StreamOutput],
+@dataclass(frozen=True)
+class Reader:
+    """A chain of a query, by where it begins and where its rows go.
+
+    Attributes:
+        source: The number of the source, or the name of the output whose results it transforms.
+        chain: The chain.
+        outputs: Names of the outputs that lack a row which does not come through.
+    """
+
+    source: int | str
+    chain: Transformations
+    outputs: tuple[str, ...]
+
+
+def dead_letters(
+    outputs: Sequence[DeadLetterOutput], readers: Sequence[Reader], results: Iterable[StageOutput | StreamOutput]
 ) -> list[PlannedDeadLetters]:
     """The outputs of dead letters, each with the chains behind its ``divert``; a failure that two share counts once."""
     planned = []
     for output in outputs:
         found: list[DivertedChain] = []
-        for source, chain in chains:
-            if chain.divert is None or chain.divert is not output.chain.divert:
+        for each in readers:
+            if each.chain.divert is None or each.chain.divert is not output.chain.divert:
                 continue
-            links = chain.diverted_links
-            shared = [common(links, each.links) for each in found]
+            links = each.chain.diverted_links
+            shared = [common(links, one.links) for one in found]
             if found and any(count == len(links) for count in shared):
                 # All of its failures are another chain's too.
                 continue
-            # Numbers count from the beginning of the chain.
-            first = len(chain.all_links) - len(links) + max(shared, default=0)
-            found.append(DivertedChain(source, chain, first, links))
+            first = links[max(shared, default=0)].number if links else 0
+            lacking = {link.number: ", ".join(_lacking(link, readers)) for link in links}
+            found.append(DivertedChain(each.source, each.chain, first, links, lacking))
         if not found:
             message = (
                 "start: dead letters are asked for of a stream that none of the results comes from. Take deadLetters "
@@ -156,7 +179,13 @@ def _dead_letters(
     return planned
 
 
-def _expected(chains: Sequence[tuple[int, Transformations]]) -> tuple[tuple[int, Expected], ...]:
+def _lacking(link: Link, readers: Sequence[Reader]) -> list[str]:
+    """The outputs that lack a row of which a link has raised."""
+    having = [each for each in readers if any(found is link for found in each.chain.all_links)]
+    return list(dict.fromkeys(name for each in having for name in each.outputs))
+
+
+def expected_chains(chains: Sequence[tuple[int, Transformations]]) -> tuple[tuple[int, Expected], ...]:
     """The expectations of chains, each where it is read first: of what they begin with in common rows count once."""
     counted: list[Expectation] = []
     found: list[tuple[int, Expected]] = []
@@ -244,7 +273,8 @@ def _without_stages(outputs: Sequence[StreamOutput], of_failures: Sequence[DeadL
     _check_connected([[chain] for chain in chains])
     shared = _shared(chains, filters=True)
     source = chains[0].apply(chains[0].source, upto=shared)
-    counted = _expected([(0, chain) for chain in chains])
+    counted = expected_chains([(0, chain) for chain in chains])
+    readers = [Reader(0, chain, (output.name,)) for output, chain in zip(outputs, chains, strict=True)]
     return Plan(
         sources=Sources.of({source: None}),
         source=source,
@@ -259,7 +289,7 @@ def _without_stages(outputs: Sequence[StreamOutput], of_failures: Sequence[DeadL
             ),
             *(
                 replace(each, diverted=tuple(replace(one, chain=one.chain.after(shared)) for one in each.diverted))
-                for each in _dead_letters(of_failures, [(0, chain) for chain in chains], outputs)
+                for each in dead_letters(of_failures, readers, outputs)
             ),
         ),
         expected=tuple((source, replace(each, chain=each.chain.after(shared))) for source, each in counted),

@@ -78,6 +78,7 @@ class Transformations:
         passes: How often the chain reads a batch.
         below: What ``source`` was made of by adding the hidden columns; None if it has none.
         covered: Number of links at the start that ``below`` stands for too.
+        timing: What made ``source`` of ``below``; None if that is not known.
         together: What window functions may be partitioned by, None if they are not allowed.
         windows: The columns that are windows.
     """
@@ -90,6 +91,7 @@ class Transformations:
     passes: int = 1
     below: Transformations | None = None
     covered: int = 0
+    timing: Link | None = field(default=None, compare=False)
     together: Together | None = None
     windows: tuple[WindowColumn, ...] = field(default=(), compare=False)
 
