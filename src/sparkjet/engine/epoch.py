@@ -201,9 +201,7 @@ class Epoch:
                     published=committer.published(before, decided),
                     # Not at the takeover: its predecessor's checkpoint may be looked at once more.
                     overlap=self._context.overlap,
-                    replayed=before.replayed
-                    if self.request.replay is None
-                    else self.request.replay.noted(before.replayed),
+                    replayed=before.replayed if replay is None else replay.noted(before.replayed),
                     expectations={name: before.expectations.get(name, 0) + violated[name] for name in names},
                 )
             )

@@ -52,7 +52,7 @@ class Replay:
         """
         if not late:
             return
-        message = f"replay_dead_letters: {late} rows are late by the watermark of the query's record: their windows are closed"
+        message = f"replay_dead_letters: {late} rows are late: by the record's watermark their windows are closed"
         if not self.drops_late:
             message += (
                 '. Nothing was replayed. With late="drop" the others are replayed, and these are dropped, counted and '
