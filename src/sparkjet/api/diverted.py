@@ -16,7 +16,8 @@ from sparkjet.catalyst.doors import TRIES, check_open
 from sparkjet.engine.batch_run import dead_letters_of
 from sparkjet.errors import AnalysisError
 from sparkjet.plan import links
-from sparkjet.plan.diverting import Divert, letters_shape
+from sparkjet.plan.dead_letter_records import records
+from sparkjet.plan.diverting import ADDED, Divert, letters_shape
 from sparkjet.plan.outputs import Rows
 from sparkjet.plan.transformations import Transformations
 
@@ -31,7 +32,8 @@ class Diverted(FrameMethods):
         """Divert rows that fail from here on, so that a bad row does not end the query.
 
         A row of which an expression of SQL raises (a cast, a division, a parser) goes to the dead letters, as it is
-        here, and to no result. Expressions are judged in the order in which they are written: a row that a ``where``
+        here, and to no result. So does one that does not meet an expectation with ``action="divert"``, and one that
+        the sink refuses where it can say so before the decision. Expressions are judged in the order in which they are written: a row that a ``where``
         has dropped cannot fail behind it, and one that has failed is not looked at again. It still advances the
         watermark if its event time can be read. Expressions before this call still end the query.
 
@@ -44,7 +46,7 @@ class Diverted(FrameMethods):
                 with more the query ends, and nothing of the epoch is written. None: any.
 
         Raises:
-            AnalysisError: Behind a stateful step, twice, a bound that is none, or a column of the name of one that
+            AnalysisError: Twice, a bound that is none, or a column of the name of one that
                 dead letters have.
 
         >>> import sparkjet as sj
@@ -90,7 +92,7 @@ class DeadLetters(FrameMethods):
     """Rows that have failed, as they were at ``divert``.
 
     With the columns ``_stage`` (what failed), ``_error`` (Spark's error condition), ``_message``, ``_trace``,
-    ``_substream`` and ``_epoch``. Write them with
+    ``_substream``, ``_epoch`` and ``_outputs`` (those that lack the row). Write them with
     ``sj.start(result.writeStream…, deadLetters=stream.deadLetters.writeStream…)``.
     """
 
@@ -102,6 +104,29 @@ class DeadLetters(FrameMethods):
 
     def _with(self, chain: Transformations) -> Self:
         return type(self)(self._diverted, chain)
+
+    def kafkaRecords(self) -> Self:
+        """The rows as records for ``format("kafka")``, with the headers of Kafka Streams' dead letter queue.
+
+        Key and value are those of the message, where the rows are messages of Kafka; else the value is the row as JSON.
+        The headers ``__streams.errors.exception`` (the error condition), ``….message``, ``….stacktrace``, and of a
+        message ``….topic``, ``….partition`` and ``….offset`` are text; behind those that the message had.
+        ``sparkjet.errors.stage``, ``….substream``, ``….epoch`` and ``….outputs`` have the rest.
+
+        Raises:
+            AnalysisError: A column that dead letters are delivered with is not there any more.
+
+        >>> import sparkjet as sj
+        >>> texts = sj.stream(spark.createDataFrame([("x",)], "text string")).divert(errors=True)
+        >>> found = texts.selectExpr("CAST(text AS INT)").deadLetters.kafkaRecords().toDF().first()
+        >>> bytes(found.value), [header.key for header in found.headers][:2]
+        (b'{"text":"x"}', ['__streams.errors.exception', '__streams.errors.message'])
+        """
+        missing = [name for name in ADDED if name not in self.columns]
+        if missing:
+            message = f"kafkaRecords: there is no column {missing[0]!r} any more. Call it on deadLetters itself."
+            raise AnalysisError(message)
+        return self.select(*records(self._visible))
 
     @property
     def isStreaming(self) -> bool:

@@ -66,7 +66,12 @@ class OnADatabase(SinkContract):
                 assert place is not None
                 return sum(each.lower().startswith("sparkjet_") for each in connection.tables(place)) - 1
 
-        return SinkUnderTest(sink, lambda: [(row.k, row.n) for row in read(spark, options).collect()], staged)
+        executed(sink, "ALTER TABLE orders ADD CONSTRAINT small CHECK (n < 1000000)")
+
+        def found() -> list[tuple[str, int]]:
+            return [(row.k, row.n) for row in read(spark, options).collect()]
+
+        return SinkUnderTest(sink, found, staged, lambda rows: rows.withColumn("n", F.lit(2_000_000)))
 
 
 class TestOnMariaDB(OnADatabase):

@@ -82,6 +82,8 @@ _ELSEWHERE = frozenset({"08", "25", "40", "53", "55", "57", "58", "XX"})
 _STATEMENTS = frozenset({"0A", "0L", "0P", "28", "3D", "3F", "42"})
 """Classes of errors about the login, or about statements whatever their rows; in a trigger, they may depend on them."""
 CORRECT = "Correct or leave out such rows in the query, e.g. with where, or change the table."
+OF_ROWS = (CORRECT, _REMEDIES["22021"], _REMEDIES["22P05"])
+"""The ways out where rows are refused, by which the text of an error in a task tells."""
 _UNTRANSLATABLE = "22P05"
 _NUL = "\\u0000"
 _ENCODING = (

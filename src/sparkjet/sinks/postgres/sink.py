@@ -223,7 +223,8 @@ class PostgresSink(Outbox):
             answered = run_tasks(encoded, task, (copying, batches), copying.CopyError, PACKAGES)
         except SinkError as error:
             # Of what an executor has raised there is only the text.
-            raise (RefusedRowsError(str(error)) if copying.CORRECT in str(error) else error) from error
+            is_of_rows = any(remedy in str(error) for remedy in copying.OF_ROWS)
+            raise (RefusedRowsError(str(error)) if is_of_rows else error) from error
         return self._transactions.fix(self._table.target, transaction, [(row["id"], row["rows"]) for row in answered])
 
     def _obstacle(self) -> str | None:
