@@ -77,6 +77,8 @@ class RefusedRowsError(SinkError):
     these are, and they are dead letters.
     """
 
+    condition = "SPARKJET_SINK.REFUSED_ROWS"
+
 
 class StorageError(SparkjetError):
     """A directory cannot store data reliably: its disk is full or read-only, or executors do not share it.

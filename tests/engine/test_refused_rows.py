@@ -57,7 +57,7 @@ def test_the_others_arrive_and_what_conflicts_with_an_earlier_row_does_not(spark
     driver.process(rows_of(*given))
     assert sorted(tuple(row) for row in driver.results()) == [("good", 5), ("good", 10)]
     found = Counter((row.k, row.n, row._stage, row._error, row._message) for row in driver.results(1))
-    condition = "SPARKJET_SINK"
+    condition = "SPARKJET_SINK.REFUSED_ROWS"
     (failed,) = [row for row in found if row[3] == "DIVIDE_BY_ZERO"]
     assert failed[:2] == ("good", 0)
     del found[failed]

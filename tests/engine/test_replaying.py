@@ -32,10 +32,11 @@ class Prices:
     """A query over a directory that rows are added to, with a fault that is mended at some time."""
 
     def __init__(
-        self, spark: SparkSession, root: Path, shape: Callable[[sj.Stream], Any], mode: str = "append"
+        self, spark: SparkSession, root: Path, shape: Callable[[sj.Stream], Any], *, rolls: bool = False
     ) -> None:
-        self._spark, self._shape, self._mode = spark, shape, mode
+        self._spark, self._shape, self._rolls = spark, shape, rolls
         self.root = root
+        self.rows_of_epochs: dict[int, list[Any]] = {}
         (root / "in").mkdir()
 
     def add(self, rows: list[tuple[str, str, str]], name: str) -> None:

@@ -33,9 +33,10 @@ class Diverted(FrameMethods):
 
         A row of which an expression of SQL raises (a cast, a division, a parser) goes to the dead letters, as it is
         here, and to no result. So does one that does not meet an expectation with ``action="divert"``, and one that
-        the sink refuses where it can say so before the decision. Expressions are judged in the order in which they are written: a row that a ``where``
-        has dropped cannot fail behind it, and one that has failed is not looked at again. It still advances the
-        watermark if its event time can be read. Expressions before this call still end the query.
+        the sink refuses, where it can say so before the decision. Expressions are judged in the order in which they are
+        written: a row that a ``where`` has dropped cannot fail behind it, and one that has failed is not looked at
+        again. It still advances the watermark if its event time can be read. Expressions before this call still end
+        the query.
 
         Say where dead letters go: with ``option("deadLettersPath", …)``, or with
         ``sj.start(…, deadLetters=stream.deadLetters.writeStream…)``.

@@ -46,9 +46,7 @@ def records(letters: DataFrame) -> list[Column]:
         )
     )
     if "headers" in types:
-        before = F.transform(
-            "headers",
-            lambda h: F.struct(h["key"].cast("string").alias("key"), h["value"].cast("binary").alias("value")),
-        )
-        headers = F.concat(F.coalesce(before, F.array().cast("array<struct<key: string, value: binary>>")), headers)
+        kind = "array<struct<key: string, value: binary>>"
+        given = F.coalesce(F.col("headers").cast(kind), F.array().cast(kind))
+        headers = F.concat(given, headers)
     return [*([] if key is None else [key.alias("key")]), value.alias("value"), headers.alias("headers")]

@@ -13,6 +13,7 @@ from uuid import uuid4
 
 import pytest
 from py4j.protocol import Py4JJavaError
+from pyspark.sql import functions as F
 
 from sparkjet.catalyst.jdbc import may_pass
 from sparkjet.engine.phases import EpochPhase
