@@ -23,7 +23,7 @@ def dead_letters_of(plan: Plan) -> DataFrame:
     (output,) = plan.of_failures
     arrived = InputBatch(plan.source, plan)
     try:
-        rows = DeadLetters(plan, output, arrived).rows(0)
+        rows = DeadLetters(output, arrived).rows(0)
         return output.sample().limit(0) if rows is None else rows.localCheckpoint()
     finally:
         arrived.release()

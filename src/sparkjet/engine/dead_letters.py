@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from sparkjet.engine.input_batch import InputBatch
     from sparkjet.engine.results import Results
-    from sparkjet.plan.plan import DivertedChain, Plan, PlannedDeadLetters
+    from sparkjet.plan.plan import DivertedChain, PlannedDeadLetters
 
 EXPLAINED = 10
 """Rows of an epoch of which it is found out what was said; each is computed once more, by itself."""
@@ -39,7 +39,6 @@ class DeadLetters:
     """The dead letters of one epoch, on the driver.
 
     Args:
-        plan: The query's plan.
         output: Where they go.
         arrived: What has arrived; None in an epoch without a batch.
         results: The results of the epoch.
@@ -48,13 +47,11 @@ class DeadLetters:
 
     def __init__(
         self,
-        plan: Plan,
         output: PlannedDeadLetters,
         arrived: InputBatch | None,
         results: Results | None = None,
         moment: Moment = AS_IT_IS,
     ) -> None:
-        self._plan = plan
         self._output = output
         self._arrived = arrived
         self._results = results
@@ -102,8 +99,7 @@ class DeadLetters:
         """The rows at the end of a chain, those among them that have failed; None if there are none for certain."""
         if isinstance(diverted.source, int):
             return None if self._arrived is None else self._arrived.tried(diverted.chain, diverted.source)
-        output = next(each for each in self._plan.of_stages if each.name == diverted.source)
-        return None if self._results is None else self._results.tried(output)
+        return None if self._results is None else self._results.tried(diverted.source)
 
     def _check(self, count: int) -> None:
         divert = self._output.chain.divert

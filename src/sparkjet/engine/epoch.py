@@ -202,7 +202,9 @@ class Epoch:
                     # Not at the takeover: its predecessor's checkpoint may be looked at once more.
                     overlap=self._context.overlap,
                     replayed=before.replayed if replay is None else replay.noted(before.replayed),
-                    expectations={name: before.expectations.get(name, 0) + violated[name] for name in names},
+                    # The plan of a replay has not all of them.
+                    expectations=({} if replay is None else before.expectations)
+                    | {name: before.expectations.get(name, 0) + violated[name] for name in names},
                 )
             )
             self._context.log.append(slot, record)
@@ -318,7 +320,9 @@ class Epoch:
     def _tried_rows(self, output: PlannedOutput | PlannedStreamOutput) -> DataFrame:
         """The rows of an output whose rows are diverted, failed ones among them."""
         if isinstance(output, PlannedOutput):
-            return self._results.tried(output)
+            found = self._results.tried(output.name)
+            assert found is not None  # noqa: S101 - it is asked for where there are rows
+            return found
         assert self._arrived is not None  # noqa: S101 - without a batch such an output has no rows
         return self._arrived.tried(output.chain, output.reads)
 
@@ -354,7 +358,7 @@ class Epoch:
         if isinstance(output, PlannedStreamOutput):
             return None if self._arrived is None else self._arrived.output(output)
         if isinstance(output, PlannedDeadLetters):
-            letters = DeadLetters(self._context.plan, output, self._arrived, self._results, self._moment)
+            letters = DeadLetters(output, self._arrived, self._results, self._moment)
             refused = [self._refused[name].letters() for name in output.refused if name in self._refused]
             return letters.rows(self.progress.epoch, refused)
         if output.rows is Rows.LATE:

@@ -155,7 +155,8 @@ class Results:
 
     def _finished(self, output: PlannedOutput, rows: DataFrame, *, early: bool = False) -> DataFrame:
         """The rows as the sink gets them, counted by what is expected of them."""
-        rows = self._counted(output.name, rows)
+        # As they are finished: without what the user does not see.
+        rows = self._counted(output.name, rows.drop(*HIDDEN))
         if output.chain is None or output.chain.divert is None:
             return output.finished(rows, early=early)
         tried = self._moment.of(output.tried(rows, early=early), output.name, "tried").persist()
@@ -163,12 +164,10 @@ class Results:
         self._tried.setdefault(output.name, []).append(tried)
         return passed(tried)
 
-    def tried(self, output: PlannedOutput) -> DataFrame:
-        """The rows of this epoch for an output whose rows are diverted, failed ones among them; no rows without any."""
-        found = self._tried.get(output.name)
-        if found is None:
-            return output.tried(output.stage.shape().limit(0))
-        return reduce(DataFrame.unionByName, found)
+    def tried(self, output: str) -> DataFrame | None:
+        """The rows of this epoch for an output whose rows are diverted, failed ones among them; None without any."""
+        found = self._tried.get(output)
+        return None if found is None else reduce(DataFrame.unionByName, found)
 
     def _counted(self, reader: str, rows: DataFrame) -> DataFrame:
         if not self._expectations.counts(reader):
@@ -176,7 +175,7 @@ class Results:
         # What is counted is what goes on.
         rows = self._moment.of(rows, reader, "expected").persist()
         self._persisted.append(rows)
-        self._expectations.of_results(reader, rows.drop(*HIDDEN))
+        self._expectations.of_results(reader, rows)
         return rows
 
     def _watermark(self, stage: PlannedStage, feed: PlannedFeed, watermark: int) -> int:
@@ -207,8 +206,11 @@ class Results:
 
     def _join(self, stage: PlannedStage, join: WindowJoin) -> None:
         """Join what the stages above have just emitted."""
-        parents = [feed.parent for feed in stage.feeds if feed.parent is not None]
-        self._emit(stage, join.joined([self._rows[parent.name] for parent in parents]))
+        found: list[DataFrame | None] = []
+        for number, feed in enumerate(stage.feeds):
+            rows = None if feed.parent is None else self._rows[feed.parent.name]
+            found.append(None if rows is None else self._counted(reader(stage.name, number), rows))
+        self._emit(stage, join.joined(found))
 
     def _emit(self, stage: PlannedStage, rows: DataFrame | None) -> None:
         if rows is not None and self._plan.consumers(stage.name) > 1:
