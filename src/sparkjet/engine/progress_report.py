@@ -97,7 +97,7 @@ class ProgressReport(msgspec.Struct, frozen=True, rename="camel"):
 
     batch_id: int | None
     """Spark's number of the micro-batch; null in an epoch without one, which comes from the clock,
-    `retireSubstream` or `closeWindowsAtEnd`."""
+    `retireSubstream`, `replay_dead_letters` or `closeWindowsAtEnd`."""
     watermark: int | None
     """The query's watermark; null before the first, and without windows."""
     substreams: dict[str, SubstreamReport]
