@@ -67,7 +67,9 @@ class OnADatabase(SinkContract):
                 assert place is not None
                 return sum(each.lower().startswith("sparkjet_") for each in connection.tables(place)) - 1
 
-        executed(sink, "ALTER TABLE orders ADD CONSTRAINT small CHECK (n < 1000000)")
+        executed(
+            sink, f"ALTER TABLE orders ADD CONSTRAINT small CHECK ({sink._database.dialect.quoted('n')} < 1000000)"
+        )
 
         def found() -> list[tuple[str, int]]:
             return [(row.k, row.n) for row in read(spark, options).collect()]
