@@ -10,7 +10,6 @@ from pyspark.sql import functions as F
 
 import sparkjet as sj
 from tests.protocol.kafka.checks import committed
-from tests.sources.feed import options, send
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -56,13 +55,13 @@ def test_what_is_no_message_is_json_and_what_is_no_dead_letter_is_refused(spark:
 
 
 @pytest.mark.crash
-def test_from_a_topic_into_topics(spark: SparkSession, kafka: KafkaServer, tmp_path: Path) -> None:
-    sj.register_sources(spark)
-    source, results, dead = kafka.topic(), kafka.topic(max_message_bytes="2000"), kafka.topic()
-    send(kafka, source, b"1", b"n/a", b"900", b"3")
-    given = options(kafka, subscribe=source, startingOffsets="earliest")
-    reader = spark.readStream.format("sparkjet-kafka").options(**given)
-    prices = sj.stream(reader.load()).divert(errors=True).withColumn("n", F.expr("CAST(CAST(value AS STRING) AS INT)"))
+def test_into_topics_of_a_broker(spark: SparkSession, kafka: KafkaServer, tmp_path: Path) -> None:
+    source, results, dead = "trades", kafka.topic(max_message_bytes="2000"), kafka.topic()
+    given = [(value, source, 0, offset) for offset, value in enumerate(("1", "n/a", "900", "3"))]
+    schema = "value string, topic string, partition int, offset long"
+    spark.createDataFrame(given, schema).coalesce(1).write.parquet(str(tmp_path / "in"))
+    read = spark.readStream.schema(schema).parquet(str(tmp_path / "in"))
+    prices = sj.stream(read).divert(errors=True).withColumn("n", F.expr("CAST(value AS INT)"))
     # What is too long for the topic is refused by the sink.
     rows = prices.select(F.repeat(F.lit("12345"), F.col("n")).alias("value"))
     client = {f"kafka.{name}": value for name, value in kafka.client().items()}
