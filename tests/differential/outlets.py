@@ -20,9 +20,9 @@ from pyspark.sql.types import BinaryType
 
 import sparkjet as sj
 from sparkjet.catalyst.columns import quoted
-from sparkjet.grid.access import create_token
-from sparkjet.grid.journal_reader import Journal
 from sparkjet.testing import CollectingSink
+from sparkjet_grid.access import create_token
+from sparkjet_grid.journal_reader import Journal
 from tests.differential.texts import texts
 from tests.grid.processes import MemberProcess
 from tests.servers.postgres import PostgresServer

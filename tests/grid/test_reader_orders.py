@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from sparkjet.grid.journal_reader import Journal
-from sparkjet.grid.map_reader import Map
+from sparkjet_grid.journal_reader import Journal
+from sparkjet_grid.map_reader import Map
 from tests.grid.grids import Grid, grid_of
 from tests.grid.journals import JournalWriter
 from tests.grid.maps import MapWriter
