@@ -345,9 +345,19 @@ def test_what_a_stage_computes_of_rows_is_refused_if_it_may_raise(spark: SparkSe
 
 @pytest.mark.long
 def test_aggregates_of_columns_are_not_refused(spark: SparkSession) -> None:
-    given = spark.createDataFrame([("a", 1, 1.0), ("a", 2, 2.0)], "k string, n int, x double")
+    given = spark.createDataFrame([("a", 1, 1.0, 5), ("a", 2, 2.0, 6)], "k string, n int, x double, b bigint")
     stream = sj.stream(given).divert(errors=True)
-    calls = [F.sum("n"), F.avg("n"), F.min("x"), F.max("k"), F.count("*"), F.count_distinct("n"), F.stddev("x")]
+    calls = [
+        F.sum("n"),
+        F.sum("b"),
+        F.avg("b"),
+        F.avg("n"),
+        F.min("x"),
+        F.max("k"),
+        F.count("*"),
+        F.count_distinct("n"),
+        F.stddev("x"),
+    ]
     calls += [F.max_by("k", "n"), F.sum(F.when(F.col("n") > 1, 1)), F.collect_list("k"), J.sum("n"), J.avg("x")]
     named = [call.alias(f"c{number}") for number, call in enumerate(calls)]
     assert stream.groupBy("k").agg(*named).toDF().count() == 1

@@ -34,7 +34,8 @@ _LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 _NEVER_RAISE = frozenset(
     {
         *("AttributeReference", "Literal", "Alias", "GetStructField", "CreateNamedStruct", "XxHash64", "BitwiseNot"),
-        *("UnixMicros",),
+        # Sums of whole numbers are of their halves.
+        *("BitwiseAnd", "BitwiseOr", "BitwiseXor", "ShiftLeft", "ShiftRight", "ShiftRightUnsigned", "UnixMicros"),
         *("And", "Or", "Not", "IsNull", "IsNotNull", "IsNaN", "In", "InSet", "CaseWhen", "If", "Coalesce"),
         *("EqualTo", "EqualNullSafe", "LessThan", "LessThanOrEqual", "GreaterThan", "GreaterThanOrEqual"),
     }
