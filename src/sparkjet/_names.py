@@ -3,17 +3,19 @@
 from sparkjet.aggregates.operation import Aggregate, AggregateOperation
 from sparkjet.aggregates.python_aggregate import python_aggregate
 from sparkjet.api.query import StreamingQuery
-from sparkjet.api.start import start
+from sparkjet.api.start import replay_dead_letters, start
 from sparkjet.api.stream import Stream, stream
 from sparkjet.clock import Clock, ManualClock, SystemClock
 from sparkjet.engine.phases import EpochPhase
 from sparkjet.errors import (
     AnalysisError,
     CopiedHomeError,
+    ExpectationError,
     FailuresError,
     FencedError,
     LostTransactionError,
     RecoveryError,
+    RefusedRowsError,
     SinkError,
     SourceError,
     SparkjetError,
@@ -49,12 +51,14 @@ __all__ = [
     "CopiedHomeError",
     "EpochInfo",
     "EpochPhase",
+    "ExpectationError",
     "FailuresError",
     "FencedError",
     "LostTransactionError",
     "ManualClock",
     "PolicySettings",
     "RecoveryError",
+    "RefusedRowsError",
     "SinkError",
     "SourceError",
     "SparkjetError",
@@ -80,6 +84,7 @@ __all__ = [
     "read_files",
     "read_once",
     "register_sources",
+    "replay_dead_letters",
     "session_window",
     "start",
     "stream",

@@ -70,6 +70,16 @@ class SinkError(SparkjetError):
     condition = "SPARKJET_SINK"
 
 
+class RefusedRowsError(SinkError):
+    """A destination does not take some rows of an epoch, and would take the others.
+
+    Raised by a sink before the decision, from ``prepare`` or ``try_out``: behind ``divert`` it is found out which rows
+    these are, and they are dead letters.
+    """
+
+    condition = "SPARKJET_SINK.REFUSED_ROWS"
+
+
 class StorageError(SparkjetError):
     """A directory cannot store data reliably: its disk is full or read-only, or executors do not share it.
 
@@ -89,6 +99,12 @@ class FailuresError(SparkjetError):
     """More rows of an epoch have failed than ``divert`` allows; nothing of the epoch was written."""
 
     condition = "SPARKJET_FAILURES"
+
+
+class ExpectationError(SparkjetError):
+    """Rows do not meet an expectation with ``action="fail"``; nothing of the epoch was written."""
+
+    condition = "SPARKJET_EXPECTATION"
 
 
 class CopiedHomeError(SparkjetError):

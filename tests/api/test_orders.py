@@ -37,6 +37,7 @@ STREAMS: Mapping[str, Callable[[sj.Stream], object]] = {
     "drop_duplicates": lambda stream: stream.drop_duplicates(["k"]),
     "dropna": lambda stream: stream.dropna(),
     "dtypes": lambda stream: stream.dtypes,
+    "expect": lambda stream: stream.expect("positive", "v > 0", "drop"),
     "fillna": lambda stream: stream.fillna(0),
     "filter": lambda stream: stream.filter("v > 0"),
     "groupBy": lambda stream: stream.groupBy("k").count(),

@@ -30,7 +30,7 @@ from tests.crash.outputs import (
     into_upserted,
     with_home,
 )
-from tests.crash.plain import REST, MessageRules, PlainRules
+from tests.crash.plain import DEAD, REST, DivertedRules, MessageRules, PlainRules
 from tests.crash.queries import joined, keyed, right_of
 from tests.crash.replay import RESULTS, Compute, Rules
 from tests.crash.visits import BUSY, VisitRules
@@ -250,6 +250,23 @@ def _plain(
     return [writer, rest, *(into(kept, place, rules) for into in others)]
 
 
+MENDED = "mended"
+"""A file in the directory of a query whose fault is mended from its next start on; the end of such a job's name."""
+
+
+def _diverted(spark: SparkSession, place: Place, rules: Rules) -> list[StreamWriter]:
+    """With dead letters, of rows that fail and of an expectation."""
+    from pyspark.sql import functions as F
+
+    stream = skewed_stream(spark, place, rules).divert(errors=True)
+    if not (place.root / MENDED).exists():
+        raised = F.expr("IF(n % 7 = 0, raise_error('seven'), true)")
+        stream = stream.where(raised).expect("no fifth", "id % 5 <> 0", action="divert")
+    rows = stream.select("id", "sub", "key", (F.col("n") * 2).alias("twice"))
+    options = {"checkpointLocation": place.home, "deadLettersPath": place.root / DEAD}
+    return [into_files(rows, place).options(**options)]
+
+
 def _keyed(spark: SparkSession, place: Place, rules: Rules, *, tables: bool = False) -> list[StreamWriter]:
     assert isinstance(rules, KeyedRules)
     return keyed(skewed_stream(spark, place, rules), place, rules, tables=tables)
@@ -324,6 +341,7 @@ _JOINED = JoinRules(
 )
 """The watermark moves by a hundredth of the join's bound, in a round number."""
 _ALL = PlainRules(_MINUTE, _MINUTE // 3, _MINUTE // 2, "ts", "sub", ("a", "b", "c"), ("key",), _SKEWED, {})
+_DIVERTED = DivertedRules(_MINUTE, _MINUTE // 3, _MINUTE // 2, "ts", "sub", ("a", "b", "c"), ("key",), _SKEWED, {})
 _MESSAGES = MessageRules(0, 0, 0, "", "queue", (), (), ("message_id", "queue", "body"), {})
 
 AHEAD = "-ahead"
@@ -393,6 +411,9 @@ _ALONE = {
         Job("upserts-delta", _ALL, partial(_plain, others=[partial(into_upserted, name="delta")])),
         Job("upserts-iceberg", _ALL, partial(_plain, others=[partial(into_upserted, name="iceberg")])),
         Job("rows-jdbc", _ALL, partial(_plain, others=[into_jdbc])),
+        # With dead letters.
+        Job("diverted", _DIVERTED, _diverted),
+        Job(f"diverted-{MENDED}", _DIVERTED, _diverted),
         # From queues of RabbitMQ, into files, PostgreSQL and another queue.
         Job("queues", _MESSAGES, _received),
         Job("queues-table", _MESSAGES, partial(_received, others=[into_table])),

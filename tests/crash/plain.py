@@ -35,6 +35,34 @@ class PlainRules(Rules):
         }
 
 
+DEAD = "dead"
+"""Name of the directory of dead letters."""
+
+
+@dataclass(frozen=True)
+class DivertedRules(PlainRules):
+    """Rows whose ``n`` is a multiple of seven fail; those whose ``id`` is one of five do not meet an expectation."""
+
+    @property
+    def outputs(self) -> dict[str, list[str]]:
+        """Columns of each output by its directory."""
+        return {RESULTS: ["id", "sub", "key", "twice"], DEAD: ["id", "n", "_error"]}
+
+    def results(self, accepted: Sequence[Event]) -> dict[str, Counter[Row]]:
+        """The expected rows of each output."""
+        said = {event["id"]: self.error(event) for event in accepted}
+        kept = ((each["id"], each["sub"], each["key"], 2 * each["n"]) for each in accepted if not said[each["id"]])
+        dead = ((each["id"], each["n"], said[each["id"]]) for each in accepted if said[each["id"]])
+        return {RESULTS: Counter(kept), DEAD: Counter(dead)}
+
+    @staticmethod
+    def error(event: Event) -> str:
+        """What is said of a row; nothing of a good one."""
+        if event["n"] % 7 == 0:
+            return "USER_RAISED_EXCEPTION"
+        return "EXPECTATION_VIOLATION" if event["id"] % 5 == 0 else ""
+
+
 @dataclass(frozen=True)
 class MessageRules(Rules):
     """Every message is a row."""

@@ -268,7 +268,7 @@ REFUSED: dict[str, tuple[Callable[[sj.Stream], Any], str]] = {
     "bound": (lambda s: s.divert(errors=True, maxFailures=1.5), r"maxFailures=1\.5"),
     "taken": (lambda s: s.withColumnRenamed("k", "_Error").divert(errors=True), "'_Error' exists already"),
     "not diverted": (lambda s: s.deadLetters, "rows of this stream are not diverted"),
-    "stateful": (lambda s: s.dropDuplicates().divert(errors=True), "stateful step"),
+    "stateful": (lambda s: s.dropDuplicates().divert(errors=True).groupBy("k").count().toDF(), "another stateful step"),
     "explode": (lambda s: s.divert(errors=True).select(F.explode(F.split("px", ","))), "explode"),
     "window": (lambda s: s.divert(errors=True).select(F.window(F.col("ts").cast("timestamp"), "1 hour")), "window"),
     "python": (lambda s: s.divert(errors=True).select(of_groups("px")), "aggregation of all rows"),

@@ -20,6 +20,7 @@ from sparkjet.plan.outputs import AnyOutput, DeadLetterOutput, Rows, StageOutput
 from sparkjet.plan.own_input import check_own_input
 from sparkjet.plan.plan import Plan
 from sparkjet.plan.planning import plan_of
+from sparkjet.plan.replaying import Replaying
 from sparkjet.plan.spark_sources import REPLAYABLE, acknowledging_source, check_replayable
 from sparkjet.query_log import about, logger
 from sparkjet.sinks.files import FilesSink
@@ -30,6 +31,7 @@ from sparkjet.storage.schemes import directory_at, scheme_of
 if TYPE_CHECKING:
     from sparkjet.api.output_settings import OutputSettings
     from sparkjet.engine.phases import EpochPhase
+    from sparkjet.engine.replaying import ReplayRequest
     from sparkjet.plan.diverting import Divert
     from sparkjet.plan.stage import Stage
     from sparkjet.plan.transformations import Transformations
@@ -45,6 +47,7 @@ def checked(
     *,
     name: str | None = None,
     home: str | None = None,
+    replay: Callable[[Replaying], ReplayRequest] | None = None,
 ) -> Launch:
     """The query of some outputs, ready to be started.
 
@@ -54,6 +57,7 @@ def checked(
         dead: Outputs of dead letters.
         name: Name of the query; that of the first output by default.
         home: As the option ``checkpointLocation``.
+        replay: What dead letters of the query are to be replayed first.
 
     Raises:
         AnalysisError: If anything is set wrongly; nothing has been changed.
@@ -67,7 +71,8 @@ def checked(
         message = "closeWindowsAtEnd needs trigger(availableNow=True): other queries have no end."
         raise AnalysisError(message)
     guarantee = Guarantee(options.choice("processingGuarantee", tuple(g.value for g in Guarantee), "exactly-once"))
-    plan = plan_of(_outputs(results, late, dead))
+    described = _outputs(results, late, dead)
+    plan = plan_of(described)
     if not plan.source.isStreaming:
         message = (
             "start: this is a batch DataFrame, and nothing will follow. Call toDF() instead of writeStream, or read it "
@@ -95,6 +100,7 @@ def checked(
         home=directory,
         has_own_home=place is not None,
         backup=_backup(plan, options, directory),
+        replay=None if replay is None else replay(Replaying.of(plan, described)),
         guarantee=guarantee,
         partitions=partitions,
         overlap=overlap,

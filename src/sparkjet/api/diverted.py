@@ -1,4 +1,4 @@
-"""The methods of a stream about rows that fail: where they are diverted from, and the dead letters that they become."""
+"""The methods of streams and results about rows that fail: where they are diverted from, and their dead letters."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from sparkjet.api.frame_methods import FrameMethods
 from sparkjet.api.output_settings import OutputSettings
 from sparkjet.api.writer import StreamWriter
 from sparkjet.catalyst import alternatives
+from sparkjet.catalyst.columns import TIME
 from sparkjet.catalyst.doors import TRIES, check_open
 from sparkjet.engine.batch_run import dead_letters_of
 from sparkjet.errors import AnalysisError
 from sparkjet.plan import links
-from sparkjet.plan.diverting import Divert, letters_shape
+from sparkjet.plan.dead_letter_records import records
+from sparkjet.plan.diverting import ADDED, Divert, letters_shape
 from sparkjet.plan.outputs import Rows
-from sparkjet.plan.stage import Feed
 from sparkjet.plan.transformations import Transformations
 
 if TYPE_CHECKING:
@@ -25,17 +26,17 @@ if TYPE_CHECKING:
 
 
 class Diverted(FrameMethods):
-    """The methods of a stream about rows that fail."""
-
-    _feed: Feed
+    """The methods of streams and results about rows that fail."""
 
     def divert(self, *, errors: bool, maxFailures: float | None = None) -> Self:
         """Divert rows that fail from here on, so that a bad row does not end the query.
 
         A row of which an expression of SQL raises (a cast, a division, a parser), or a Python function, goes to the
-        dead letters, as it is here, and to no result. Expressions are judged in the order in which they are written: a
-        row that a ``where`` has dropped cannot fail behind it, and one that has failed is not looked at again. It still
-        advances the watermark if its event time can be read. Expressions before this call still end the query.
+        dead letters, as it is here, and to no result. So does one that does not meet an expectation with
+        ``action="divert"``, and one that the sink refuses, where it can say so before the decision. Expressions are
+        judged in the order in which they are written: a row that a ``where`` has dropped cannot fail behind it, and one
+        that has failed is not looked at again. It still advances the watermark if its event time can be read.
+        Expressions before this call still end the query.
 
         Say where dead letters go: with ``option("deadLettersPath", …)``, or with
         ``sj.start(…, deadLetters=stream.deadLetters.writeStream…)``.
@@ -46,7 +47,7 @@ class Diverted(FrameMethods):
                 with more the query ends, and nothing of the epoch is written. None: any.
 
         Raises:
-            AnalysisError: Behind a stateful step, twice, a bound that is none, or a column of the name of one that
+            AnalysisError: Twice, a bound that is none, or a column of the name of one that
                 dead letters have.
 
         >>> import sparkjet as sj
@@ -62,9 +63,6 @@ class Diverted(FrameMethods):
                 f"divert: errors={errors!r}; True is the only kind of rows that can be diverted. Leave divert out."
             )
             raise AnalysisError(message)
-        if self._feed.parent is not None:
-            message = "divert: these rows come from a stateful step. Call it before that step."
-            raise AnalysisError(message)
         check_open(self.sparkSession, TRIES)
         letters_shape(self._visible)
         return self._then(links.divert(_divert(maxFailures)))
@@ -76,11 +74,11 @@ class Diverted(FrameMethods):
         Raises:
             AnalysisError: There is no ``divert`` before.
         """
-        chain = self._feed.transformations
-        if self._feed.parent is not None or chain.divert is None:
+        chain = self._chain
+        if chain.divert is None:
             message = (
                 "deadLetters: rows of this stream are not diverted. Call divert(errors=True) before what may raise, "
-                "and ask a stream behind it, before a stateful step."
+                "and ask what is behind it, before the next stateful step."
             )
             raise AnalysisError(message)
         shape = letters_shape(chain.diverted_shape)
@@ -95,7 +93,8 @@ class DeadLetters(FrameMethods):
     """Rows that have failed, as they were at ``divert``.
 
     With the columns ``_stage`` (what failed), ``_error`` (Spark's error condition, or the class of what a Python
-    function has raised), ``_message``, ``_trace``, ``_substream`` and ``_epoch``. Write them with
+    function has raised), ``_message``, ``_trace``, ``_substream``, ``_epoch`` and ``_outputs`` (those that lack the
+    row). Write them with
     ``sj.start(result.writeStream…, deadLetters=stream.deadLetters.writeStream…)``.
     """
 
@@ -108,12 +107,38 @@ class DeadLetters(FrameMethods):
     def _with(self, chain: Transformations) -> Self:
         return type(self)(self._diverted, chain)
 
+    def kafkaRecords(self) -> Self:
+        """The rows as records for ``format("kafka")``, with the headers of Kafka Streams' dead letter queue.
+
+        Key and value are those of the message, where the rows are messages of Kafka; else the value is the row as JSON.
+        The headers ``__streams.errors.exception`` (the error condition), ``….message``, ``….stacktrace``, and of a
+        message ``….topic``, ``….partition`` and ``….offset`` are text; behind those that the message had.
+        ``sparkjet.errors.stage``, ``….substream``, ``….epoch`` and ``….outputs`` have the rest.
+
+        Raises:
+            AnalysisError: A column that dead letters are delivered with is not there any more.
+
+        >>> import sparkjet as sj
+        >>> texts = sj.stream(spark.createDataFrame([("x",)], "text string")).divert(errors=True)
+        >>> found = texts.selectExpr("CAST(text AS INT)").deadLetters.kafkaRecords().toDF().first()
+        >>> bytes(found.value), [header.key for header in found.headers][:2]
+        (b'{"text":"x"}', ['__streams.errors.exception', '__streams.errors.message'])
+        """
+        missing = [name for name in ADDED if name not in self.columns]
+        if missing:
+            message = f"kafkaRecords: there is no column {missing[0]!r} any more. Call it on deadLetters itself."
+            raise AnalysisError(message)
+        return self.select(*records(self._visible))
+
     @property
     def isStreaming(self) -> bool:
         """Whether the rows come from a stream; otherwise :meth:`toDF` computes them."""
         return self._diverted.source.isStreaming
 
     def _computed(self) -> DataFrame:
+        if TIME in self._diverted.source.columns and self._diverted.below is None:
+            message = "toDF: dead letters of results come from a running query. Write them with writeStream."
+            raise AnalysisError(message)
         return dead_letters_of(self._written.nowhere)
 
     @property

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from sparkjet.engine.engine import Engine
     from sparkjet.engine.phases import PhaseListener
     from sparkjet.engine.progress_report import ProgressReport
+    from sparkjet.engine.replaying import ReplayRequest
     from sparkjet.engine.spark_checkpoint import SparkCheckpoint
     from sparkjet.plan.plan import Plan
     from sparkjet.snapshots.record import Record
@@ -88,6 +89,8 @@ class Launch:
     """False where ``home`` is a new temporary directory, because none was given."""
     backup: Backup | None = None
     """Copies snapshots elsewhere."""
+    replay: ReplayRequest | None = None
+    """Dead letters that go through the query first."""
 
     @property
     def places(self) -> list[Path]:
@@ -188,6 +191,13 @@ class Launch:
         context.configure(session)
         engine, checkpoint = recover(context, self._spark_directory)
         run.query = engine.record.query
+        if self.replay is not None:
+            steps.at("replaying dead letters")
+            try:
+                engine.replay(self.replay)
+            except BaseException:
+                engine.close()
+                raise
         steps.at("starting Spark's query")
         return self._run(context.receivers, engine, checkpoint, reports, events, feed)
 

@@ -68,7 +68,7 @@ class OutputSettings:
         chains = [self.chain]
         if self.stage is not None:
             feeds = [feed for stage in self.stage.lineage for feed in stage.feeds if feed.parent is None]
-            chains = [feed.transformations for feed in feeds]
+            chains += [feed.transformations for feed in feeds]
         return [chain for chain in chains if chain.divert is not None]
 
     @property
@@ -118,10 +118,13 @@ class OutputSettings:
         elif stage is None:
             output = StreamOutput(name, sink, self.sink.name, self.chain)
         else:
-            shape = self.chain.outlined(self.chain.source.drop(*HIDDEN))
+            # Behind divert(…) what may fail may be null.
+            shown = self.chain.outlined if self.chain.divert is None else self.chain.apply
+            shape = shown(self.chain.source.drop(*HIDDEN))
             rows = stage, self.rows, shape, self._finished
             marks_early, complete = options.flag("isEarly"), self.mode == COMPLETE
-            output = StageOutput(name, sink, self.sink.name, *rows, early, marks_early, self.chain.tables, complete)
+            modes = early, marks_early, self.chain.tables, complete
+            output = StageOutput(name, sink, self.sink.name, *rows, *modes, self.chain)
         if isinstance(sink, Keyed):
             check_stable(output.sample(), sink.keys, self.sink.key_option)
         return output

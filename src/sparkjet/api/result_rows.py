@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from typing_extensions import Self
 
-from sparkjet.api.frame_methods import FrameMethods
+from sparkjet.api.diverted import Diverted
+from sparkjet.api.expecting import Expecting
 from sparkjet.api.output_settings import OutputSettings, computed
 from sparkjet.api.writer import StreamWriter
 from sparkjet.catalyst import alternatives
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from sparkjet.plan.transformations import Transformations
 
 
-class ResultRows(FrameMethods):
+class ResultRows(Diverted, Expecting):
     """Rows that a stage emits or drops.
 
     Attributes:

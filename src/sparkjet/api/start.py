@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Literal
+
+from pyspark.sql import DataFrame
 
 from sparkjet.api.checks import checked
 from sparkjet.api.writer import StreamWriter, settings_of
+from sparkjet.engine.replaying import ReplayRequest
+from sparkjet.errors import AnalysisError, refuse_connect
+from sparkjet.sinks.read_files import read_files
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from sparkjet.api.query import StreamingQuery
+    from sparkjet.plan.replaying import Replaying
 
 
 def start(
@@ -44,4 +53,56 @@ def start(
         [settings_of(writer) for writer in dead],
         name=queryName,
         home=checkpointLocation,
+    ).start()
+
+
+def replay_dead_letters(
+    letters: str | Path | DataFrame,
+    *writers: StreamWriter,
+    lateRows: StreamWriter | Sequence[StreamWriter] = (),
+    deadLetters: StreamWriter | Sequence[StreamWriter] = (),
+    queryName: str | None = None,
+    checkpointLocation: str | None = None,
+    late: Literal["refuse", "drop"] = "refuse",
+) -> StreamingQuery:
+    """Start a query as :func:`start` does, with its dead letters as the first epoch: once the fault is mended.
+
+    The rows go through what is behind ``divert``, and to the outputs that lack them, exactly once: the record says
+    which epochs' dead letters were replayed. They move no watermark. What fails again is a dead letter of that epoch.
+    Called again, also after a crash, it replays what is new in a directory, and refuses a DataFrame of which some was
+    replayed before.
+
+    Args:
+        letters: The directory of ``deadLettersPath``; or a DataFrame of dead letters with all their columns, of which
+            all rows of an epoch must be given that are wanted at all.
+        writers: As of :func:`start`, of the same query; its home must be the one that has diverted the rows.
+        lateRows: As of :func:`start`.
+        deadLetters: As of :func:`start`.
+        queryName: As of :func:`start`.
+        checkpointLocation: As of :func:`start`.
+        late: Whether to go on if windows of some rows are closed: the start says how many, by the record's watermark.
+
+    Raises:
+        AnalysisError: As :func:`start`; or the rows are no dead letters of this query, were replayed before, or some
+            are late.
+        RecoveryError: If the stored state cannot be continued safely.
+    """
+    given: object = late
+    if given not in {"refuse", "drop"}:
+        message = f'replay_dead_letters: late={given!r} is neither "refuse" nor "drop".'
+        raise AnalysisError(message)
+    is_rows = isinstance(letters, DataFrame)
+    refuse_connect("replay_dead_letters", letters)
+
+    def request(replaying: Replaying) -> ReplayRequest:
+        read = (lambda: letters) if isinstance(letters, DataFrame) else partial(read_files, letters)
+        return ReplayRequest(read, None if is_rows else str(letters), replaying, drops_late=late == "drop")
+
+    return checked(
+        [settings_of(writer) for writer in writers],
+        [settings_of(writer) for writer in (lateRows if isinstance(lateRows, Sequence) else (lateRows,))],
+        [settings_of(writer) for writer in (deadLetters if isinstance(deadLetters, Sequence) else (deadLetters,))],
+        name=queryName,
+        home=checkpointLocation,
+        replay=request,
     ).start()

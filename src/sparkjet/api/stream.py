@@ -11,6 +11,7 @@ from typing_extensions import Self
 
 from sparkjet.api.deduplicated import Deduplicated
 from sparkjet.api.diverted import Diverted
+from sparkjet.api.expecting import Expecting
 from sparkjet.api.frame_methods import one_by_one
 from sparkjet.api.grouped import ComputedWindows, GroupedStream, LateStream
 from sparkjet.api.keyed_stream import KeyedStream
@@ -24,10 +25,12 @@ from sparkjet.catalyst.columns import HIDDEN, SUBSTREAM, TIME, TRIED, quoted, su
 from sparkjet.catalyst.doors import check_doors
 from sparkjet.catalyst.plan_analysis import check_source
 from sparkjet.catalyst.python_sources import options_of
+from sparkjet.engine.batch_run import check_expectations
 from sparkjet.errors import AnalysisError
 from sparkjet.plan import links
 from sparkjet.plan.diverting import with_known_times
 from sparkjet.plan.event_time import EventTime
+from sparkjet.plan.expectations import Expected, expected, is_violation
 from sparkjet.plan.inputs import Input
 from sparkjet.plan.outputs import Rows
 from sparkjet.plan.spark_sources import streaming_sources
@@ -47,7 +50,7 @@ if TYPE_CHECKING:
     from sparkjet.windows import SessionWindow, Window
 
 
-class Stream(Deduplicated, Diverted, StreamJoins, Unions):
+class Stream(Deduplicated, Diverted, Expecting, StreamJoins, Unions):
     """Events, after :meth:`withWatermark` with a watermark per substream.
 
     Not a DataFrame: it has only the operations that mean the same batch by batch. All methods run on the driver,
@@ -160,15 +163,19 @@ class Stream(Deduplicated, Diverted, StreamJoins, Unions):
             throttle=throttle,
         )
         self._chain.check_fixed("withWatermark")
+        _check_counted(self._chain)
         name = settings.event_time
         hidden = {TIME: F.unix_micros(quoted(name)), SUBSTREAM: substream_id(settings.by)}
         if self._chain.divert is None:
             source = shape = self._chain.shape.withColumns(hidden)
+            timing = None
         else:
-            source = with_known_times(self._chain.tried(self._chain.source), hidden, settings.by)
+            violated = is_violation(expected(self._chain.diverted_links))
+            timing = links.timing(hidden, settings.by, violated, self._chain.all_links[-1].number)
+            source = with_known_times(self._chain.tried(self._chain.source), hidden, settings.by, violated)
             shape = source.drop(*TRIED)
         each = Input("", settings, streaming_sources(source))
-        chain = Transformations(source, shape, below=self._chain, windows=self._chain.windows)
+        chain = Transformations(source, shape, below=self._chain, timing=timing, windows=self._chain.windows)
         return Stream(Feed(chain, (each,), None, self._feed.name), EventTime.of_watermark(name, source))
 
     @overload
@@ -235,6 +242,8 @@ class Stream(Deduplicated, Diverted, StreamJoins, Unions):
         if self._feed.parent is not None:
             return computed(self._written)
         chain = self._chain
+        if expected(chain.all_links):
+            check_expectations(self._written.nowhere)
         return self._visible if chain.divert is None else chain.apply(chain.source).drop(*HIDDEN)
 
     @property
@@ -249,6 +258,23 @@ class Stream(Deduplicated, Diverted, StreamJoins, Unions):
     def _written(self) -> OutputSettings:
         parent = self._feed.parent
         return OutputSettings(parent, Rows.INPUT if parent is None else Rows.RESULTS, self._chain)
+
+
+def _check_counted(chain: Transformations) -> None:
+    """Refuse expectations in what becomes a part of Spark's own query, where nobody counts.
+
+    Raises:
+        AnalysisError: Naming one.
+    """
+    uncounted = Expected.of(chain).plain
+    if uncounted:
+        name = next(iter(uncounted.values())).name
+        message = (
+            f"withWatermark: what comes before is a part of the query that Spark runs, where rows that do not meet the "
+            f"expectation {name!r} could not be counted. Call expect(…) after withWatermark(…), or divert(errors=True) "
+            "before it."
+        )
+        raise AnalysisError(message)
 
 
 def stream(df: DataFrame) -> Stream:

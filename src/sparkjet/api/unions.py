@@ -11,6 +11,7 @@ from sparkjet.api.frame_methods import FrameMethods
 from sparkjet.catalyst.columns import quoted
 from sparkjet.errors import AnalysisError
 from sparkjet.plan.event_time import EventTime, check_union
+from sparkjet.plan.expectations import expected
 from sparkjet.plan.stage import Feed
 from sparkjet.plan.transformations import Transformations
 from sparkjet.plan.union import united
@@ -53,6 +54,9 @@ class Unions(FrameMethods):
             raise AnalysisError(message)
         if self._chain.divert is not None or other._chain.divert is not None:
             message = "union: rows of one of the streams are diverted. Call divert(…) on the union."
+            raise AnalysisError(message)
+        if expected(self._chain.all_links) or expected(other._chain.all_links):
+            message = "union: rows of one of the streams are counted by expectations. Call expect(…) on the union."
             raise AnalysisError(message)
         if len(self.columns) != len(other.columns):
             message = f"union: the columns {self.columns} and {other.columns} do not match one by one."

@@ -99,6 +99,21 @@ def may_pass(error: BaseException | None) -> bool:
     return is_locked(error) or _state_of(error)[0].startswith("08")
 
 
+def blames_rows(error: Py4JJavaError | PySparkException) -> bool:
+    """Whether a database has refused values or constraints, and would take other rows."""
+    cause: Any = error.java_exception if isinstance(error, Py4JJavaError) else getattr(error, "_origin", None)
+    while cause is not None:
+        try:
+            state = str(cause.getSQLState() or "")
+        except Py4JError:
+            state = ""
+        if state[:2] in _OF_ROWS:
+            return True
+        following = cause.getCause()
+        cause = None if following == cause else following
+    return False
+
+
 def message_of(error: Py4JJavaError | PySparkException) -> str:
     """What the innermost cause of a Java exception says, in one line."""
     cause: Any = error.java_exception if isinstance(error, Py4JJavaError) else getattr(error, "_origin", None)
@@ -107,6 +122,10 @@ def message_of(error: Py4JJavaError | PySparkException) -> str:
     while cause.getCause() is not None and cause.getCause() != cause:
         cause = cause.getCause()
     return " ".join(str(cause.getMessage() or cause.toString()).split())
+
+
+_OF_ROWS = ("22", "23", "44", "45")
+"""Classes of SQL's states: data, constraints, what a view checks, and what a trigger signals."""
 
 
 def _state_of(error: BaseException | None) -> tuple[str, int]:

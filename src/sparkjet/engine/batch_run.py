@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sparkjet.engine.dead_letters import DeadLetters
+from sparkjet.engine.expectations import Expectations
 from sparkjet.engine.input_batch import InputBatch
 from sparkjet.engine.parallelism import state_partitions
 from sparkjet.engine.results import Results
@@ -21,8 +23,21 @@ def dead_letters_of(plan: Plan) -> DataFrame:
     (output,) = plan.of_failures
     arrived = InputBatch(plan.source, plan)
     try:
-        rows = arrived.dead_letters(output, 0)
+        rows = DeadLetters(output, arrived).rows(0)
         return output.sample().limit(0) if rows is None else rows.localCheckpoint()
+    finally:
+        arrived.release()
+
+
+def check_expectations(plan: Plan) -> None:
+    """Look at all rows of a plan without stages, if everything arrives at once.
+
+    Raises:
+        ExpectationError: Some do not meet an expectation that ends the query.
+    """
+    arrived = InputBatch(plan.source, plan)
+    try:
+        Expectations(plan).of_input(arrived)
     finally:
         arrived.release()
 
@@ -36,10 +51,12 @@ def rows_of(plan: Plan) -> DataFrame:
     state = QueryState.of(plan, state_partitions(plan.source.sparkSession))
     # Several sources in one plan with what is made of them again would have two columns of one identity.
     batch = plan.source if len(plan.sources.all) == 1 else plan.source.localCheckpoint()
-    results, arrived = Results(plan, state), InputBatch(batch, plan)
+    expectations = Expectations(plan)
+    results, arrived = Results(plan, state, expectations), InputBatch(batch, plan)
     for table in plan.tables:
         table.acquire()
     try:
+        expectations.of_input(arrived)
         for name, side, arrival in arrived.arrivals(state.stages):
             results.accept(name, side, arrival)
         results.close_all()

@@ -233,8 +233,12 @@ class Committer:
                 else:
                     self._settled_early.append(prepared)
 
-    def try_out(self, transactions: Sequence[PreparedTransaction]) -> None:
+    def try_out(self, transactions: Sequence[PreparedTransaction], tried: Sequence[PreparedTransaction] = ()) -> None:
         """Refuse to decide what a destination would refuse to take.
+
+        Args:
+            transactions: Those of the epoch, in their order.
+            tried: Those of them that were tried out before.
 
         Raises:
             SinkError: One of them refuses a row.
@@ -242,7 +246,7 @@ class Committer:
         earlier: list[tuple[Sink, Handle]] = []
         for prepared in transactions:
             sink = self.sinks[prepared.sink]
-            if isinstance(sink, Trying):
+            if isinstance(sink, Trying) and prepared not in tried:
                 sink.try_out(prepared.handle, earlier)
             earlier.append((sink, prepared.handle))
 

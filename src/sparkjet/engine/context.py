@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from sparkjet.engine.phases import PhaseListener
     from sparkjet.engine.progress_report import ProgressListener
     from sparkjet.engine.receivers import Receivers
+    from sparkjet.engine.replaying import Replay
     from sparkjet.plan.plan import Plan
     from sparkjet.sinks.protocol import Guarantee
     from sparkjet.snapshots import SnapshotStore
@@ -79,6 +80,7 @@ class EpochRequest:
         batch_id: Spark's number of it.
         caught_up: What the offsets of the sources say.
         is_last: Whether the run ends with it, so that readers must not wait for another one to be told more.
+        replay: Whose dead letters the batch has, None of rows that come for the first time.
     """
 
     kind: EpochKind
@@ -87,6 +89,7 @@ class EpochRequest:
     batch_id: int | None = None
     caught_up: CaughtUp | None = None
     is_last: bool = False
+    replay: Replay | None = None
 
 
 def configure(session: SparkSession, partitions: int | None) -> None:

@@ -11,22 +11,29 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from sparkjet.catalyst.columns import CARRIED, FAILURE, ORIGINAL, SUBSTREAM
+from sparkjet.catalyst.moments import AS_IT_IS, Moment
 from sparkjet.catalyst.python_calls import said_by
 from sparkjet.catalyst.tries import Said, one_by_one, said
 from sparkjet.errors import FailuresError
-from sparkjet.plan.diverting import ADDED, CAUSE, PLACE, STEP, begun, failed
+from sparkjet.plan.diverting import ADDED, CAUSE, OUTPUTS, PLACE, STEP, begun, failed
+from sparkjet.plan.expectations import VIOLATION, Action, expected, is_violation
 from sparkjet.query_log import logger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from sparkjet.catalyst.moments import Moment
+    from pyspark.sql import Column
+
+    from sparkjet.engine.input_batch import InputBatch
+    from sparkjet.engine.results import Results
     from sparkjet.plan.plan import DivertedChain, PlannedDeadLetters
 
 EXPLAINED = 10
 """Rows of an epoch of which it is found out what was said; each is computed once more, by itself."""
 _WHICH, _STEP, _CHAIN = "_sparkjet_which", "_sparkjet_step", "_sparkjet_chain"
 _KEYS = (_WHICH, _STEP, _CHAIN)
+_VIOLATED = "_sparkjet_violated"
+"""Whether nothing was raised, and the row has not met an expectation."""
 _SAID = f"{_WHICH} long, {_STEP} int, {_CHAIN} int, _error string, _message string, _trace string"
 
 
@@ -35,59 +42,76 @@ class DeadLetters:
 
     Args:
         output: Where they go.
-        batch: The batch, as the readers of its sources get it.
-        tried: The rows at the end of a chain, failed ones among them.
+        arrived: What has arrived; None in an epoch without a batch.
+        results: The results of the epoch.
         moment: The seeds and the time of the epoch.
     """
 
     def __init__(
         self,
         output: PlannedDeadLetters,
-        batch: DataFrame,
-        tried: Callable[[DivertedChain], DataFrame],
-        moment: Moment,
+        arrived: InputBatch | None,
+        results: Results | None = None,
+        moment: Moment = AS_IT_IS,
     ) -> None:
         self._output = output
-        self._batch = batch
+        self._arrived = arrived
+        self._results = results
         self.counts: Counter[str] = Counter()
         """How many rows have failed where, once :meth:`rows` has asked."""
-        found = [
-            moment.of(failed(tried(each), each.first).withColumn(_CHAIN, F.lit(number)), "failed", number)
-            for number, each in enumerate(output.diverted)
-        ]
+        found = []
+        for number, each in enumerate(output.diverted):
+            tried = self._tried(each)
+            if tried is not None:
+                letters = _letters(tried, each).withColumn(_CHAIN, F.lit(number))
+                found.append(moment.of(letters, "failed", output.name, number))
         # Rows that are equal say the same. As text, as there are types that have no hash.
         keys = {_WHICH: F.xxhash64(F.col(ORIGINAL).cast("string")), _STEP: F.col(f"{FAILURE}.{STEP}")}
-        self._failed = reduce(DataFrame.unionAll, found).withColumns(keys)
+        self._failed = reduce(DataFrame.unionAll, found).withColumns(keys) if found else None
+        if self._failed is not None and arrived is not None:
+            self._failed = arrived.held(self._failed)
 
-    def held(self) -> DataFrame:
-        """The failed rows, held in memory from now on: they are asked for several times."""
-        self._failed = self._failed.persist()
-        return self._failed
-
-    def rows(self, epoch: int) -> DataFrame | None:
+    def rows(self, epoch: int, refused: Sequence[DataFrame] = ()) -> DataFrame | None:
         """The dead letters as their sink gets them; None if there are none.
+
+        Args:
+            epoch: The epoch.
+            refused: Rows that sinks have refused, as :meth:`RefusedRows.letters` gives them.
 
         Raises:
             FailuresError: More rows have failed than the user allows.
         """
-        count = self._failed.count()
-        if not count:
+        count = 0 if self._failed is None else self._failed.count()
+        of_sinks = sum(each.count() for each in refused)
+        if not count + of_sinks:
             return None
-        self._check(count)
-        logger.warning("%s: %d rows of epoch %d have failed and are dead letters", self._output.name, count, epoch)
-        self.counts.update(dict(self._failed.groupBy(f"{FAILURE}.{PLACE}").count().collect()))
-        session = self._failed.sparkSession
-        known = session.createDataFrame([(*keys, *found) for keys, found in self._explained()], _SAID)
+        self._check(count + of_sinks)
+        for each in (*([] if self._failed is None or not count else [self._failed]), *refused):
+            self.counts.update(dict(each.groupBy(f"{FAILURE}.{PLACE}").count().collect()))
         values = {
             "_stage": F.col(f"{FAILURE}.{PLACE}"),
             "_substream": F.col(SUBSTREAM),
             "_epoch": F.lit(epoch).cast("bigint"),
         }
-        for name, raised in said_by(F.col(f"{FAILURE}.{CAUSE}")).items():
-            values[f"_{name}"] = F.coalesce(raised, F.col(f"_{name}"))
-        added = [values.get(name, F.col(name)).alias(name) for name in ADDED]
-        letters = self._failed.join(F.broadcast(known), [*_KEYS], "left")
-        return self._output.finishing(letters.select(f"{ORIGINAL}.*", *added))
+        found = [_shaped(each.withColumn("_trace", F.lit(None).cast("string")), values) for each in refused]
+        if self._failed is not None and count:
+            logger.warning("%s: %d rows of epoch %d have failed and are dead letters", self._output.name, count, epoch)
+            session = self._failed.sparkSession
+            known = session.createDataFrame([(*keys, *said) for keys, said in self._explained()], _SAID)
+            letters = self._failed.join(F.broadcast(known), [*_KEYS], "left")
+            for name, raised in said_by(F.col(f"{FAILURE}.{CAUSE}")).items():
+                values[f"_{name}"] = F.coalesce(raised, F.col(f"_{name}"))
+            error = F.when(F.col(_VIOLATED), VIOLATION).otherwise(values["_error"])
+            found.append(_shaped(letters, {**values, "_error": error}))
+        return self._output.finishing(reduce(DataFrame.unionAll, found))
+
+    def _tried(self, diverted: DivertedChain) -> DataFrame | None:
+        """The rows at the end of a chain, those among them that have failed; None if there are none for certain."""
+        if not isinstance(diverted.source, int):
+            return None if self._results is None else self._results.tried(diverted.source)
+        if self._arrived is None or not self._arrived.may_have_failed:
+            return None
+        return self._arrived.tried(diverted.chain, diverted.source)
 
     def _check(self, count: int) -> None:
         divert = self._output.chain.divert
@@ -95,7 +119,7 @@ class DeadLetters:
             return
         given = divert.most if divert.share is None else divert.share
         # Of the rows that have been read, also those that a filter drops.
-        allowed = divert.most if divert.share is None else share_of(divert.share, self._batch.count())
+        allowed = divert.most if divert.share is None else share_of(divert.share, self._read())
         if allowed is not None and count > allowed:
             message = self._one_of_them()
             quoted = f"One of them said: {message} " if message else ""
@@ -108,13 +132,24 @@ class DeadLetters:
     def _one_of_them(self) -> str | None:
         """What one of the rows has said."""
         cause = F.col(f"{FAILURE}.{CAUSE}")
-        (message,) = self._failed.select(said_by(cause)["message"]).take(1)[0]
+        raised = [] if self._failed is None else self._failed.select(said_by(cause)["message"]).take(1)
+        message = next((each for (each,) in raised), None)
         return message or next((found.message for _, found in self._explained(1)), None)
+
+    def _read(self) -> int:
+        """The number of rows that have been read."""
+        sources = [each for each in self._output.diverted if isinstance(each.source, int)]
+        if sources:
+            return 0 if self._arrived is None else self._arrived.rows.count()
+        found = [self._tried(each) for each in self._output.diverted]
+        return sum(each.count() for each in found if each is not None)
 
     def _explained(self, most: int = EXPLAINED) -> Iterator[tuple[tuple[int, int, int], Said]]:
         """What some of the rows have said, by their keys."""
-        # What a Python function has raised is known already.
-        unknown = self._failed.where(F.coalesce(F.length(f"{FAILURE}.{CAUSE}"), F.lit(0)) == 0)
+        if self._failed is None:
+            return
+        # What a Python function has raised is known already, and who violates an expectation has raised nothing.
+        unknown = self._failed.where(~F.col(_VIOLATED) & (F.coalesce(F.length(f"{FAILURE}.{CAUSE}"), F.lit(0)) == 0))
         some = unknown.select(*_KEYS, ORIGINAL, *CARRIED).dropDuplicates([*_KEYS]).limit(most)
         for row, alone in one_by_one(some):
             which, step, chain = row.getLong(0), row.getInt(1), row.getInt(2)
@@ -135,6 +170,21 @@ class DeadLetters:
         tries = last.tries() if last.calls and last.tries is not None else None
         ((_, alone),) = one_by_one(row if tries is None else tries.prepared(row))
         return said((last.alone or last.plain)(alone) if tries is None else tries.raising(alone))
+
+
+def _letters(tried: DataFrame, diverted: DivertedChain) -> DataFrame:
+    """The rows of a chain that are dead letters; not those that an expectation drops, or that it ends the query for."""
+    rows = failed(tried, diverted.first)
+    dropped = is_violation(expected(diverted.links, Action.DROP, Action.FAIL))
+    step, texts = F.col(f"{FAILURE}.{STEP}"), sorted({*diverted.lacking.values()})
+    steps = {text: [number for number, each in diverted.lacking.items() if each == text] for text in texts}
+    lacking = F.coalesce(*(F.when(step.isin(each), F.lit(text)) for text, each in steps.items()))
+    added = {_VIOLATED: is_violation(expected(diverted.links)), OUTPUTS: lacking}
+    return rows.where(~dropped).withColumns(added)
+
+
+def _shaped(rows: DataFrame, values: Mapping[str, Column]) -> DataFrame:
+    return rows.select(f"{ORIGINAL}.*", *(values.get(name, F.col(name)).alias(name) for name in ADDED))
 
 
 def share_of(share: float, count: int) -> int:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from sparkjet.catalyst.physical_plans import as_frame
 from sparkjet.engine.caught_up import caught_up_by
 from sparkjet.engine.context import CaughtUp, EngineContext, EpochRequest
 from sparkjet.engine.epoch import Epoch
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from sparkjet.clock import SteadyClock
+    from sparkjet.engine.replaying import ReplayRequest
     from sparkjet.engine.spark_checkpoint import SparkCheckpoint
     from sparkjet.engine.state import QueryState
     from sparkjet.errors import FencedError
@@ -160,6 +162,18 @@ class Engine:
         if any(stage.is_open for stage in self.state.stages.values()):
             self._run(EpochRequest(EpochKind.CLOSING, self._now()))
 
+    def replay(self, request: ReplayRequest) -> None:
+        """Have dead letters go through the query, as an epoch of their own; before Spark's query starts.
+
+        Raises:
+            AnalysisError: They cannot be replayed, or some would be late; nothing was replayed.
+        """
+        replay = request.replay(self.record)
+        if replay is not None:
+            self._context.configure(self._context.session)
+            batch = as_frame(self._context.session, replay.letters._jdf.queryExecution().analyzed())
+            self._run(EpochRequest(EpochKind.TICK, self._now(), batch, replay=replay))
+
     def join(self, *, wait: bool = True) -> None:
         """Wait until the last epoch has ended; what it failed with is raised here.
 
@@ -278,6 +292,8 @@ class Engine:
                     if lost:
                         self._forget_lost_tables()
                     epoch.aggregate()
+                    if request.replay is not None:
+                        request.replay.check(epoch.late)
                     self.join()
                     # Not the record's: the policies may have been polled since, and must get nothing twice.
                     tracked = tracked or self.state.tracker.snapshot()
@@ -323,7 +339,8 @@ class Engine:
         transaction = TransactionId(
             record.query, "", record.takeover, before + 1, attempt, run_name(record.run), self._since
         )
-        return Epoch(self._context, self.state, self._checkpoint, request, transaction, self._maps.fixed)
+        context = self._context if request.replay is None else replace(self._context, plan=request.replay.plan)
+        return Epoch(context, self.state, self._checkpoint, request, transaction, self._maps.fixed)
 
     def _finish(self, epoch: Epoch) -> None:
         with within(epoch.progress.epoch):

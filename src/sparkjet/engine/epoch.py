@@ -10,11 +10,14 @@ import msgspec
 
 from sparkjet.catalyst.moments import Moment
 from sparkjet.engine.caught_up import announced, carried, in_order
+from sparkjet.engine.dead_letters import DeadLetters
+from sparkjet.engine.expectations import Expectations
 from sparkjet.engine.input_batch import InputBatch
 from sparkjet.engine.phases import EpochPhase
 from sparkjet.engine.progress import EpochProgress
+from sparkjet.engine.refused_rows import RefusedRows
 from sparkjet.engine.results import Results
-from sparkjet.errors import SinkError, StorageError
+from sparkjet.errors import RefusedRowsError, SinkError, StorageError
 from sparkjet.plan.outputs import Rows
 from sparkjet.plan.plan import PlannedDeadLetters, PlannedOutput, PlannedStreamOutput
 from sparkjet.query_log import logger
@@ -23,7 +26,7 @@ from sparkjet.snapshots.record import EpochKind
 from sparkjet.time import MAX, MIN, WriterProgress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from pyspark.sql import DataFrame
 
@@ -60,10 +63,13 @@ class Epoch:
         self._arrivals: dict[tuple[str, int], Arrival] = {}
         self._highest: dict[str, int] = {}
         self._moment = Moment(f"{transaction.query}/{transaction.epoch}", request.now, fixed)
-        self._results = Results(context.plan, state, self._moment)
+        self._expectations = Expectations(context.plan, self._moment)
+        self._results = Results(context.plan, state, self._expectations, self._moment)
         self._position: SparkPosition | None = None
         self._prepared: list[PreparedTransaction] = []
         self._opened: list[TransactionId] = []
+        self._tried: list[PreparedTransaction] = []
+        self._refused: dict[str, RefusedRows] = {}
         # Of the sources whose messages are acknowledged: where the batch ends, and the blobs of their ids.
         self._received: dict[str, int] = {}
         self._queues: dict[str, str] = {}
@@ -81,6 +87,11 @@ class Epoch:
             with self.progress.timed(EpochPhase.AGGREGATE):
                 self._aggregate(self.request.batch)
         self._reached(EpochPhase.AGGREGATE)
+
+    @property
+    def late(self) -> int:
+        """Rows that were late when :meth:`aggregate` had judged them."""
+        return sum(arrival.late.total() for arrival in self._arrivals.values())
 
     def advance(self, record: Record) -> None:
         """Advance the watermark and the windows, in memory only.
@@ -151,7 +162,7 @@ class Epoch:
             try:
                 with self.progress.timed(EpochPhase.PREPARE):
                     self._prepared = self._transactions()
-                    self._context.committer.try_out(self._prepared)
+                    self._context.committer.try_out(self._prepared, self._tried)
             finally:
                 # What it reads is released next, whether or not the sinks have failed.
                 wait([saving])
@@ -173,6 +184,8 @@ class Epoch:
             FencedError: If another driver has taken over; nothing was decided.
         """
         committer = self._context.committer
+        violated = self.progress.violated = self._expectations.violated
+        names, replay = self._context.plan.expectations, self.request.replay
         decided = [] if self._context.guarantee is Guarantee.NONE else self._prepared
         with self.progress.timed(EpochPhase.DECIDE):
             record = self._state.saved_into(
@@ -188,6 +201,10 @@ class Epoch:
                     published=committer.published(before, decided),
                     # Not at the takeover: its predecessor's checkpoint may be looked at once more.
                     overlap=self._context.overlap,
+                    replayed=before.replayed if replay is None else replay.noted(before.replayed),
+                    # The plan of a replay has not all of them.
+                    expectations=({} if replay is None else before.expectations)
+                    | {name: before.expectations.get(name, 0) + violated[name] for name in names},
                 )
             )
             self._context.log.append(slot, record)
@@ -219,13 +236,17 @@ class Epoch:
     def _aggregate(self, batch: DataFrame) -> None:
         plan = self._context.plan
         arrived = self._arrived = InputBatch(batch, plan, self._moment)
+        if plan.expected:
+            self._expectations.of_input(arrived)
         if not plan.stages:
             # An output reads it later, once and for all: what is written is what was read.
             return
         try:
             for name, side, arrival in arrived.arrivals(self._state.stages, plan.progress_detail):
                 self._arrivals[name, side] = arrival
-            self._highest = arrived.highest(self._arrivals.values())
+            if self.request.replay is None:
+                # Rows of the past say nothing of how far the input is, and must not wake what is idle.
+                self._highest = arrived.highest(self._arrivals.values())
         finally:
             if not plan.of_stream and not plan.of_failures:
                 arrived.release()
@@ -255,8 +276,7 @@ class Epoch:
             made: list[PreparedTransaction] = []
             if rows is not None:
                 rows = self._moment.of(rows, "output", output.name)
-                self._opened.append(transaction)
-                made = committer.prepare(output.name, rows, transaction)
+                made = self._prepare(output, rows, transaction, prepared)
             # Asked last: that there were no rows is known for certain only now.
             if not made and committer.is_to_tell(output.name, until, reached.watermark):
                 if rows is None:
@@ -270,6 +290,42 @@ class Epoch:
                 (changes.sent if output.name in early or not is_open else changes.kept)()
         self._state.early_at |= dict.fromkeys(early, self.request.now)
         return prepared
+
+    def _prepare(
+        self,
+        output: PlannedOutput | PlannedStreamOutput | PlannedDeadLetters,
+        rows: DataFrame,
+        transaction: TransactionId,
+        earlier: Sequence[PreparedTransaction],
+    ) -> list[PreparedTransaction]:
+        """Prepare an output; behind ``divert`` without the rows that its sink refuses, which become dead letters."""
+        committer = self._context.committer
+        self._opened.append(transaction)
+        if isinstance(output, PlannedDeadLetters) or output.chain is None or output.chain.tried_from is None:
+            return committer.prepare(output.name, rows, transaction)
+        try:
+            made = committer.prepare(output.name, rows, transaction)
+            committer.try_out([*earlier, *made], [*earlier])
+        except RefusedRowsError as error:
+            committer.abort([transaction])
+            tried = self._moment.of(self._tried_rows(output), "tried", output.name)
+            refused = RefusedRows(tried, committer, transaction, earlier, error)
+            self._refused[output.name] = refused
+            again = refused.next_transaction()
+            self._opened.append(again)
+            made = committer.prepare(output.name, refused.accepted(), again)
+            committer.try_out([*earlier, *made], [*earlier])
+        self._tried += made
+        return made
+
+    def _tried_rows(self, output: PlannedOutput | PlannedStreamOutput) -> DataFrame:
+        """The rows of an output whose rows are diverted, failed ones among them."""
+        if isinstance(output, PlannedOutput):
+            found = self._results.tried(output.name)
+            assert found is not None  # noqa: S101 - it is asked for where there are rows
+            return found
+        assert self._arrived is not None  # noqa: S101 - without a batch such an output has no rows
+        return self._arrived.tried_again(output)
 
     def _told(self, output: str, transaction: TransactionId) -> list[PreparedTransaction]:
         """What tells the readers of an output of a watermark; nothing at the end of a run whose sink is gone."""
@@ -303,11 +359,11 @@ class Epoch:
         if isinstance(output, PlannedStreamOutput):
             return None if self._arrived is None else self._arrived.output(output)
         if isinstance(output, PlannedDeadLetters):
-            if self._arrived is None:
-                return None
-            letters = self._arrived.dead_letters(output, self.progress.epoch)
-            self.progress.failed = self._arrived.failures
-            return letters
+            letters = DeadLetters(output, self._arrived, self._results, self._moment)
+            refused = [self._refused[name].letters() for name in output.refused if name in self._refused]
+            rows = letters.rows(self.progress.epoch, refused)
+            self.progress.failed[output.chain.divert] = letters.counts
+            return rows
         if output.rows is Rows.LATE:
             return self._results.late_rows(output)
         changes = self._state.changes.get(output.name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
@@ -12,7 +11,6 @@ from pyspark.sql import functions as F
 from sparkjet.catalyst.columns import HIDDEN, KEPT, SUBSTREAM, TIME
 from sparkjet.catalyst.moments import AS_IT_IS, Moment
 from sparkjet.engine.arrival import arrive
-from sparkjet.engine.dead_letters import DeadLetters
 from sparkjet.plan.diverting import passed
 from sparkjet.plan.partial_rows import ProgressDetail
 
@@ -22,8 +20,7 @@ if TYPE_CHECKING:
     from sparkjet.catalyst.row_counter import RowCounter
     from sparkjet.engine.arrival import Arrival
     from sparkjet.engine.stage_state import StageState
-    from sparkjet.plan.diverting import Divert
-    from sparkjet.plan.plan import DivertedChain, Plan, PlannedDeadLetters, PlannedFeed, PlannedStreamOutput
+    from sparkjet.plan.plan import Plan, PlannedFeed, PlannedStreamOutput
     from sparkjet.plan.transformations import Transformations
 
 
@@ -48,10 +45,14 @@ class InputBatch:
         self._tried: dict[int, DataFrame] = {}
         self._letters: list[DataFrame] = []
         self._failed_before = 0 if plan.failures is None else plan.failures.count
-        self._counts: dict[Divert | None, Counter[str]] = {}
         if plan.persisted:
             # The source would be read, and a user's Python function run, once for every branch and result.
             self._batch = moment.of(plan.begun(batch), "begun").persist()
+
+    @property
+    def rows(self) -> DataFrame:
+        """The batch after what all readers share."""
+        return self._batch
 
     def arrivals(
         self, stages: Mapping[str, StageState], detail: ProgressDetail = ProgressDetail.NOTHING
@@ -86,33 +87,28 @@ class InputBatch:
             rows = self._plan.rows(self._batch, output.reads, output.chain)
         return rows.drop(*HIDDEN) if self._plan.stages else rows
 
-    def dead_letters(self, output: PlannedDeadLetters, epoch: int) -> DataFrame | None:
-        """The rows of an output of dead letters; None if no row has failed.
+    def tried(self, chain: Transformations, source: int) -> DataFrame:
+        """The rows at the end of a chain that diverts, failed ones among them."""
+        if self._is_tried_once(chain):
+            return self._tried_once(source, chain)
+        return self._plan.tried(self._batch, source, chain)
 
-        Raises:
-            FailuresError: More rows have failed than the user allows.
-        """
-
-        def tried(diverted: DivertedChain) -> DataFrame:
-            if self._is_tried_once(diverted.chain):
-                return self._tried_once(diverted.source, diverted.chain)
-            return self._plan.tried(self._batch, diverted.source, diverted.chain)
-
-        failures = self._plan.failures
-        if failures is not None and failures.count == self._failed_before:
-            # The jobs that have read the batch have met none.
-            return None
-        letters = DeadLetters(output, self._batch, tried, self._moment)
-        if failures is not None:
-            self._letters.append(letters.held())
-        rows = letters.rows(epoch)
-        self._counts[output.chain.divert] = letters.counts
-        return rows
+    def tried_again(self, output: PlannedStreamOutput) -> DataFrame:
+        """The same of an output whose sink has not taken its rows; it may not have read all of them."""
+        tried, failures = self.tried(output.chain, output.reads), self._plan.failures
+        return tried if failures is None else failures.passed(tried, KEPT)
 
     @property
-    def failures(self) -> Counter[str]:
-        """How many rows have failed where, once their outputs have asked; those of two outputs count once."""
-        return sum(self._counts.values(), Counter())
+    def may_have_failed(self) -> bool:
+        """Whether rows may have failed; if not, the jobs that have read the batch have met none that has."""
+        return self._plan.failures is None or self._plan.failures.count > self._failed_before
+
+    def held(self, letters: DataFrame) -> DataFrame:
+        """Failed rows, held in memory where the batch is not: they are asked for several times."""
+        if self._plan.failures is None:
+            return letters
+        self._letters.append(letters.persist())
+        return self._letters[-1]
 
     def highest(self, arrivals: Iterable[Arrival]) -> dict[str, int]:
         """Highest event time of each substream that had one, whatever the user's filters drop."""
@@ -139,7 +135,7 @@ class InputBatch:
         return feed.feed.timed(passed(tried, failures)).withColumn(KEPT, F.lit(True))
 
     def _is_tried_once(self, chain: Transformations) -> bool:
-        return bool(self._plan.of_failures) and chain.is_tried_once(self._plan.shared)
+        return bool(self._plan.of_failures or self._plan.expected) and chain.is_tried_once(self._plan.shared)
 
     def _tried_once(self, source: int, chain: Transformations) -> DataFrame:
         """The rows at the end of a chain, held: tried once more, a row could be both a result and a dead letter."""

@@ -28,20 +28,22 @@ if TYPE_CHECKING:
     from sparkjet.engine.arrival import Arrival
     from sparkjet.engine.phases import EpochPhase
     from sparkjet.engine.state import QueryState
+    from sparkjet.plan.diverting import Divert
     from sparkjet.snapshots.record import Record, SavedStage
     from sparkjet.time.substream import SubstreamProgress
 
 
 @dataclass
 class EpochProgress:
-    """Numbers of one epoch; durations in seconds by phase."""
+    """Numbers of one epoch; durations in seconds by phase, failed rows by where they are diverted from."""
 
     epoch: int = 0
     batch: int | None = None
     accepted: int = 0
     late: Counter[str] = field(default_factory=Counter)
     null_timestamps: Counter[str] = field(default_factory=Counter)
-    failed: Counter[str] = field(default_factory=Counter)
+    failed: dict[Divert | None, Counter[str]] = field(default_factory=dict)
+    violated: Counter[str] = field(default_factory=Counter)
     durations: dict[EpochPhase, float] = field(default_factory=dict)
 
     def count(self, arrivals: Iterable[Arrival]) -> None:
@@ -87,7 +89,11 @@ class EpochProgress:
             snapshot=SnapshotReport(len(deltas), sum(delta.rows for delta in deltas), state.partitions),
             sinks=[SinkReport.of(prepared.sink, prepared.handle) for prepared in record.transactions],
             open_windows=open_windows(record.stages.values()),
-            failed_rows=dict(self.failed),
+            # Those that go to two outputs have failed once.
+            failed_rows=dict(sum(self.failed.values(), Counter())),
+            expectations={
+                name: DroppedCount(self.violated[name], total) for name, total in record.expectations.items()
+            },
         )
 
 

@@ -13,7 +13,7 @@ ProgressListener = Callable[["ProgressReport"], None]
 
 
 class DroppedCount(msgspec.Struct, frozen=True, rename="camel"):
-    """Rows that no window has counted, for one reason."""
+    """Rows that went no further, for one reason."""
 
     epoch: int
     """In this epoch."""
@@ -97,7 +97,7 @@ class ProgressReport(msgspec.Struct, frozen=True, rename="camel"):
 
     batch_id: int | None
     """Spark's number of the micro-batch; null in an epoch without one, which comes from the clock,
-    `retireSubstream` or `closeWindowsAtEnd`."""
+    `retireSubstream`, `replay_dead_letters` or `closeWindowsAtEnd`."""
     watermark: int | None
     """The query's watermark; null before the first, and without windows."""
     substreams: dict[str, SubstreamReport]
@@ -125,6 +125,8 @@ class ProgressReport(msgspec.Struct, frozen=True, rename="camel"):
     """The copies that `snapshotBackup` asks for; null without it."""
     failed_rows: dict[str, int] = {}
     """Rows that have failed behind `divert` in this epoch, by the `_stage` of their dead letters."""
+    expectations: dict[str, DroppedCount] = {}
+    """Rows that have not met each expectation, by its name; `total` is since it is in the query."""
 
     def as_dict(self) -> dict[str, Any]:
         """The keys as users get them."""

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from sparkjet.catalyst.columns import KEPT
+from sparkjet.catalyst.columns import HIDDEN, KEPT
 from sparkjet.catalyst.moments import AS_IT_IS, Moment
 from sparkjet.catalyst.tables import Rows
 from sparkjet.engine.arrival import arrive
+from sparkjet.plan.diverting import passed
+from sparkjet.plan.plan import reader
 from sparkjet.plan.stage import TimedOperator
 from sparkjet.plan.window_join import WindowJoin
 from sparkjet.state.tasks import tasks_of_few
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
     from sparkjet.engine.arrival import Arrival
     from sparkjet.engine.changes import Changes
+    from sparkjet.engine.expectations import Expectations
     from sparkjet.engine.state import QueryState
     from sparkjet.plan.plan import Plan, PlannedFeed, PlannedOutput, PlannedStage
 
@@ -33,12 +36,14 @@ class Results:
     :meth:`close_all`, then takes the rows.
     """
 
-    def __init__(self, plan: Plan, state: QueryState, moment: Moment = AS_IT_IS) -> None:
+    def __init__(self, plan: Plan, state: QueryState, expectations: Expectations, moment: Moment = AS_IT_IS) -> None:
         self._plan = plan
+        self._expectations = expectations
         self._moment = moment
         self._state = state
         self._rows: dict[str, DataFrame | None] = {}
         self._read: dict[str, int] = {}
+        self._tried: dict[str, list[DataFrame]] = {}
         self._persisted: list[DataFrame] = []
         self._before = MIN
         self.accepted: dict[str, list[Arrival]] = {}
@@ -97,8 +102,11 @@ class Results:
             return self._all_rows(output)
         final = self._rows[output.reads]
         state = self._state.stages.get(output.reads)
+        diverts = output.chain is not None and output.chain.divert is not None
+        if final is not None and (state is None or diverts or self._expectations.counts(output.name)):
+            return self._finished(output, final)
         if final is None or state is None:
-            return None if final is None else output.finished(final)
+            return None
         tasks = tasks_of_few(final.sparkSession, state.partitions, self._read[output.reads])
         return state.kept("finished", output.name, inputs=[[Rows(final)]], build=output.finished, tasks=tasks)
 
@@ -114,11 +122,11 @@ class Results:
         final = self._rows[output.reads]
         if final is not None and not output.marks_early:
             final = changes.of(final)
-        rows = None if final is None else output.finished(final)
+        rows = None if final is None else self._finished(output, final)
         windows = self._state.stages[output.reads].operator.early() if early else None
         changed = None if windows is None else changes.of(output.stage.output(windows))
         if changed is not None:
-            added = output.finished(changed, early=True)
+            added = self._finished(output, changed, early=True)
             rows = added if rows is None else rows.unionByName(added)
         return rows
 
@@ -129,7 +137,7 @@ class Results:
         if not rows:
             return None
         # Those of the sides of a join have different columns.
-        return output.finished(reduce(DataFrame.unionByName, [_filled(each, output.shape) for each in rows]))
+        return self._finished(output, reduce(DataFrame.unionByName, [_filled(each, output.shape) for each in rows]))
 
     def release(self) -> None:
         """Release everything that was held in memory for this epoch; a second call does nothing."""
@@ -143,7 +151,43 @@ class Results:
         if not any(arrival.segment for arrival in self.accepted.get(output.reads, ())):
             return None
         found = self._state.stages[output.reads].operator.early()
-        return None if found is None else output.finished(output.stage.output(found))
+        return None if found is None else self._finished(output, output.stage.output(found))
+
+    def _finished(self, output: PlannedOutput, rows: DataFrame, *, early: bool = False) -> DataFrame:
+        """The rows as the sink gets them, counted by what is expected of them."""
+        # As they are finished: without what the user does not see.
+        rows = self._held(output.name, rows.drop(*HIDDEN))
+        if output.chain is None or output.chain.divert is None:
+            self._count(output.name, rows)
+            return output.finished(rows, early=early)
+        tried = self._moment.of(output.tried(rows, early=early), output.name, "tried").persist()
+        self._persisted.append(tried)
+        self._tried.setdefault(output.name, []).append(tried)
+        self._count(output.name, rows, tried)
+        return passed(tried)
+
+    def tried(self, output: str) -> DataFrame | None:
+        """The rows of this epoch for an output whose rows are diverted, failed ones among them; None without any."""
+        found = self._tried.get(output)
+        return None if found is None else reduce(DataFrame.unionByName, found)
+
+    def _counted(self, reader: str, rows: DataFrame) -> DataFrame:
+        """Rows on their way to the next stage, counted by what is expected of them."""
+        rows = self._held(reader, rows)
+        self._count(reader, rows)
+        return rows
+
+    def _held(self, reader: str, rows: DataFrame) -> DataFrame:
+        """Rows that are held in memory if they are counted: what is counted is what goes on."""
+        if not self._expectations.counts(reader):
+            return rows
+        rows = self._moment.of(rows, reader, "expected").persist()
+        self._persisted.append(rows)
+        return rows
+
+    def _count(self, reader: str, rows: DataFrame, tried: DataFrame | None = None) -> None:
+        if self._expectations.counts(reader):
+            self._expectations.of_results(reader, rows, tried)
 
     def _watermark(self, stage: PlannedStage, feed: PlannedFeed, watermark: int) -> int:
         """The watermark of a feed, by the query's."""
@@ -156,6 +200,7 @@ class Results:
         for number, feed in enumerate(stage.feeds):
             rows = None if feed.parent is None else self._rows[feed.parent.name]
             if rows is not None:
+                rows = self._counted(reader(stage.name, number), rows)
                 late = self._plan.delivers_late_rows(stage.name)
                 read, state = partial(_shaped, feed), self._state.stages[stage.name]
                 found = arrive(rows, read, stage, number, state, moment=self._moment, keep_rows=late)
@@ -172,8 +217,11 @@ class Results:
 
     def _join(self, stage: PlannedStage, join: WindowJoin) -> None:
         """Join what the stages above have just emitted."""
-        parents = [feed.parent for feed in stage.feeds if feed.parent is not None]
-        self._emit(stage, join.joined([self._rows[parent.name] for parent in parents]))
+        found: list[DataFrame | None] = []
+        for number, feed in enumerate(stage.feeds):
+            rows = None if feed.parent is None else self._rows[feed.parent.name]
+            found.append(None if rows is None else self._counted(reader(stage.name, number), rows))
+        self._emit(stage, join.joined(found))
 
     def _emit(self, stage: PlannedStage, rows: DataFrame | None) -> None:
         if rows is not None and self._plan.consumers(stage.name) > 1:

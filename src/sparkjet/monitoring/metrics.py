@@ -82,6 +82,12 @@ def _lag(substream: SubstreamReport | None, now: int) -> float | None:
     return None if substream is None or substream.watermark is None else _seconds(now - substream.watermark)
 
 
+def _by_expectation(run: Run, now: int) -> list[Sample]:
+    del now
+    report = run.history.newest
+    return [] if report is None else [((name,), each.total) for name, each in report.expectations.items()]
+
+
 METRICS = (
     Metric(
         "sparkjet_up",
@@ -135,10 +141,17 @@ METRICS = (
     Metric(
         "sparkjet_failed_rows_total",
         "counter",
-        "Rows that have failed behind divert in this run, by the expression that did.",
+        "Rows that have failed behind divert in this run, by the stage of their dead letters.",
         ("stage",),
         # Copied at once, as below.
         lambda run, _: [((stage,), rows) for stage, rows in dict(run.history.totals.failed).items()],
+    ),
+    Metric(
+        "sparkjet_expectation_violations_total",
+        "counter",
+        "Rows that have not met an expectation, since it is in the query.",
+        ("expectation",),
+        _by_expectation,
     ),
     Metric(
         "sparkjet_rows_in_total",

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 STEP, PLACE, CAUSE = "step", "place", "cause"
 """Fields of ``FAILURE``: the number of the link, what it computes, in words, and what a Python function raised."""
+OUTPUTS = "_outputs"
+"""The column of a dead letter that names the outputs that lack the row."""
 ADDED = {
     "_stage": "string",
     "_error": "string",
@@ -33,6 +35,7 @@ ADDED = {
     "_trace": "string",
     "_substream": "string",
     "_epoch": "bigint",
+    OUTPUTS: "string",
 }
 """What a dead letter is delivered with, and the types."""
 _FAILURE = f"struct<{STEP}:int,{PLACE}:string,{CAUSE}:string>"
@@ -121,11 +124,12 @@ class Tries:
             step: The number of the link.
             passed: What a filter says of rows of which it did not raise.
         """
-        raised = [(F.col(name).isNull(), _failure(step, each)) for name, each in self._attempts.items()]
+        raised = [(F.col(name).isNull(), each) for name, each in self._attempts.items()]
         kept = [F.col(KEPT), *(~each for each, _ in raised), *([] if passed is None else [passed])]
         marks = {KEPT: reduce(and_, kept)}
         if raised:
-            marks[FAILURE] = F.coalesce(F.col(FAILURE), *(F.when(each, failure) for each, failure in raised))
+            places = (F.when(each, failure(step, attempt.place, attempt.cause)) for each, attempt in raised)
+            marks[FAILURE] = F.coalesce(F.col(FAILURE), *places)
         return marks
 
     def without(self, frame: DataFrame) -> DataFrame:
@@ -165,14 +169,15 @@ def begun(frame: DataFrame) -> DataFrame:
     return frame.withColumns({KEPT: kept, FAILURE: F.lit(None).cast(_FAILURE), ORIGINAL: original})
 
 
-def with_known_times(frame: DataFrame, hidden: Mapping[str, Column], by: Sequence[str]) -> DataFrame:
+def with_known_times(frame: DataFrame, hidden: Mapping[str, Column], by: Sequence[str], violated: Column) -> DataFrame:
     """Rows with event time and substream, which in a failed row are known only if all columns of them are.
 
     Otherwise a substream that does not exist would hold back the watermark, or be advanced by another one's rows. A row
-    that a filter has dropped has neither, as where nothing is diverted: it is not among the rows with a watermark.
+    that a filter has dropped has neither, as where nothing is diverted: it is not among the rows with a watermark. Nor
+    is one that has ``violated`` an expectation, which may be one of its time.
     """
     lacking = reduce(or_, (F.col(quoted(name)).isNull() for name in by), F.lit(False))
-    is_known = F.col(KEPT) | (F.col(FAILURE).isNotNull() & ~lacking)
+    is_known = F.col(KEPT) | (F.col(FAILURE).isNotNull() & ~violated & ~lacking)
     return frame.withColumns({name: F.when(is_known, column) for name, column in hidden.items()})
 
 
@@ -231,5 +236,7 @@ def common(one: Sequence[object], other: Sequence[object]) -> int:
     return count
 
 
-def _failure(step: int, attempt: _Attempt) -> Column:
-    return F.struct(F.lit(step).alias(STEP), F.lit(attempt.place).alias(PLACE), attempt.cause.alias(CAUSE))
+def failure(step: int, place: str, cause: Column | None = None) -> Column:
+    """Where a row has failed: the number of the link, what it computes, and what a Python function raised."""
+    said = F.lit(None).cast("string") if cause is None else cause
+    return F.struct(F.lit(step).alias(STEP), F.lit(place).alias(PLACE), said.alias(CAUSE))

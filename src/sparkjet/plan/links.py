@@ -37,6 +37,23 @@ def divert(point: Divert) -> Link:
     return Link(lambda frame: frame, lambda frame: frame, tried=lambda frame, _: diverting.begun(frame), divert=point)
 
 
+def timing(hidden: Mapping[str, Column], by: Sequence[str], violated: Column, number: int) -> Link:
+    """Event time and substream of rows behind ``divert``, as ``withWatermark`` defines them.
+
+    Args:
+        hidden: Both.
+        by: What the substream is named by.
+        violated: Whether a row that has failed has violated an expectation.
+        number: That of the link before.
+    """
+    return Link(
+        lambda frame: frame.withColumns({**hidden}),
+        None,
+        tried=lambda frame, _: diverting.with_known_times(frame, hidden, by, violated),
+        number=number,
+    )
+
+
 def where(condition: Column | str) -> Link:
     """Filter rows."""
     column = F.expr(condition) if isinstance(condition, str) else condition

@@ -109,6 +109,7 @@ class StageOutput(Output):
         marks_early: Whether rows have a column ``is_early``, and final rows come whether or not they have changed.
         tables: The static tables that the transformations ask for.
         complete: Whether all results come in each epoch that has rows for the stage, whether or not they have changed.
+        chain: The transformations of ``finishing``; None of rows as they are.
     """
 
     stage: Stage
@@ -119,6 +120,7 @@ class StageOutput(Output):
     marks_early: bool = False
     tables: Sequence[StaticTable] = ()
     complete: bool = False
+    chain: Transformations | None = None
 
     def sample(self) -> DataFrame:
         """See :meth:`Output.sample`."""
@@ -134,6 +136,11 @@ class StageOutput(Output):
     def finished(self, rows: DataFrame, *, early: bool = False) -> DataFrame:
         """The rows as the sink gets them."""
         return self._marked(self.finishing(rows), early=early)
+
+    def tried(self, rows: DataFrame, *, early: bool = False) -> DataFrame:
+        """The same where rows are diverted, with those that have failed, and the columns that say so."""
+        assert self.chain is not None  # noqa: S101 - as rows are diverted
+        return self._marked(self.chain.tried(rows.drop(*HIDDEN)), early=early)
 
     def _marked(self, rows: DataFrame, *, early: bool) -> DataFrame:
         return rows.withColumn(IS_EARLY, F.lit(early)) if self.marks_early else rows

@@ -17,11 +17,12 @@ from sparkjet.sinks.protocol import Clocked, Telling
 from sparkjet.time import MIN, clamp
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import DataFrame
 
     from sparkjet.catalyst.unsaid import Unsaid
+    from sparkjet.plan.expectations import Expected
     from sparkjet.plan.inputs import Input
     from sparkjet.plan.sources import Sources
     from sparkjet.plan.stage import Feed, Stage
@@ -68,6 +69,11 @@ class PlannedStage:
     feeds: tuple[PlannedFeed, ...]
 
 
+def reader(stage: str, side: int) -> str:
+    """A side of a stage among all that reads results, by the name of the stage."""
+    return f"{stage}/{side}"
+
+
 @dataclass(frozen=True)
 class PlannedOutput(StageOutput):
     """An output of a query that reads a stage of it, by the name of the stage."""
@@ -87,23 +93,31 @@ class DivertedChain:
     """A chain of a query whose failed rows an output gets.
 
     Attributes:
-        source: The number of the source that it reads.
+        source: The number of the source that it reads, or the name of the output whose results it transforms.
         chain: The chain.
         first: The number of the first link whose failures count; those before are another chain's too, which has them.
         links: All links behind ``divert``, as the user wrote them.
+        lacking: The outputs that lack a row of which a link has raised, by the link's number.
     """
 
-    source: int
+    source: int | str
     chain: Transformations
     first: int
     links: Sequence[Link]
+    lacking: Mapping[int, str]
 
 
 @dataclass(frozen=True)
 class PlannedDeadLetters(DeadLetterOutput):
-    """An output of dead letters of a query, by the chains that have them."""
+    """An output of dead letters of a query, by the chains that have them, and the outputs whose sinks may refuse rows.
+
+    Attributes:
+        diverted: The chains.
+        refused: Names of the outputs.
+    """
 
     diverted: tuple[DivertedChain, ...] = field(kw_only=True)
+    refused: tuple[str, ...] = field(kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -120,6 +134,8 @@ class Plan:
         outputs: In the order in which they are written.
         counts_failures: Whether the job that reads a batch finds out whether any row has failed; otherwise a job of its
             own does, over a batch that is persisted.
+        expected: The expectations on the way from a source, by its number.
+        expected_of: Those of results, by what reads them: an output, or a side of a stage as :func:`reader` names it.
     """
 
     sources: Sources
@@ -130,6 +146,14 @@ class Plan:
     stages: tuple[PlannedStage, ...]
     outputs: tuple[PlannedOutput | PlannedStreamOutput | PlannedDeadLetters, ...]
     counts_failures: bool = False
+    expected: tuple[tuple[int, Expected], ...] = ()
+    expected_of: Mapping[str, Expected] = field(default_factory=dict)
+
+    @property
+    def expectations(self) -> list[str]:
+        """The names of all expectations."""
+        found = [expected for _, expected in self.expected] + [*self.expected_of.values()]
+        return [each.name for expected in found for each in expected.all]
 
     @property
     def of_stages(self) -> list[PlannedOutput]:

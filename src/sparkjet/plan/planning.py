@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sparkjet.catalyst.doors import COUNTERS, is_open
 from sparkjet.catalyst.plan_analysis import is_repeatable
 from sparkjet.errors import AnalysisError
 from sparkjet.plan.diverting import common
+from sparkjet.plan.expectations import Expected
 from sparkjet.plan.outputs import AnyOutput, DeadLetterOutput, StageOutput, StreamOutput
 from sparkjet.plan.plan import (
     DivertedChain,
@@ -19,6 +20,7 @@ from sparkjet.plan.plan import (
     PlannedOutput,
     PlannedStage,
     PlannedStreamOutput,
+    reader,
 )
 from sparkjet.plan.read_context import check_read_context
 from sparkjet.plan.sources import Sources
@@ -28,8 +30,9 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
     from pyspark.sql import DataFrame
 
+    from sparkjet.plan.expectations import Expectation
     from sparkjet.plan.stage import Feed, Stage
-    from sparkjet.plan.transformations import Transformations
+    from sparkjet.plan.transformations import Link, Transformations
 
 READ_ONCE = frozenset({"delta", "files", "iceberg", "jdbc", "kafka", "memory", "noop", "postgres", "table"})
 """Formats of sinks that read all rows of an epoch when they prepare it."""
@@ -55,7 +58,8 @@ def plan_of(outputs: Sequence[AnyOutput]) -> Plan:
         if of_stages
         else _without_stages(of_stream, of_failures, alone=alone)
     )
-    plan = replace(plan, outputs=_in_order(outputs, plan.outputs))
+    plan = replace(plan, outputs=_in_order(outputs, plan.outputs), expected_of=_expected_of(plan))
+    _check_named(plan.expectations)
     results = [each.chain.shape if isinstance(each, StreamOutput) else each.shape for each in outputs]
     # Of each stage too: the plan of some results ends at the stage.
     results += [feed.feed.transformations.shape for stage in plan.stages for feed in stage.feeds]
@@ -94,18 +98,27 @@ def _with_stages(
     roots = {feed.source: feed for stage in planned.values() for feed in stage.feeds if feed.parent is None}
     for stage in stages:
         _check_diverted(stage)
-    read_chains = [(feed.source, feed.feed.transformations) for feed in _roots(planned.values())]
-    read_chains += [(numbers[output.chain.source], output.chain) for output in of_stream]
+    readers = [
+        Reader(feed.source, feed.feed.transformations, _behind(stage, of_stages))
+        for stage, each in planned.items()
+        for feed in _roots([each])
+    ]
+    readers += [Reader(numbers[output.chain.source], output.chain, (output.name,)) for output in of_stream]
+    read_chains = [(each.source, each.chain) for each in readers if isinstance(each.source, int)]
     chains = [chain for _, chain in read_chains]
-    for chain in chains:
+    readers += [Reader(each.name, each.chain, (each.name,)) for each in of_stages if each.chain is not None]
+    for chain in (each.chain for each in readers):
         if chain.divert is not None:
             # What Spark refuses to try is refused now, and not in the first epoch.
             chain.tried(chain.source)
     # In the order of the sources, by which Spark reports their offsets.
     inputs = [each for number, source in enumerate(sources.all) for each in source.named(roots[number].feed.inputs)]
     # Without a watermark nobody misses the rows that a filter drops.
-    counts = bool(of_failures) and _can_count(chains) and (chains[0].markable or not inputs)
-    held = bool(of_failures) and not counts
+    counted = expected_chains(read_chains)
+    # Of results that divert, the rows are held anyway.
+    diverts = bool(of_failures) and any(chain.divert is not None for chain in chains)
+    counts = diverts and not counted and _can_count(chains) and (chains[0].markable or not inputs)
+    held = bool(counted) or (diverts and not counts)
     persisted = len(chains) > 1 or held or not (chains[0].markable or not inputs)
     return Plan(
         counts_failures=counts,
@@ -119,41 +132,116 @@ def _with_stages(
         outputs=(
             *(PlannedOutput(**_fields(each), reads=planned[each.stage].name) for each in of_stages),
             *(PlannedStreamOutput(**_fields(each), reads=numbers[each.chain.source]) for each in of_stream),
-            *_dead_letters(of_failures, read_chains),
+            *dead_letters(of_failures, readers, [*of_stream, *of_stages]),
         ),
+        expected=counted,
     )
+
+
+def _behind(stage: Stage, outputs: Sequence[StageOutput]) -> tuple[str, ...]:
+    """The outputs that what a stage reads comes to."""
+    return tuple(output.name for output in outputs if stage in output.stage.lineage)
 
 
 def _roots(stages: Iterable[PlannedStage]) -> list[PlannedFeed]:
     return [feed for stage in stages for feed in stage.feeds if feed.parent is None]
 
 
-def _dead_letters(
-    outputs: Sequence[DeadLetterOutput], chains: Sequence[tuple[int, Transformations]]
+@dataclass(frozen=True)
+class Reader:
+    """A chain of a query, by where it begins and where its rows go.
+
+    Attributes:
+        source: The number of the source, or the name of the output whose results it transforms.
+        chain: The chain.
+        outputs: Names of the outputs that lack a row which does not come through.
+    """
+
+    source: int | str
+    chain: Transformations
+    outputs: tuple[str, ...]
+
+
+def dead_letters(
+    outputs: Sequence[DeadLetterOutput], readers: Sequence[Reader], results: Iterable[StageOutput | StreamOutput]
 ) -> list[PlannedDeadLetters]:
     """The outputs of dead letters, each with the chains behind its ``divert``; a failure that two share counts once."""
     planned = []
     for output in outputs:
         found: list[DivertedChain] = []
-        for source, chain in chains:
-            if chain.divert is None or chain.divert is not output.chain.divert:
+        for each in readers:
+            if each.chain.divert is None or each.chain.divert is not output.chain.divert:
                 continue
-            links = chain.diverted_links
-            shared = [common(links, each.links) for each in found]
+            links = each.chain.diverted_links
+            shared = [common(links, one.links) for one in found]
             if found and any(count == len(links) for count in shared):
                 # All of its failures are another chain's too.
                 continue
-            # Numbers count from the beginning of the chain.
-            first = len(chain.all_links) - len(links) + max(shared, default=0)
-            found.append(DivertedChain(source, chain, first, links))
+            first = links[max(shared, default=0)].number if links else 0
+            lacking = {link.number: ", ".join(_lacking(link, readers)) for link in links}
+            found.append(DivertedChain(each.source, each.chain, first, links, lacking))
         if not found:
             message = (
                 "start: dead letters are asked for of a stream that none of the results comes from. Take deadLetters "
                 "of the stream that divert(…) returned, or of one that was made of it."
             )
             raise AnalysisError(message)
-        planned.append(PlannedDeadLetters(**_fields(output), diverted=tuple(found)))
+        written = [each for each in results if each.chain is not None and each.chain.divert is output.chain.divert]
+        refused = tuple(each.name for each in written)
+        planned.append(PlannedDeadLetters(**_fields(output), diverted=tuple(found), refused=refused))
     return planned
+
+
+def _lacking(link: Link, readers: Sequence[Reader]) -> list[str]:
+    """The outputs that lack a row of which a link has raised."""
+    having = [each for each in readers if any(found is link for found in each.chain.all_links)]
+    return list(dict.fromkeys(name for each in having for name in each.outputs))
+
+
+def expected_chains(chains: Sequence[tuple[int, Transformations]]) -> tuple[tuple[int, Expected], ...]:
+    """The expectations of chains, each where it is read first: of what they begin with in common rows count once."""
+    counted: list[Expectation] = []
+    found: list[tuple[int, Expected]] = []
+    for source, chain in chains:
+        each = Expected.of(chain, counted)
+        if each.all:
+            found.append((source, each))
+            counted += each.all
+    return tuple(found)
+
+
+def _expected_of(plan: Plan) -> dict[str, Expected]:
+    """The expectations of results, by what reads them first."""
+    readers = [
+        (reader(stage.name, side), feed.feed.transformations)
+        for stage in plan.stages
+        for side, feed in enumerate(stage.feeds)
+        if feed.parent is not None
+    ]
+    readers += [(output.name, output.chain) for output in plan.of_stages if output.chain is not None]
+    counted: list[Expectation] = []
+    found: dict[str, Expected] = {}
+    for name, chain in readers:
+        each = Expected.of(chain, counted)
+        if each.all:
+            found[name] = each
+            counted += each.all
+    return found
+
+
+def _check_named(names: Sequence[str]) -> None:
+    """Refuse two expectations that would be counted together.
+
+    Raises:
+        AnalysisError: They have the same name.
+    """
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        message = (
+            f"start: two expectations of the query are called {twice[0]!r}, by which they are counted. Give each a "
+            "name of its own; or call expect(…) once, and make both results of what it returns."
+        )
+        raise AnalysisError(message)
 
 
 def _check_diverted(stage: Stage) -> None:
@@ -162,6 +250,9 @@ def _check_diverted(stage: Stage) -> None:
     Raises:
         AnalysisError: Naming what it computes.
     """
+    if any(feed.parent is not None and feed.transformations.divert is not None for feed in stage.feeds):
+        message = "divert: these results are read by another stateful step. Call it on what that one returns."
+        raise AnalysisError(message)
     diverts = any(feed.parent is None and feed.transformations.divert is not None for feed in stage.feeds)
     found = stage.untried if diverts else None
     if found is not None:
@@ -203,12 +294,15 @@ def _without_stages(outputs: Sequence[StreamOutput], of_failures: Sequence[DeadL
     source = chains[0].apply(chains[0].source, upto=shared)
     # Each once: the readers of a chain are told by it.
     rest = {id(chain): chain.after(shared) for chain in chains}
-    counts = bool(of_failures) and _can_count(chains) and not alone and outputs[0].format in READ_ONCE
+    counted = expected_chains([(0, chain) for chain in chains])
+    counts = bool(of_failures) and not counted and not alone
+    counts = counts and _can_count(chains) and outputs[0].format in READ_ONCE
+    readers = [Reader(0, chain, (output.name,)) for output, chain in zip(outputs, chains, strict=True)]
     return Plan(
         counts_failures=counts,
         sources=Sources.of({source: None}),
         source=source,
-        persisted=len(chains) > 1 or (bool(of_failures) and not counts),
+        persisted=len(chains) > 1 or bool(counted) or (bool(of_failures) and not counts),
         shared=0,
         inputs=(),
         stages=(),
@@ -219,9 +313,10 @@ def _without_stages(outputs: Sequence[StreamOutput], of_failures: Sequence[DeadL
             ),
             *(
                 replace(each, diverted=tuple(replace(one, chain=rest[id(one.chain)]) for one in each.diverted))
-                for each in _dead_letters(of_failures, [(0, chain) for chain in chains])
+                for each in dead_letters(of_failures, readers, outputs)
             ),
         ),
+        expected=tuple((source, replace(each, chain=rest[id(each.chain)])) for source, each in counted),
     )
 
 
@@ -280,7 +375,8 @@ def _shared(chains: Sequence[Transformations], *, filters: bool) -> int:
     """Number of links that all chains begin with; ``filters`` says whether filters count."""
     count = 0
     for links in zip(*(chain.links for chain in chains), strict=False):
-        if any(link is not links[0] for link in links) or (chains[0].drops(count) and not filters):
+        counts = links[0].expectation is not None
+        if any(link is not links[0] for link in links) or (chains[0].drops(count) and (counts or not filters)):
             break
         if filters and links[0].table is not None and links[0].table.by_epoch:
             # In Spark's own query it would be asked for once.

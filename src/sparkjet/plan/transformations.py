@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from sparkjet.catalyst.row_counter import RowCounter
     from sparkjet.plan.diverting import Divert, Tries
+    from sparkjet.plan.expectations import Expectation
     from sparkjet.plan.static_tables import StaticTable
 
 Transformation = Callable[["DataFrame"], "DataFrame"]
@@ -49,6 +50,7 @@ class Link:
         divert: The point from which failed rows are diverted, if this is one.
         alone: The same for a row of the driver's, where that is something else.
         tries: What it tries of rows behind ``divert``, if anything.
+        expectation: What it filters by and counts, if it is an expectation.
         number: How many links are before it, also below a watermark.
         calls: Whether it calls Python functions.
         repeats: Whether it gives the same if it is computed once more; behind ``divert``, as ``calls``.
@@ -67,6 +69,7 @@ class Link:
     divert: Divert | None = None
     alone: Transformation | None = None
     tries: Callable[[], Tries] | None = None
+    expectation: Expectation | None = None
     number: int = 0
     calls: bool = False
     repeats: bool = True
@@ -85,6 +88,7 @@ class Transformations:
         passes: How often the chain reads a batch.
         below: What ``source`` was made of by adding the hidden columns; None if it has none.
         covered: Number of links at the start that ``below`` stands for too.
+        timing: What made ``source`` of ``below``; None if that is not known.
         together: What window functions may be partitioned by, None if they are not allowed.
         windows: The columns that are windows.
     """
@@ -97,6 +101,7 @@ class Transformations:
     passes: int = 1
     below: Transformations | None = None
     covered: int = 0
+    timing: Link | None = field(default=None, compare=False)
     together: Together | None = None
     windows: tuple[WindowColumn, ...] = field(default=(), compare=False)
 
@@ -122,7 +127,7 @@ class Transformations:
         while root.below is not None:
             root = root.below
         before = len(self.all_links) - len(self.diverted_links) - 1
-        return replace(root, links=self.all_links[:before]).outlined(root.source)
+        return replace(root, links=self.all_links[:before]).outlined(root.source).drop(*HIDDEN)
 
     @property
     def all_links(self) -> tuple[Link, ...]:
@@ -293,6 +298,8 @@ def check_tried(link: Link, shape: DataFrame, expressions: Sequence[Any], *, gen
         raise AnalysisError(message)
     if link.table is not None:
         found = "a join with a static table"
+    elif link.whole:
+        found = "orderBy, limit or an aggregation of results"
     elif link.remakes:
         found = "mapInPandas, mapInArrow or unpivot"
     elif generates:

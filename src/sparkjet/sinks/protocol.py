@@ -88,6 +88,10 @@ class Sink(Protocol):
 
         Once it has returned, :meth:`commit` must be able to succeed in any process. May be called again with another
         attempt if the epoch is re-run; what the earlier attempt left is an orphan.
+
+        Raises:
+            RefusedRowsError: The destination does not take some of the rows, and would take the others. Behind
+                ``divert`` it is then called with parts of them, each of an attempt of its own.
         """
         ...
 
@@ -190,7 +194,8 @@ class Trying(Protocol):
             earlier: The epoch's transactions that are committed before it, each with its sink.
 
         Raises:
-            SinkError: The destination refuses a row. The epoch is not decided.
+            SinkError: The destination refuses a row. The epoch is not decided. As a ``RefusedRowsError``, the rows may
+                be diverted: see :meth:`Sink.prepare`.
         """
         ...
 

@@ -31,7 +31,7 @@ class EpochKind(Enum):
     BATCH = "epoch"
     """A micro-batch of Spark's."""
     TICK = "tick"
-    """The clock, or a substream that was retired; there was no batch."""
+    """The clock, a substream that was retired, or dead letters that were replayed; there was no batch."""
     CLOSING = "closing"
     """The end of the input, with ``closeWindowsAtEnd``."""
     SETTLED = "settled"
@@ -146,7 +146,9 @@ class Record(msgspec.Struct, frozen=True):
     of their source. ``maps`` says which versions of a grid's maps an epoch reads; it is written before that epoch
     begins. ``early_at`` says when each output last had early rows. ``overlap`` says that Spark's checkpoint may be one
     batch ahead of the record. ``unsaid`` is what the texts of the fingerprint leave out; a start compares what both
-    runs know of it, as earlier versions and other lines of Spark may know less.
+    runs know of it, as earlier versions and other lines of Spark may know less. ``expectations`` counts the rows that
+    have not met each, by its name, since it is in the query. ``replayed`` has the epochs whose dead letters were
+    replayed, from the first to the last of each range, by the name of their output.
     """
 
     kind: EpochKind
@@ -166,6 +168,8 @@ class Record(msgspec.Struct, frozen=True):
     queues: dict[str, str] = {}
     maps: dict[str, MapRead] = {}
     unsaid: dict[str, Any] = {}
+    expectations: dict[str, int] = {}
+    replayed: dict[str, list[tuple[int, int]]] = {}
     format: int = FORMAT
 
     def encode(self) -> bytes:

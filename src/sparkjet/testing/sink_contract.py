@@ -24,9 +24,9 @@ from uuid import uuid4
 
 import pytest
 
-from sparkjet.errors import CopiedHomeError
+from sparkjet.errors import CopiedHomeError, RefusedRowsError
 from sparkjet.sinks.outbox import Outbox
-from sparkjet.sinks.protocol import Gathering, Handle, Sink, TransactionId, Unknown
+from sparkjet.sinks.protocol import Aborting, Gathering, Handle, Sink, TransactionId, Trying, Unknown
 from sparkjet.snapshots.copying import copy_newest
 from sparkjet.storage.posix_directory import PosixDirectory
 from sparkjet.testing.stream_driver import StreamDriver
@@ -69,6 +69,8 @@ class SinkUnderTest:
     """Rows that a plain reader sees, in any order."""
     dangling: Callable[[], int]
     """Number of transactions that are neither committed nor rolled back."""
+    refused: Callable[[DataFrame], DataFrame] | None = None
+    """Makes rows that the destination refuses of good ones; None where whatever it refuses ends the query."""
 
 
 class SinkContract:
@@ -134,6 +136,28 @@ class SinkContract:
         target.sink.abort_orphans(QUERY, 6, [])
         target.sink.commit(of_successor, lambda: None)
         assert target.read() == [("k5", 5)]
+
+    def test_rows_that_it_refuses_are_told_from_other_failures_before_the_decision(
+        self, spark: SparkSession, target: SinkUnderTest
+    ) -> None:
+        if target.refused is None:
+            pytest.skip("what the destination refuses ends the query")
+        good = self.rows(spark, 1, 2, 3)
+        both = good.unionByName(target.refused(self.rows(spark, 4)))
+        with pytest.raises(RefusedRowsError):
+            self._tried_out(target, both, transaction(1))
+        if isinstance(target.sink, Aborting):
+            target.sink.abort(transaction(1))
+        # Another attempt, as a name is never used for other rows.
+        handle = self._tried_out(target, good, transaction(1, attempt=1000))
+        target.sink.commit(handle, lambda: None)
+        assert sorted(target.read()) == [("k1", 1), ("k2", 2), ("k3", 3)]
+
+    def _tried_out(self, target: SinkUnderTest, rows: DataFrame, of: TransactionId) -> Handle:
+        handle = self.prepare(target, rows, of)
+        if isinstance(target.sink, Trying):
+            target.sink.try_out(handle, [])
+        return handle
 
     def test_epochs_add_up(self, spark: SparkSession, target: SinkUnderTest) -> None:
         for epoch in (1, 2, 4):

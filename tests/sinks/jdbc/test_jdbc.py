@@ -13,6 +13,7 @@ from uuid import uuid4
 
 import pytest
 from py4j.protocol import Py4JJavaError
+from pyspark.sql import functions as F
 
 from sparkjet.catalyst.jdbc import may_pass
 from sparkjet.engine.phases import EpochPhase
@@ -66,7 +67,14 @@ class OnADatabase(SinkContract):
                 assert place is not None
                 return sum(each.lower().startswith("sparkjet_") for each in connection.tables(place)) - 1
 
-        return SinkUnderTest(sink, lambda: [(row.k, row.n) for row in read(spark, options).collect()], staged)
+        executed(
+            sink, f"ALTER TABLE orders ADD CONSTRAINT small CHECK ({sink._database.dialect.quoted('n')} < 1000000)"
+        )
+
+        def found() -> list[tuple[str, int]]:
+            return [(row.k, row.n) for row in read(spark, options).collect()]
+
+        return SinkUnderTest(sink, found, staged, lambda rows: rows.withColumn("n", F.lit(2_000_000)))
 
 
 class TestOnMariaDB(OnADatabase):

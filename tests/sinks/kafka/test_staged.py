@@ -72,7 +72,9 @@ class Contract(SinkContract):
         def dangling() -> int:
             return sum(1 for _ in outbox.glob("results/0*"))
 
-        return SinkUnderTest(sink_of(spark, server, outbox, topic=topic, few=few, numPartitions="4"), read, dangling)
+        sink = sink_of(spark, server, outbox, topic=topic, few=few, numPartitions="4")
+        large = F.repeat(F.lit("x"), F.lit(2_000_000))
+        return SinkUnderTest(sink, read, dangling, lambda rows: rows.withColumn("value", large))
 
     # A condition that holds for these rows.
     def test_an_epoch_without_rows_prepares_nothing(self, spark: SparkSession, target: SinkUnderTest) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
+from pyspark.sql import functions as F
 
 from sparkjet.errors import LostTransactionError, SinkError
 from sparkjet.options import Options
@@ -43,7 +44,7 @@ def under_test(spark: SparkSession, directory: Path, dsn: str, **options: str) -
             (prepared,) = connection.execute(query).fetchone() or (None,)
         return int(bool(prepared)) + len(list((directory / "outbox").glob("*/0*")))
 
-    return SinkUnderTest(sink, read, dangling)
+    return SinkUnderTest(sink, read, dangling, lambda rows: rows.withColumn("k", F.lit("a\0b")))
 
 
 class TestPrepared(SinkContract):

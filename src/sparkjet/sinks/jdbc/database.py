@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
 
-from sparkjet.catalyst.jdbc import Dialect, is_locked, message_of
-from sparkjet.errors import SinkError
+from sparkjet.catalyst.jdbc import Dialect, blames_rows, is_locked, message_of
+from sparkjet.errors import RefusedRowsError, SinkError
 from sparkjet.storage.hadoop_file_system import JAVA_ERRORS
 
 if TYPE_CHECKING:
@@ -197,7 +197,7 @@ class Database:
 
     @contextlib.contextmanager
     def connected(self, *, as_executors: bool = False) -> Iterator[Connection]:
-        """A connection; what the database refuses is raised as a :class:`SinkError`.
+        """A connection; what the database refuses is raised as a :class:`SinkError`, rows as its subclass.
 
         Args:
             as_executors: Whether it begins as those of Spark's writer do, without the user's statement.
@@ -215,7 +215,8 @@ class Database:
             # Spark and some drivers quote the URL; the cause does so too, and with it every log that shows causes.
             cause = None if settings.url in str(error) else error
             message = message_of(error).replace(settings.url, settings.shown)
-            raise SinkError(f"jdbc: {settings.shown}: {message}") from cause
+            kind = RefusedRowsError if blames_rows(error) else SinkError
+            raise kind(f"jdbc: {settings.shown}: {message}") from cause
 
 
 def _escaped(java: Any, name: str | None) -> str | None:

@@ -14,8 +14,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from sparkjet.catalyst.columns import quoted
-from sparkjet.catalyst.jdbc import drivers_found, is_locked, may_pass, message_of
-from sparkjet.errors import AnalysisError, LostTransactionError, SinkError
+from sparkjet.catalyst.jdbc import blames_rows, drivers_found, is_locked, may_pass, message_of
+from sparkjet.errors import AnalysisError, LostTransactionError, RefusedRowsError, SinkError
 from sparkjet.query_log import logger
 from sparkjet.sinks.copies import check_run, origin
 from sparkjet.sinks.jdbc.database import Connection, Database
@@ -131,7 +131,7 @@ class JdbcSink:
                     f"{self._settings.table} identifies rows. Leave them out, "
                     f'where("{key} IS NOT NULL"), or give a value with coalesce.'
                 )
-                raise SinkError(message)
+                raise RefusedRowsError(message)
         return {
             **statements.describe(),
             "query": transaction.query,
@@ -273,7 +273,8 @@ class JdbcSink:
                     " (a task was repeated that had written its rows: its executor was lost right after that. Nothing "
                     "of the epoch was published; start the query again)"
                 )
-            raise SinkError(why) from error
+                raise SinkError(why) from error
+            raise (RefusedRowsError if blames_rows(error) else SinkError)(why) from error
 
     def _publish(self, connection: Connection, handle: Handle) -> None:
         statements = self._statements_of(handle)

@@ -11,7 +11,7 @@ import confluent_kafka
 from confluent_kafka import KafkaError
 from pyspark.sql import functions as F
 
-from sparkjet.errors import SinkError
+from sparkjet.errors import RefusedRowsError, SinkError
 from sparkjet.sinks.kafka.producing import CUT_OFF, NAME, NAMELESS, NAMES
 from sparkjet.sinks.kafka.progress_topic import topic_setting
 from sparkjet.sinks.kafka.rights import allowing, described, missing
@@ -167,24 +167,24 @@ def check_targets(found: Mapping[str, Any], topics: Mapping[str, Topic], progres
     if progress in topics:
         # Each publisher would take the rows for another one's marker, and give up.
         message = f"Kafka: topic {progress!r} has the markers of this output, and takes no rows. Name another topic."
-        raise SinkError(message)
+        raise RefusedRowsError(message)
     for target in found.get("targets") or ():
         name, number = target["topic"], target["partition"]
         if name is None:
             message = "Kafka: the column topic is null in a row. Give each row its topic, or use the option topic."
-            raise SinkError(message)
+            raise RefusedRowsError(message)
         if name not in topics:
             message = (
                 f"Kafka: topic {name!r}, where rows go, does not exist, or is the brokers' own. Create it, or name "
                 f"another one: {NAMES}."
             )
-            raise SinkError(message)
+            raise RefusedRowsError(message)
         if number is not None and not 0 <= number < topics[name].partitions:
             message = (
                 f"Kafka: the column partition has {number}, and topic {name!r} has the partitions 0 to "
                 f"{topics[name].partitions - 1}. Add partitions to the topic, or leave the column null."
             )
-            raise SinkError(message)
+            raise RefusedRowsError(message)
     for name, each in topics.items():
         if not each.writable:
             message = f"Kafka: this user may not write to topic {name!r}. Allow it: {allowing(name, ('Write',))}"
@@ -223,28 +223,28 @@ def check_rows(found: Mapping[str, Any], name: str, topic: Topic, largest: int, 
         compresses: Whether brokers may see smaller messages.
 
     Raises:
-        SinkError: Naming what is wrong, and the way out.
+        RefusedRowsError: Naming what is wrong, and the way out.
     """
     for measured, refused in (("nameless", NAMELESS), ("cut_off", CUT_OFF)):
         if found.get(measured):
             message = f"Kafka: in {found[measured]} rows of the epoch {refused}"
-            raise SinkError(message)
+            raise RefusedRowsError(message)
     if topic.compacted and found.get("keyless", 1):
         message = (
             f"Kafka: topic {name!r} is compacted and takes no row without a key, and {found.get('keyless', 'all')} "
             "rows of the epoch have none. Give each row a column key that is not null, or set the topic's "
             "cleanup.policy to delete."
         )
-        raise SinkError(message)
+        raise RefusedRowsError(message)
     if topic.largest is not None and not compresses and (found["record"] or 0) + _OVERHEAD > topic.largest:
         message = (
             f"Kafka: the largest row has {found['record']} bytes, and topic {name!r} takes {topic.largest} with "
             "what is added (MSG_SIZE_TOO_LARGE). Raise the topic's max.message.bytes, and kafka.message.max.bytes."
         )
-        raise SinkError(message)
+        raise RefusedRowsError(message)
     if (found["record"] or 0) + _OF_MESSAGE > largest:
         message = (
             f"Kafka: the largest row has {found['record']} bytes, and librdkafka takes {largest} with what is added "
             "(MSG_SIZE_TOO_LARGE). Raise the option kafka.message.max.bytes and the topic's max.message.bytes."
         )
-        raise SinkError(message)
+        raise RefusedRowsError(message)

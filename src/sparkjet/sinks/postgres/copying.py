@@ -82,6 +82,8 @@ _ELSEWHERE = frozenset({"08", "25", "40", "53", "55", "57", "58", "XX"})
 _STATEMENTS = frozenset({"0A", "0L", "0P", "28", "3D", "3F", "42"})
 """Classes of errors about the login, or about statements whatever their rows; in a trigger, they may depend on them."""
 CORRECT = "Correct or leave out such rows in the query, e.g. with where, or change the table."
+OF_ROWS = (CORRECT, _REMEDIES["22021"], _REMEDIES["22P05"])
+"""The ways out where rows are refused, by which the text of an error in a task tells."""
 _UNTRANSLATABLE = "22P05"
 _NUL = "\\u0000"
 _ENCODING = (
@@ -117,6 +119,11 @@ def is_refusal(error: psycopg.Error) -> bool:
     return error.sqlstate is not None and error.sqlstate[:2] not in _ELSEWHERE
 
 
+def blames_rows(error: psycopg.Error) -> bool:
+    """Whether it is for the rows that the server refuses what it was sent, and it would take others."""
+    return is_refusal(error) and (error.sqlstate or "")[:2] not in _STATEMENTS
+
+
 def explain(error: psycopg.Error, noticed: str = "", refused: str = CORRECT) -> str:
     """The server's message and ``noticed``, on one line, and the way out; never the connection string.
 
@@ -134,8 +141,7 @@ def explain(error: psycopg.Error, noticed: str = "", refused: str = CORRECT) -> 
         *_, encoding = "another one", *re.findall(r"[A-Z][A-Z0-9_]+", error.diag.message_primary or "")
         remedy = _ENCODING.format(encoding)
     else:
-        blames_rows = is_refusal(error) and (state or "")[:2] not in _STATEMENTS
-        remedy = _REMEDIES.get(state or "", refused if blames_rows else "")
+        remedy = _REMEDIES.get(state or "", refused if blames_rows(error) else "")
     return f"PostgreSQL: {text}{'' if text.endswith('.') else '.'} {remedy}".rstrip()
 
 

@@ -12,7 +12,7 @@ from psycopg.conninfo import conninfo_to_dict
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
-from sparkjet.errors import AnalysisError, SinkError
+from sparkjet.errors import AnalysisError, RefusedRowsError, SinkError
 from sparkjet.query_log import logger
 from sparkjet.sinks.outbox import Outbox
 from sparkjet.sinks.postgres import batches, copying
@@ -139,7 +139,7 @@ class PostgresSink(Outbox):
         for number, (name, fault, _) in enumerate(wrong):
             if found.get(f"fault{number}"):
                 message = f"postgres: column {name!r} has {fault}, in {found[f'fault{number}']} rows of the epoch."
-                raise SinkError(message)
+                raise RefusedRowsError(message)
         if handle is None:
             return None
         if self._table.encoding not in ALL:
@@ -219,7 +219,12 @@ class PostgresSink(Outbox):
     def _prepare(self, encoded: DataFrame, transaction: TransactionId) -> Handle | None:
         task = self._transactions.writer(self._table.target, transaction).task
         encoded = encoded.coalesce(self._writers)
-        answered = run_tasks(encoded, task, (copying, batches), copying.CopyError, PACKAGES)
+        try:
+            answered = run_tasks(encoded, task, (copying, batches), copying.CopyError, PACKAGES)
+        except SinkError as error:
+            # Of what an executor has raised there is only the text.
+            is_of_rows = any(remedy in str(error) for remedy in copying.OF_ROWS)
+            raise (RefusedRowsError(str(error)) if is_of_rows else error) from error
         return self._transactions.fix(self._table.target, transaction, [(row["id"], row["rows"]) for row in answered])
 
     def _obstacle(self) -> str | None:

@@ -11,12 +11,21 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg import sql
 
-from sparkjet.errors import CopiedHomeError, LostTransactionError, SinkError
+from sparkjet.errors import CopiedHomeError, LostTransactionError, RefusedRowsError, SinkError
 from sparkjet.sinks.copies import check_run, origin
 from sparkjet.sinks.naming import ListedTransaction, prefix_of
 from sparkjet.sinks.outbox_rows import batches_of
 from sparkjet.sinks.postgres.batches import copy_batches
-from sparkjet.sinks.postgres.copying import BEGIN, CORRECT, DURABLE, PreparedWriter, connect, explain, explain_blocked
+from sparkjet.sinks.postgres.copying import (
+    BEGIN,
+    CORRECT,
+    DURABLE,
+    PreparedWriter,
+    blames_rows,
+    connect,
+    explain,
+    explain_blocked,
+)
 from sparkjet.sinks.postgres.target import Target
 from sparkjet.sinks.protocol import Handle, TransactionId
 
@@ -239,7 +248,11 @@ class PostgresTransactions:
 
     @contextlib.contextmanager
     def connected(self, refused: str = CORRECT) -> Iterator[psycopg.Connection[Any]]:
-        """A connection in autocommit; errors of the server are raised as :class:`SinkError`, see :func:`explain`."""
+        """A connection in autocommit; errors of the server are raised as :class:`SinkError`, see :func:`explain`.
+
+        Raises:
+            RefusedRowsError: It refuses the rows.
+        """
         try:
             with closing(connect(self.conninfo)) as connection:
                 try:
@@ -247,7 +260,8 @@ class PostgresTransactions:
                 except psycopg.errors.LockNotAvailable as error:
                     raise SinkError(explain_blocked(error, connection)) from error
         except psycopg.Error as error:
-            raise SinkError(explain(error, refused=refused)) from error
+            kind = RefusedRowsError if blames_rows(error) else SinkError
+            raise kind(explain(error, refused=refused)) from error
 
 
 def decided_rows(entry: Directory, handle: Handle) -> Iterator[pa.RecordBatch]:

@@ -1,0 +1,66 @@
+"""The method of streams and results about what is to be true of each row."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from typing_extensions import Self
+
+from sparkjet.api.frame_methods import FrameMethods
+from sparkjet.catalyst.stars import starless
+from sparkjet.errors import AnalysisError, nearest
+from sparkjet.plan.expectations import Action, Expectation, expect, expected
+
+
+class Expecting(FrameMethods):
+    """The method of streams and results about what is to be true of each row."""
+
+    def expect(self, name: str, condition: Column | str, action: str) -> Self:
+        """Keep the rows of which a condition is true, count the others by name, and say what happens to them.
+
+        Rows are judged where this is written: one that a ``where`` or an earlier expectation has taken away is not
+        looked at. A condition that is null is not met. ``lastProgress["expectations"]`` and the metrics
+        have how many rows did not meet each expectation, once each, also where a query was killed in between.
+
+        Args:
+            name: What it is counted by; a query has one expectation of a name.
+            condition: A Column, or SQL.
+            action: ``drop``: the others go nowhere. ``divert``: they are dead letters, with this name in ``_stage``;
+                needs :meth:`divert` before. ``fail``: they end the query, and nothing of the epoch is written.
+
+        Raises:
+            AnalysisError: A name that is empty or taken, another action, or nothing to divert them by.
+
+        >>> import sparkjet as sj
+        >>> prices = sj.stream(spark.createDataFrame([(101,), (-1,), (None,)], "px int"))
+        >>> prices.expect("positive price", "px > 0", action="drop").toDF().collect()
+        [Row(px=101)]
+        """
+        chosen = _action(action)
+        given: object = name
+        if not isinstance(given, str) or not given.strip():
+            message = f"expect: {given!r} is not a name. Give text by which rows that fail are counted."
+            raise AnalysisError(message)
+        if any(each.name == name for each in expected(self._chain.all_links).values()):
+            message = f"expect: these rows have an expectation {name!r} already. Give each a name of its own."
+            raise AnalysisError(message)
+        asked: object = condition
+        if not isinstance(asked, Column | str):
+            message = f'expect: {asked!r} is not a condition: a Column or SQL, such as F.col("px") > 0 or "px > 0".'
+            raise AnalysisError(message)
+        if chosen is Action.DIVERT and self._chain.divert is None:
+            message = (
+                f'expect: {name!r} has action="divert", and rows are not diverted here. Call divert(errors=True) '
+                "before it: dead letters are rows as they are there."
+            )
+            raise AnalysisError(message)
+        column = F.expr(condition) if isinstance(condition, str) else condition
+        return self._then(expect(Expectation(name, starless(column, self._chain.shape), chosen)))
+
+
+def _action(given: object) -> Action:
+    known = [each.value for each in Action]
+    if given not in known:
+        message = f"expect: action={given!r}; {nearest(str(given), known)}."
+        raise AnalysisError(message)
+    return Action(given)

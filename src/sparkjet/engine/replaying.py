@@ -1,0 +1,154 @@
+"""Replays: the dead letters of a query that go through it once more, in an epoch of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from pyspark.sql import functions as F
+
+from sparkjet.errors import AnalysisError
+from sparkjet.plan.replaying import letters_of
+from sparkjet.query_log import logger
+from sparkjet.sinks.manifest import MANIFEST_DIRECTORY
+from sparkjet.storage.posix_directory import as_directory
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from sparkjet.plan.plan import Plan
+    from sparkjet.plan.replaying import Replaying
+    from sparkjet.snapshots.record import Record
+
+Ranges: TypeAlias = list[tuple[int, int]]
+"""Epochs, from the first to the last of each range."""
+
+
+@dataclass(frozen=True)
+class Replay:
+    """Dead letters on their way through a query.
+
+    Attributes:
+        plan: The plan of their epoch.
+        letters: The rows.
+        output: The output that had them.
+        epochs: The epochs that they are of.
+        drops_late: Whether to go on if windows of some of them are closed.
+    """
+
+    plan: Plan
+    letters: DataFrame
+    output: str
+    epochs: Ranges
+    drops_late: bool
+
+    def check(self, late: int) -> None:
+        """Say how many are late for their windows, before anything has changed.
+
+        Raises:
+            AnalysisError: There are some, and they may not be dropped.
+        """
+        if not late:
+            return
+        message = f"replay_dead_letters: {late} rows are late: by the record's watermark their windows are closed"
+        if not self.drops_late:
+            message += (
+                '. Nothing was replayed. With late="drop" the others are replayed, and these are dropped, counted and '
+                "delivered to lateRows, as any late rows are."
+            )
+            raise AnalysisError(message)
+        logger.warning("%s, and they are dropped.", message)
+
+    def noted(self, replayed: dict[str, Ranges]) -> dict[str, Ranges]:
+        """What a record says of replays, with this one."""
+        return {**replayed, self.output: united([*replayed.get(self.output, ()), *self.epochs])}
+
+
+@dataclass(frozen=True)
+class ReplayRequest:
+    """What the user asks to be replayed.
+
+    Attributes:
+        given: The rows; a function where they are read from a directory, once it is known what was published there.
+        directory: The directory; None of rows.
+        replaying: The query.
+        drops_late: As of :class:`Replay`.
+    """
+
+    given: Callable[[], DataFrame]
+    directory: str | None
+    replaying: Replaying
+    drops_late: bool
+
+    def replay(self, record: Record) -> Replay | None:
+        """What is to be replayed after a record; None if nothing is.
+
+        Raises:
+            AnalysisError: The rows are not dead letters of this query, or were replayed before.
+        """
+        output = self.replaying.dead.name
+        before = record.replayed.get(output, [])
+        if self.directory is not None:
+            self._check_directory(record)
+        letters = letters_of(self.given(), self.replaying.columns)
+        epochs = sorted(row[0] for row in letters.select("_epoch").distinct().collect())
+        if None in epochs or (epochs and epochs[-1] > record.epoch):
+            message = (
+                f"replay_dead_letters: there are rows of epoch {epochs[-1]}, and the query's record is of epoch "
+                f"{record.epoch}. Give dead letters of this query, from this home."
+            )
+            raise AnalysisError(message)
+        fresh = [epoch for epoch in epochs if not contains(before, epoch)]
+        if self.directory is None and len(fresh) < len(epochs):
+            again = [epoch for epoch in epochs if epoch not in fresh]
+            message = (
+                f"replay_dead_letters: dead letters of epochs {again} were replayed before, and would count twice. "
+                'Leave them out: where("_epoch NOT IN (…)").'
+            )
+            raise AnalysisError(message)
+        if not fresh:
+            logger.info("replay_dead_letters: there are no dead letters that were not replayed before")
+            return None
+        chosen = letters.where(F.col("_epoch").isin(fresh))
+        logger.info("replay_dead_letters: rows of epochs %s are replayed", fresh)
+        # A directory has all there are of epochs up to its newest.
+        ranges = [(0, epochs[-1])] if self.directory is not None else [(epoch, epoch) for epoch in fresh]
+        return Replay(self.replaying.plan_of(chosen), chosen, output, united(ranges), self.drops_late)
+
+    def _check_directory(self, record: Record) -> None:
+        assert self.directory is not None  # noqa: S101 - as its caller knows
+        queries = as_directory(Path(self.directory)).below(MANIFEST_DIRECTORY).names()
+        others = sorted({*queries} - {record.query})
+        if others:
+            message = (
+                f"replay_dead_letters: {self.directory} has dead letters of another query, {others[0]}, whose epochs "
+                "say nothing here. Give a DataFrame of those that are wanted, with numbers of epochs in _epoch that "
+                "this query has and has not replayed."
+            )
+            raise AnalysisError(message)
+
+
+def contains(ranges: Iterable[tuple[int, int]], epoch: int) -> bool:
+    """Whether an epoch is in one of some ranges.
+
+    >>> contains([(1, 3)], 3), contains([(1, 3)], 4)
+    (True, False)
+    """
+    return any(first <= epoch <= last for first, last in ranges)
+
+
+def united(ranges: Sequence[tuple[int, int]]) -> Ranges:
+    """The same epochs in as few ranges as possible.
+
+    >>> united([(5, 5), (1, 2), (3, 3), (0, 1)])
+    [(0, 3), (5, 5)]
+    """
+    found: Ranges = []
+    for first, last in sorted(ranges):
+        if found and first <= found[-1][1] + 1:
+            found[-1] = found[-1][0], max(found[-1][1], last)
+        else:
+            found.append((first, last))
+    return found

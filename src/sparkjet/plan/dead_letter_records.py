@@ -1,0 +1,52 @@
+"""Dead letters as records of Kafka, with the headers that Kafka Streams gives those of its dead letter queue."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+from pyspark.sql.types import BinaryType, StringType
+
+from sparkjet.catalyst.columns import quoted
+from sparkjet.plan.diverting import ADDED
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+ERRORS = "__streams.errors."
+"""What the names of the headers of Kafka Streams begin with."""
+OWN = "sparkjet.errors."
+"""The same of what only sparkjet knows."""
+_STREAMS = {"exception": "_error", "message": "_message", "stacktrace": "_trace"}
+_ORIGIN = ("topic", "partition", "offset")
+_FURTHER = {"stage": "_stage", "substream": "_substream", "epoch": "_epoch", "outputs": "_outputs"}
+
+
+def records(letters: DataFrame) -> list[Column]:
+    """The columns ``key``, ``value`` and ``headers`` of dead letters.
+
+    Args:
+        letters: A DataFrame with the columns of the dead letters.
+    """
+    types = {field.name: field.dataType for field in letters.schema}
+    rows = [name for name in types if name not in ADDED]
+    if isinstance(types.get("value"), BinaryType | StringType):
+        value = F.col("value").cast("binary")
+    else:
+        value = F.to_json(F.struct(*(F.col(quoted(name)) for name in rows))).cast("binary")
+    key = F.col("key").cast("binary") if isinstance(types.get("key"), BinaryType | StringType) else None
+    known = {f"{ERRORS}{name}": column for name, column in _STREAMS.items()}
+    known |= {f"{ERRORS}{name}": name for name in _ORIGIN if {*_ORIGIN} <= types.keys()}
+    known |= {f"{OWN}{name}": column for name, column in _FURTHER.items()}
+    headers = F.array(
+        *(
+            # As Kafka Streams does, numbers as text.
+            F.struct(F.lit(name).alias("key"), F.col(column).cast("string").cast("binary").alias("value"))
+            for name, column in known.items()
+        )
+    )
+    if "headers" in types:
+        kind = "array<struct<key: string, value: binary>>"
+        given = F.coalesce(F.col("headers").cast(kind), F.array().cast(kind))
+        headers = F.concat(given, headers)
+    return [*([] if key is None else [key.alias("key")]), value.alias("value"), headers.alias("headers")]

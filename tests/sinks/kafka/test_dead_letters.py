@@ -1,0 +1,79 @@
+"""Dead letters of messages: from a topic, and into one with the headers of Kafka Streams' dead letter queue."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql import functions as F
+
+import sparkjet as sj
+from tests.protocol.kafka.checks import committed
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from tests.servers.kafka import KafkaServer
+
+
+def letters(frame: DataFrame) -> Any:
+    return sj.stream(frame).divert(errors=True).selectExpr("CAST(CAST(value AS STRING) AS INT) AS n").deadLetters
+
+
+def headers(row: Any) -> dict[str, Any]:
+    return {each.key: None if each.value is None else bytes(each.value).decode() for each in row.headers}
+
+
+def test_a_message_stays_as_it_is_and_gets_headers(spark: SparkSession) -> None:
+    kept = [("mine", bytearray(b"1"))]
+    given = [(b"k", b"x", "trades", 3, 17, kept), (None, b"y", "trades", 0, 1, None)]
+    schema = "key binary, value binary, topic string, partition int, offset long"
+    schema += ", headers array<struct<key: string, value: binary>>"
+    found = letters(spark.createDataFrame(given, schema)).kafkaRecords().toDF().orderBy("value").collect()
+    assert [(row.key and bytes(row.key), bytes(row.value)) for row in found] == [(b"k", b"x"), (None, b"y")]
+    known = headers(found[0])
+    assert list(known) == [
+        *("mine", "__streams.errors.exception", "__streams.errors.message", "__streams.errors.stacktrace"),
+        *("__streams.errors.topic", "__streams.errors.partition", "__streams.errors.offset"),
+        *("sparkjet.errors.stage", "sparkjet.errors.substream", "sparkjet.errors.epoch", "sparkjet.errors.outputs"),
+    ]
+    assert known["__streams.errors.exception"] == "CAST_INVALID_INPUT"
+    assert "'x'" in known["__streams.errors.message"]
+    assert (known["__streams.errors.partition"], known["__streams.errors.offset"]) == ("3", "17")
+    assert (known["sparkjet.errors.substream"], known["sparkjet.errors.epoch"]) == (None, "0")
+
+
+def test_what_is_no_message_is_json_and_what_is_no_dead_letter_is_refused(spark: SparkSession) -> None:
+    found = letters(spark.createDataFrame([("x", 1)], "value string, n int").withColumnRenamed("n", "m"))
+    assert found.kafkaRecords().columns == ["value", "headers"]
+    rows = sj.stream(spark.createDataFrame([("x", 1)], "text string, n int")).divert(errors=True)
+    (row,) = rows.selectExpr("CAST(text AS INT)").deadLetters.kafkaRecords().toDF().collect()
+    assert bytes(row.value) == b'{"text":"x","n":1}'
+    with pytest.raises(sj.AnalysisError, match="no column '_stage' any more"):
+        found.drop("_stage").kafkaRecords()
+
+
+@pytest.mark.crash
+def test_into_topics_of_a_broker(spark: SparkSession, kafka: KafkaServer, tmp_path: Path) -> None:
+    source, results, dead = "trades", kafka.topic(max_message_bytes="2000"), kafka.topic()
+    given = [(value, source, 0, offset) for offset, value in enumerate(("1", "n/a", "900", "3"))]
+    schema = "value string, topic string, partition int, offset long"
+    spark.createDataFrame(given, schema).coalesce(1).write.parquet(str(tmp_path / "in"))
+    read = spark.readStream.schema(schema).parquet(str(tmp_path / "in"))
+    prices = sj.stream(read).divert(errors=True).withColumn("n", F.expr("CAST(value AS INT)"))
+    # What is too long for the topic is refused by the sink.
+    rows = prices.select(F.repeat(F.lit("12345"), F.col("n")).alias("value"))
+    client = {f"kafka.{name}": value for name, value in kafka.client().items()}
+    into = rows.writeStream.format("kafka").options(**client, topic=results, checkpointLocation=str(tmp_path / "home"))
+    letters = prices.deadLetters.kafkaRecords().writeStream.format("kafka").options(**client, topic=dead)
+    sj.start(into.trigger(availableNow=True), deadLetters=letters).awaitTermination()
+    assert sorted(message.value() for message in committed(kafka, results)) == [b"12345", b"12345" * 3]
+    found = {message.value(): dict(message.headers() or ()) for message in committed(kafka, dead)}
+    assert found.keys() == {b"n/a", b"900"}
+    streams = "__streams.errors"
+    assert found[b"n/a"][f"{streams}.exception"] == b"CAST_INVALID_INPUT"
+    known = [found[b"900"][f"{streams}.{name}"] for name in ("topic", "partition", "offset", "exception")]
+    assert known == [source.encode(), b"0", b"2", b"SPARKJET_SINK.REFUSED_ROWS"]
+    assert found[b"900"]["sparkjet.errors.stage"] == b"sink results"
+    assert b"MSG_SIZE_TOO_LARGE" in (found[b"900"][f"{streams}.message"] or b"")
