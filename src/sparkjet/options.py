@@ -246,19 +246,11 @@ class Options:
         self._given = {name.lower(): (name, value) for name, value in given.items()}
 
     def check(self, sink: str) -> None:
-        """Refuse names that the sink does not know; a user's own sink knows none.
-
-        Raises:
-            AnalysisError: Naming the option and the nearest known one.
-        """
+        """Refuse names that the sink does not know; a user's own sink knows none."""
         self.only([*QUERY_OPTIONS, *OUTPUT_OPTIONS, *SINK_OPTIONS.get(sink, {})], sink)
 
     def only(self, known: Sequence[str], format: str) -> None:
-        """Refuse names that a format does not know; a known name ending in ``.*`` stands for all with that prefix.
-
-        Raises:
-            AnalysisError: Naming the option and the nearest known one.
-        """
+        """Refuse names that a format does not know; a known name ending in ``.*`` stands for all with that prefix."""
         lowered = {name.lower() for name in known}
         families = tuple(name[:-1] for name in lowered if name.endswith(".*"))
         for lower, (name, _) in self._given.items():
@@ -335,11 +327,7 @@ def parquet_writer_options(options: Options) -> dict[str, str]:
 
 
 def upsert_keys(options: Options) -> tuple[str, ...]:
-    """The columns of ``keyColumns``; empty with ``mode=append``.
-
-    Raises:
-        AnalysisError: One of the two is given without the other.
-    """
+    """The columns of ``keyColumns``; empty with ``mode=append``."""
     given = options.get("keyColumns")
     names = tuple(name.strip() for name in (given or "").split(",") if name.strip())
     if options.choice("mode", ("append", "upsert"), "append") == "append":

@@ -129,11 +129,7 @@ def within(epoch: int, phase: str | None = None, substream: Sequence[str] | None
 
 @contextmanager
 def about(query: object) -> Iterator[None]:
-    """Have the calling thread work for a query in this block.
-
-    Args:
-        query: Its name; without one its home.
-    """
+    """Have the calling thread work for a query in this block."""
     token = begin(query)
     try:
         yield

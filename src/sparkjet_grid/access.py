@@ -57,11 +57,7 @@ class Access:
         return f"{'grpc+tls' if self.is_encrypted else 'grpc'}://{shown}:{port}"
 
     def uri_of(self, address: str) -> str:
-        """The same, of an address as users write it: ``host:port``.
-
-        Raises:
-            AnalysisError: It is not one.
-        """
+        """The same, of an address as users write it: ``host:port``."""
         found = _ADDRESS.fullmatch(address)
         if found is None or int(found["port"]) not in range(1, 65536):
             message = f'"{address}" is not host:port of a member, as 10.0.0.1:5710 and [::1]:5710 are.'
@@ -69,11 +65,7 @@ class Access:
         return self.uri(found["six"] or found["host"], int(found["port"]))
 
     def token(self) -> str:
-        """The token, read anew: it may have been replaced.
-
-        Raises:
-            AnalysisError: There is none, or it is too short.
-        """
+        """The token, read anew: it may have been replaced."""
         if self.token_file is not None:
             token, where = _content(self.token_file, "--token-file").decode("ascii", "replace").strip(), self.token_file
         else:
@@ -114,11 +106,7 @@ class Access:
         return [(_HEADER.encode(), f"Bearer {self.token()}".encode())]
 
     def check_bind(self, host: str) -> None:
-        """Refuse to listen where others could read what is sent.
-
-        Raises:
-            AnalysisError: The address is not of this machine alone, and there is no TLS.
-        """
+        """Refuse to listen where others could read what is sent."""
         if not (self.is_encrypted or _is_loopback(host)):
             message = (
                 f"--bind: {host} can be reached from other machines, where token and data would be sent in the clear. "

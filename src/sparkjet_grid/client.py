@@ -108,43 +108,19 @@ class GridClient:
 
         What is put again with the same content is no change. After an error some may be there: remove them by their
         names.
-
-        Raises:
-            GridFullError: A member has no memory left.
-            DifferentContentError: A name is taken by another content.
         """
         return Putting(self._contact).put(entries)
 
     def get(self, manifest: Sequence[Held]) -> Iterator[Fetched]:
-        """Entries, in any order, from replicas on this host first; compared with the digests of the manifest.
-
-        Raises:
-            MissingEntriesError: Some are on no replica.
-        """
+        """Entries, in any order, from replicas on this host first; compared with the digests of the manifest."""
         return Getting(self._contact, self.counters).get(manifest)
 
     def find(self, columns: Sequence[str], lookups: Sequence[Lookup]) -> list[Found]:
-        """The newest rows of the keys of a map, in any order; members look for them.
-
-        Args:
-            columns: The key columns.
-            lookups: What is looked for, one for each partition.
-
-        Raises:
-            MissingEntriesError: A layer is on no replica.
-        """
+        """The newest rows of the keys of a map, in any order; members look for them."""
         return Finding(self._contact).find(columns, lookups)
 
     def unheld(self, manifest: Sequence[Held], state: ClusterState | None = None) -> dict[Key, set[str]]:
-        """Entries that are not on all replicas in sync, with the ids of those that lack them.
-
-        Args:
-            manifest: The entries.
-            state: By which state; the newest one by default.
-
-        Raises:
-            MovedError: Who lacks some goes by a newer state than the one that was given.
-        """
+        """Entries that are not on all replicas in sync, with the ids of those that lack them."""
         if state is None:
             return self._contact.attempts()(lambda: self.unheld(manifest, self.state()))
         by_member: dict[str, list[Held]] = {}
@@ -179,11 +155,7 @@ class GridClient:
         return self._contact.attempts()(once)
 
     def check(self, manifest: Sequence[Held]) -> None:
-        """Refuse a manifest of which entries are lost.
-
-        Raises:
-            MissingEntriesError: Naming partitions, and the members that held them last.
-        """
+        """Refuse a manifest of which entries are lost."""
         lost = self.lost(manifest)
         if lost:
             raise MissingEntriesError(missing_text(self._contact, lost))
@@ -192,9 +164,6 @@ class GridClient:
         """Write a slot if it is free, and all replicas hold the manifest; whether the token is the slot's.
 
         Tokens must be unlike anyone else's: where an answer was lost, the slot itself tells who has won.
-
-        Raises:
-            MissingEntriesError: A replica lacks an entry; the slot was not written.
         """
         asked = False
 

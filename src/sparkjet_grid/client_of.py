@@ -10,11 +10,7 @@ from sparkjet_grid.places import split_uri
 
 
 def client_of(uri: str, access: Access, patience: float = PATIENCE) -> GridClient:
-    """A client of the grid of a URI.
-
-    Raises:
-        AnalysisError: It is no grid, there is no token, or the member of this machine does not run.
-    """
+    """A client of the grid of a URI."""
     scheme, members, name = split_uri(uri)
     if scheme != "grid" or name:
         message = f'uri: "{uri}" names no grid, as grid://10.0.0.1:5710 does. What it holds is the next argument.'

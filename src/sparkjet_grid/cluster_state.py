@@ -81,11 +81,7 @@ class ClusterState(msgspec.Struct, frozen=True):
 
 
 def first(cluster: str, member: Member, *, partitions: int = PARTITIONS, backup_count: int = 1) -> ClusterState:
-    """The state of a new cluster of one member.
-
-    Raises:
-        AnalysisError: There cannot be so many partitions or backups.
-    """
+    """The state of a new cluster of one member."""
     if not 0 <= backup_count <= MOST_BACKUPS:
         message = f"backup_count is {backup_count}: a partition has 0 to {MOST_BACKUPS} backups; 1 is the default."
         raise AnalysisError(message)
@@ -140,11 +136,7 @@ def without_votes(state: ClusterState, voteless: Collection[str]) -> ClusterStat
 
 
 def drained(state: ClusterState, member: str) -> ClusterState:
-    """With a member that is to leave: others copy what it holds, and it holds it until they have.
-
-    Raises:
-        StorageError: No other member would be left.
-    """
+    """With a member that is to leave: others copy what it holds, and it holds it until they have."""
     others = {other.id for other in state.members} - {*state.draining, member}
     if not others:
         message = f"Member {member} cannot be drained: it is the last one, and what it holds would be gone."
@@ -160,14 +152,7 @@ def is_drained(state: ClusterState, member: str) -> bool:
 
 
 def ready(state: ClusterState, member: str, versions: Mapping[int, int]) -> ClusterState:
-    """With partitions of which a member has copied everything; those whose row has changed meanwhile are left out.
-
-    Args:
-        state: The state.
-        member: Id of the member.
-        versions: Of each partition the version of its row for which the member has found that it holds everything. At
-            another version it may have been no target in between, and entries been written without it.
-    """
+    """With partitions of which a member has copied everything; those whose row has changed meanwhile are left out."""
     rows = list(state.rows)
     for partition, version in versions.items():
         row = rows[partition]

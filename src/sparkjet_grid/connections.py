@@ -68,11 +68,7 @@ class Connections:
         return fl.FlightCallOptions(timeout=seconds, headers=headers)
 
     def prepare(self) -> None:
-        """Read token and certificates now, for members: they go on without the files, and with this token.
-
-        Raises:
-            AnalysisError: They cannot be read.
-        """
+        """Read token and certificates now, for members: they go on without the files, and with this token."""
         self._newest("certificates", self._access.client_options)
         # What the servers of all of them expect for as long as they run. With what is in the file later each would be
         # refused by the others: nothing would be copied any more.
@@ -98,11 +94,7 @@ class Connections:
         return found
 
     def ask(self, uri: str, request: Message, answer: type[T], seconds: float = ANSWERS_WITHIN) -> T:
-        """What a member answers.
-
-        Raises:
-            GridError: It refuses, or does not answer.
-        """
+        """What a member answers."""
         answers = list(self.answers(uri, request, answer, seconds))
         if len(answers) != 1:
             message = f"{uri} has answered {len(answers)} times instead of once."

@@ -60,22 +60,12 @@ class Contact:
         self._suspected: dict[str, float] = {}
 
     def state(self) -> ClusterState:
-        """The newest state that is known; if there is none it is asked for until the patience is at its end.
-
-        Raises:
-            AnalysisError: The members are of several clusters.
-            GridError: None answers, or they are of another cluster than before.
-        """
+        """The newest state that is known; if there is none it is asked for until the patience is at its end."""
         # Also in a Python worker that has just begun: members that elect a leader must not fail its query.
         return self._state or self.attempts()(lambda: self.newer(-1))
 
     def newer(self, than: int, seconds: float = 1.0) -> ClusterState:
-        """Ask the members for a newer state, and wait some time for one; returns the newest.
-
-        Raises:
-            AnalysisError: They are of several clusters.
-            GridError: No member answers, or they are of another cluster than before.
-        """
+        """Ask the members for a newer state, and wait some time for one; returns the newest."""
         if self._cluster is None:
             # Whoever answered first would otherwise decide where the query's home is.
             states = [*self._answers(GetState(), ClusterState, _ANSWERS_WITHIN)]
@@ -112,12 +102,7 @@ class Contact:
         return self.connections.ask(self.uri(member), GetState(), ClusterState, _ANSWERS_WITHIN)
 
     def any_status(self) -> Status:
-        """How a member is that answers, perhaps cut off from the others.
-
-        Raises:
-            AnalysisError: They are of several clusters.
-            GridError: None answers.
-        """
+        """How a member is that answers, perhaps cut off from the others."""
         found = [*self._answers(GetStatus(), Status, _ANSWERS_WITHIN)]
         self._check_one([status.state.cluster for status in found])
         return max(found, key=lambda status: status.state.version)
@@ -139,11 +124,7 @@ class Contact:
             raise UnreachableError(f"no member of the grid answers: {' '.join(failures)}")
 
     def ask(self, request: Message, answer: type[T]) -> T:
-        """What a member answers, no matter which; tried until the patience is at its end.
-
-        Raises:
-            GridError: All refuse, or none answers.
-        """
+        """What a member answers, no matter which; tried until the patience is at its end."""
         return self.attempts()(lambda: self.ask_once(request, answer))
 
     def ask_once(self, request: Message, answer: type[T]) -> T:
@@ -170,11 +151,7 @@ class Contact:
         )
 
     def awaited(self, answer: Future[T], member: str, seconds: float) -> T:
-        """The result of a call to a member, which is abandoned when the member has left.
-
-        Raises:
-            GridError: It has failed, the member has left, or the time is up.
-        """
+        """The result of a call to a member, which is abandoned when the member has left."""
         until = time.monotonic() + seconds
         while not wait([answer], _LOOK).done:
             # A call to a member that is paused, or whose machine is gone, would last until its deadline.
@@ -195,11 +172,7 @@ class Contact:
         return next((member for member in self.state().members if member.id == id_), None)
 
     def uri(self, id_: str) -> str:
-        """The address of a member.
-
-        Raises:
-            MovedError: It has left.
-        """
+        """The address of a member."""
         member = self.member(id_)
         if member is None:
             raise MovedError(f"member {id_} has left.")

@@ -109,11 +109,7 @@ def size_of(batch: pa.RecordBatch) -> int:
 
 
 def check_schema(schema: pa.Schema) -> None:
-    """Refuse types whose arrays a member cannot hand on without trusting every number in them.
-
-    Raises:
-        MalformedError: Naming the column.
-    """
+    """Refuse types whose arrays a member cannot hand on without trusting every number in them."""
     for field in schema:
         if not _is_held(field.type):
             message = f"column {field.name[:100]!r} has the type {str(field.type)[:100]}, which a grid does not hold."
@@ -121,11 +117,7 @@ def check_schema(schema: pa.Schema) -> None:
 
 
 def check_batch(batch: pa.RecordBatch) -> None:
-    """Refuse a batch whose lengths and offsets lead out of its buffers: sending it on would read what is there.
-
-    Raises:
-        MalformedError: Saying what Arrow found.
-    """
+    """Refuse a batch whose lengths and offsets lead out of its buffers: sending it on would read what is there."""
     try:
         batch.validate()
     except pa.ArrowInvalid as error:

@@ -124,11 +124,7 @@ def is_below(name: str, directory: str) -> bool:
 
 
 def checked(token: bytes) -> bytes:
-    """A token that is not too long.
-
-    Raises:
-        StorageError: It is.
-    """
+    """A token that is not too long."""
     if len(token) > LONGEST_TOKEN:
         message = f"A slot holds {LONGEST_TOKEN} bytes, not {len(token)}: the token names an entry with the content."
         raise StorageError(message)

@@ -114,11 +114,7 @@ class Ensemble:
             return [known[id_].member if id_ in known else f"server {id_}" for id_ in sorted(voting)]
 
     def found(self) -> str:
-        """Start the first server of a new cluster; returns where it listens.
-
-        Raises:
-            AnalysisError: A port is taken.
-        """
+        """Start the first server of a new cluster; returns where it listens."""
         address = self._address(1)
         for port in (address.client, address.quorum, address.election):
             check_free(address.host, port, "--advertise", "--control-ports")
@@ -130,11 +126,7 @@ class Ensemble:
         return address.contact
 
     def check(self) -> None:
-        """Raise an error if this member's server has ended by itself.
-
-        Raises:
-            StorageError: It has; with what it said last.
-        """
+        """Raise an error if this member's server has ended by itself."""
         if self.server is not None and not self.server.runs:
             message = f"The ZooKeeper server of this member does not start: {self.server.why()}."
             raise StorageError(message)
@@ -158,12 +150,7 @@ class Ensemble:
                     self._tell(session, own)
 
     def tend(self) -> None:
-        """Look after this member's server, without asking anybody: if two are down, nobody could answer.
-
-        Raises:
-            StorageError: It cannot be started again.
-            OSError: Also that.
-        """
+        """Look after this member's server, without asking anybody: if two are down, nobody could answer."""
         with self._processes:
             own, voting = self._own, self._voting
             if own is None or own.server.runs or not self.votes():
@@ -175,16 +162,7 @@ class Ensemble:
                 own.server.start(voting.lines.values())
 
     def adapt(self, session: ZooKeeperSession, state: ClusterState, *, coordinates: bool) -> bool:
-        """One step towards the voters that are wanted; whether there is nothing left to do.
-
-        Args:
-            session: Of this member.
-            state: Of the cluster.
-            coordinates: Whether this member is the one that changes who votes.
-
-        Raises:
-            NoServerError: This member is to vote, and cannot.
-        """
+        """One step towards the voters that are wanted; whether there is nothing left to do."""
         self._replace_if_broken(session)
         voting = [self._addresses[id_].member for id_ in self._voting.ids if id_ in self._addresses]
         wanted = wanted_voters(state, voting)

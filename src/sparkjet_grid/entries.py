@@ -139,20 +139,12 @@ class Room:
         self._taken = 0
 
     def take(self, size: int) -> None:
-        """Take memory before anything is kept in it.
-
-        Raises:
-            GridFullError: There is not so much.
-        """
+        """Take memory before anything is kept in it."""
         self._entries.take(size)
         self._taken += size
 
     def store(self, key: Key, content: Content) -> bool:
-        """Make a content, for which memory was taken, an entry; whether it was none before.
-
-        Raises:
-            DifferentContentError: There is another one of this name.
-        """
+        """Make a content, for which memory was taken, an entry; whether it was none before."""
         is_new = self._entries.put(key, content)
         if is_new:
             self._taken -= content.size

@@ -27,11 +27,7 @@ class Fetched(NamedTuple):
 def fetched(
     connections: Connections, uri: str, keys: Sequence[Key], seconds: float, sender: str = ""
 ) -> Iterator[Fetched]:
-    """The entries that a member holds of some, as they come; what it does not hold is left out.
-
-    Raises:
-        GridError: It refuses, or does not answer.
-    """
+    """The entries that a member holds of some, as they come; what it does not hold is left out."""
     left = list(keys)
     while left:
         came: set[Key] = set()

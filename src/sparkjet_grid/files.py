@@ -17,22 +17,12 @@ _PIECE = 4 << 20
 
 
 def write_files(client: GridClient, contents: Mapping[str, bytes], partition: int | None = None) -> list[Held]:
-    """Write files under full names that nobody else uses, on all their replicas; returns how they are held.
-
-    Args:
-        client: Of the grid.
-        contents: By name.
-        partition: Where all of them are; by default it follows from their names.
-    """
+    """Write files under full names that nobody else uses, on all their replicas; returns how they are held."""
     return client.put([client.entry(name, _SCHEMA, _pieces(content), partition) for name, content in contents.items()])
 
 
 def read_files(client: GridClient, files: Sequence[Held]) -> dict[str, bytes]:
-    """The contents of files, by their full names.
-
-    Raises:
-        FileNotFoundError: Some are on no replica; it says which partitions were lost, and who held them.
-    """
+    """The contents of files, by their full names."""
     try:
         return contents_of(client, files)
     except MissingEntriesError as error:
@@ -40,11 +30,7 @@ def read_files(client: GridClient, files: Sequence[Held]) -> dict[str, bytes]:
 
 
 def contents_of(client: GridClient, files: Sequence[Held]) -> dict[str, bytes]:
-    """Like :func:`read_files`, with the grid's own error.
-
-    Raises:
-        MissingEntriesError: Some are on no replica.
-    """
+    """Like :func:`read_files`, with the grid's own error."""
     found = {each.key.name: each.batches for each in client.get(files)}
     return {name: b"".join(map(_bytes_of, batches)) for name, batches in found.items()}
 

@@ -35,11 +35,7 @@ class Found(NamedTuple):
 
 
 def rows_of(entries: Entries, request: FindRows) -> Iterator[FoundRows]:
-    """In a member: the rows that are asked for.
-
-    Raises:
-        MalformedError: An entry that is named is no layer with such keys.
-    """
+    """In a member: the rows that are asked for."""
     lacking: list[int] = []
     left: list[tuple[list[Content], list[tuple[int, int, str]]]] = []
     for lookup in request.lookups:

@@ -60,12 +60,7 @@ class Getting:
         self._wrong: dict[Key, str] = {}
 
     def get(self, manifest: Sequence[Held]) -> Iterator[Fetched]:
-        """The entries of a manifest, in any order.
-
-        Raises:
-            MissingEntriesError: Some are on no replica.
-            GridError: They could not be got within the patience.
-        """
+        """The entries of a manifest, in any order."""
         left = {held.key: held for held in manifest}
         lacking: dict[Key, set[str]] = {}
         until = time.monotonic() + self._contact.patience
@@ -144,20 +139,7 @@ def again(
     until: float,
     wrong: str | None = None,
 ) -> dict[Key, set[str]]:
-    """Which replicas to leave out when entries are asked for once more; none if all of a partition were asked.
-
-    Args:
-        contact: With the cluster.
-        left: What has not come.
-        lacking: Of each, the members that it did not come from.
-        failure: Of a member that could not be asked.
-        until: When the patience is at its end.
-        wrong: What is wrong with an entry that a member has.
-
-    Raises:
-        MissingEntriesError: They are on no replica.
-        GridError: A member could not be asked, and the patience is at its end.
-    """
+    """Which replicas to leave out when entries are asked for once more; none if all of a partition were asked."""
     rows = contact.state().rows
     if any(set(rows[key.partition].replicas) - lacking.get(key, set()) for key in left):
         return lacking

@@ -53,15 +53,7 @@ class Retention:
         return min(LARGEST, self.size // (_CHUNKS * partitions))
 
     def kept(self, version: JournalVersion, registered: Callable[[], Mapping[str, Offsets]]) -> JournalVersion:
-        """A version without the chunks that go, the oldest first; those of its newest epoch stay.
-
-        Args:
-            version: With what its epoch has appended.
-            registered: Looks who needs which rows; asked only if something would go.
-
-        Raises:
-            FullError: There is no room for all that has to stay.
-        """
+        """A version without the chunks that go, the oldest first; those of its newest epoch stay."""
         since = None if self.age is None else version.clock - self.age
         readers: Mapping[str, Offsets] = {}
         chunks = _trimmed(version.chunks, version.epoch, size=self.size, since=since)
@@ -112,15 +104,7 @@ def _size(chunks: Chunks) -> int:
 def _trimmed(
     chunks: Chunks, epoch: int, *, size: int, since: int | None = None, needed: Mapping[int, int] | None = None
 ) -> Chunks:
-    """Chunks without the oldest, whole ones, until the others are few and young enough.
-
-    Args:
-        chunks: By partition.
-        epoch: The newest one, of which all rows stay.
-        size: Bytes that may stay.
-        since: What ended before this clock reading goes in any case.
-        needed: Of each partition, the offset from which on readers need the rows.
-    """
+    """Chunks without the oldest, whole ones, until the others are few and young enough."""
     left = [list(each) for each in chunks]
     total = _size(chunks)
     for partition, chunk in _oldest_first(chunks):

@@ -26,11 +26,7 @@ class JournalStore(VersionStore[JournalVersion]):
     _type = JournalVersion
 
     def readers(self, book: LeaseBook | None = None) -> dict[str, Offsets]:
-        """The readers that are registered, each with the offsets that it needs next.
-
-        Args:
-            book: Of the writer: those whose registration it takes for given up are none, and are removed.
-        """
+        """The readers that are registered, each with the offsets that it needs next."""
         for _ in range(_TRIES):
             if book is None:
                 leases = self.client.entries(self.place.leases())

@@ -161,11 +161,6 @@ def to_merge(rows: int, chunks: Sequence[Held], most: int = LARGEST) -> int:
 
     A reader that follows closely reads rows twice only when chunks are merged.
 
-    Args:
-        rows: Number of new rows.
-        chunks: What is there, the oldest first.
-        most: Bytes of a chunk that is merged.
-
     >>> def of_rows(*counts):
     ...     return [Held(0, "chunk", rows, 100, "") for rows in counts]
     >>> to_merge(10, of_rows(*[10] * 6)), to_merge(10, of_rows(*[10] * 7)), to_merge(10, of_rows(100, *[10] * 6))
@@ -181,12 +176,7 @@ def to_merge(rows: int, chunks: Sequence[Held], most: int = LARGEST) -> int:
 
 
 def following(version: JournalVersion, appended: Iterable[Appended]) -> JournalVersion:
-    """A version with what was appended.
-
-    Args:
-        version: Has the chunks and the ends of the one before.
-        appended: What was written, of each partition in the order of the rows.
-    """
+    """A version with what was appended."""
     chunks, ends = list(version.chunks), list(version.ends)
     for each in appended:
         there = chunks[each.partition]

@@ -64,11 +64,7 @@ class Appending:
         self._ends: dict[int, int] = {}
 
     def append(self, rows: Mapping[int, pa.Table]) -> list[Appended]:
-        """Append rows to some partitions: to each for the first time with newer chunks that are merged with it.
-
-        Args:
-            rows: By partition, each with at least one.
-        """
+        """Append rows to some partitions: to each for the first time with newer chunks that are merged with it."""
         is_first = {partition: partition not in self._ends for partition in rows}
         there = {
             partition: self._base.chunks[partition] if self._base is not None and is_first[partition] else ()
@@ -117,11 +113,7 @@ class Appending:
 
 
 def tables_of(client: GridClient, entries: Sequence[Held]) -> dict[str, pa.Table]:
-    """The rows of entries, by their names.
-
-    Raises:
-        MissingEntriesError: Some are on no replica.
-    """
+    """The rows of entries, by their names."""
     return {each.key.name: pa.Table.from_batches(each.batches, each.schema) for each in client.get(entries)}
 
 

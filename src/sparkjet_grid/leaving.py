@@ -33,11 +33,7 @@ class Leaving:
         self._control, self._view, self._entries, self._timeout = control, view, entries, timeout
 
     def hand_on(self) -> int:
-        """Wait until the member can go; returns how many entries go with it that others should have got and have not.
-
-        Raises:
-            QuorumLostError: The member ends meanwhile.
-        """
+        """Wait until the member can go; returns how many entries go that others should have got."""
         began = told = time.monotonic()
         while True:
             why = self._asked() if self._others_stay() else "all other members leave as well."
@@ -67,12 +63,7 @@ class Leaving:
         return bool({member.id for member in state.members} - {*state.draining, self._view.me})
 
     def _last(self, state: ClusterState, why: str) -> list[int]:
-        """Partitions of which this member has a replica, and others only if they leave as well or are not heard of.
-
-        Args:
-            state: Of the cluster.
-            why: The others cannot be asked; empty if they can.
-        """
+        """Partitions of which this member has a replica, and others only if they leave as well or are not heard of."""
         # Of two that leave at once each would take the other's replica for what stays. Who is cut off does not hear who
         # leaves as well, or has died.
         going = {

@@ -11,26 +11,12 @@ _OF_PORT = errno.EADDRINUSE, errno.EACCES
 
 
 def addresses(host: str, option: str) -> set[str]:
-    """The addresses of a host.
-
-    Raises:
-        AnalysisError: It has none; naming the option.
-    """
+    """The addresses of a host."""
     return {str(found[4][0]) for found in _resolved(host, 0, option)}
 
 
 def check_free(host: str, port: int, host_option: str, port_option: str) -> None:
-    """Refuse an address at which this process cannot listen: servers do not say so, or not why.
-
-    Args:
-        host: Address or name.
-        port: 0 for any that is free.
-        host_option: The user's option for the host.
-        port_option: That for the port.
-
-    Raises:
-        AnalysisError: Naming the option that is wrong.
-    """
+    """Refuse an address at which this process cannot listen: servers do not say so, or not why."""
     family, kind, _, _, address = _resolved(host, port, host_option)[0]
     with socket.socket(family, kind) as probe:
         # As servers do: connections of one that has ended may still be about to close.

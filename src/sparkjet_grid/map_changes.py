@@ -76,13 +76,7 @@ class Changes:
         self._expiry: tuple[int, int] | None = None
 
     def write(self, transaction: str, deltas: Mapping[int, pa.Table]) -> Changed:
-        """Write some partitions.
-
-        Args:
-            transaction: Its name.
-            deltas: Rows of layers, by partition; of rows of one key the first counts. Of one that is only to be looked
-                through there are none.
-        """
+        """Write some partitions."""
         once = {each: merged([delta], self._keys, self._clock, is_oldest=False) for each, delta in deltas.items()}
         tables: dict[int, list[pa.Table]] = {}
         for partition, table in self._swept(once) if self._sweeps else self._found(once):
@@ -162,11 +156,7 @@ class Changes:
 
 
 def _one(table: pa.Table) -> pa.RecordBatch:
-    """A table as one batch.
-
-    Raises:
-        GridError: A column has more text than Arrow has room for; a table would stay several batches.
-    """
+    """A table as one batch."""
     batches = table.to_batches()
     try:
         return pa.concat_batches(batches) if batches else pa.RecordBatch.from_pylist([], table.schema)

@@ -45,9 +45,6 @@ def key_of(given: object, kinds: Sequence[str]) -> tuple[object, ...]:
 
     >>> key_of(["a", "2026-01-05"], ["text", "date"])
     ('a', datetime.date(2026, 1, 5))
-
-    Raises:
-        ValueError: It is none of these kinds.
     """
     # Otherwise the characters of a text, the names of an object, and texts such as "null" or "[1]" would be looked for.
     if not isinstance(given, list) or any(each is None or isinstance(each, (dict, list)) for each in given):
@@ -65,20 +62,13 @@ def text_of(values: Sequence[object], kinds: Sequence[str]) -> str:
 
     >>> text_of(["a", 12], ["text", "integer"])
     '1:a2:12'
-
-    Raises:
-        AnalysisError: It has too few or too many values, or one of another type.
     """
     [text] = texts_of_keys([values], kinds)
     return text
 
 
 def texts_of_keys(keys: Sequence[Sequence[object]], kinds: Sequence[str]) -> list[str]:
-    """What :func:`text_of` says of each key: a column at once, as many are looked for together.
-
-    Raises:
-        AnalysisError: As there.
-    """
+    """What :func:`text_of` says of each key: a column at once, as many are looked for together."""
     for key in keys:
         if len(key) != len(kinds):
             message = f"key: {tuple(key)!r} has {len(key)} values, and the keys of this map have {len(kinds)}."
@@ -93,11 +83,7 @@ def texts_of_keys(keys: Sequence[Sequence[object]], kinds: Sequence[str]) -> lis
 
 
 def texts_of(columns: Sequence[pa.Array]) -> list[str]:
-    """The key of each row as text, see :func:`text_of`.
-
-    Raises:
-        AnalysisError: One is no text, as Spark has it where bytes are cast to strings.
-    """
+    """The key of each row as text, see :func:`text_of`."""
     return [joined(parts) for parts in zip(*map(_stored, columns), strict=True)]
 
 

@@ -34,10 +34,6 @@ def layer_schema(schema: pa.Schema) -> pa.Schema:
 def to_merge(rows: int, layers: Sequence[int]) -> int:
     """How many of the newest layers a new one takes in: of n rows there are never more than about log n layers.
 
-    Args:
-        rows: Of the new layer.
-        layers: Numbers of rows of the others, the newest first.
-
     >>> to_merge(10, [8, 60, 900]), to_merge(10, [50, 900]), to_merge(1, [])
     (2, 0, 0)
     """
@@ -50,14 +46,7 @@ def to_merge(rows: int, layers: Sequence[int]) -> int:
 
 
 def merged(layers: Sequence[pa.Table], keys: Sequence[str], clock: int, *, is_oldest: bool) -> pa.Table:
-    """Several layers as one, in which each key is once.
-
-    Args:
-        layers: The newest first; each is of one schema. Of rows of one key in one layer the first counts.
-        keys: Names of the key columns.
-        clock: What expires until then is left out, if ``is_oldest``.
-        is_oldest: Whether there is no older layer: then deletions have nothing left to delete.
-    """
+    """Several layers as one, in which each key is once."""
     table = pa.concat_tables(layers).combine_chunks()
     # Stable: the first of several is that of the newest layer.
     order = [(name, "ascending") for name in (HASH, *keys)]
@@ -74,16 +63,7 @@ def visible(table: pa.Table, clock: int) -> pa.Table:
 def found(
     layers: Sequence[Sequence[pa.RecordBatch]], keys: Sequence[str], wanted: Sequence[Sequence[tuple[int, int, str]]]
 ) -> tuple[list[int], pa.RecordBatch | None]:
-    """The rows of keys in some layers, whose texts are compared together.
-
-    Args:
-        layers: Their batches, each of which is sorted; all are of one schema.
-        keys: Names of the key columns.
-        wanted: Place, hash and text of each key that is looked for in each layer.
-
-    Returns:
-        The places whose keys are there, and the rows of these; None if there are none.
-    """
+    """The rows of keys in some layers, whose texts are compared together."""
     places: list[int] = []
     texts: list[str] = []
     rows: list[pa.RecordBatch] = []

@@ -28,15 +28,7 @@ class MapStore(VersionStore[MapVersion]):
     _type = MapVersion
 
     def rows(self, version: MapVersion, texts: Sequence[str]) -> Iterator[Found]:
-        """The rows of keys that are there in a version, each with the place of its key.
-
-        Args:
-            version: Of the map.
-            texts: The keys, each of them once.
-
-        Raises:
-            MissingEntriesError: What some would be in is lost.
-        """
+        """The rows of keys that are there in a version, each with the place of its key."""
         for places in _groups(texts):
             wanted: dict[int, list[tuple[int, int, str]]] = {}
             for place in places:

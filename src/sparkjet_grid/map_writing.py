@@ -46,15 +46,6 @@ def write_layers(
     """Write what has changed in some partitions, merged with newer layers that are there.
 
     An attempt of a task writes under names of its own; those that no manifest names are removed later.
-
-    Args:
-        client: Of the grid.
-        place: Of the map.
-        transaction: Its name.
-        deltas: Rows of layers, by partition; of rows of one key the first counts.
-        base: The version that the new one follows.
-        keys: The key columns.
-        clock: What has expired until then may be left out.
     """
     there = {partition: base.layers.get(partition, ()) if base is not None else () for partition in deltas}
     changed = {partition: merged([delta], keys, clock, is_oldest=False) for partition, delta in deltas.items()}

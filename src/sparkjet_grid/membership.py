@@ -93,12 +93,7 @@ class Membership:
         self._missed: dict[str, float] = {}
 
     def begin(self, seeds: Sequence[str], new: ClusterState | None) -> None:
-        """Become a member, and stay one.
-
-        Args:
-            seeds: Where servers of the cluster listen.
-            new: The first state of a new cluster.
-        """
+        """Become a member, and stay one."""
         contacts = seeds if new is None else [self.ensemble.found()]
         self._shared = ZooKeeperSlots(ZooKeeperSession(contacts, self._settings, self._wake.set), self._member.id)
         try:
@@ -141,11 +136,7 @@ class Membership:
             self._close("it has left")
 
     def call(self, request: Callable[[ZooKeeperSlots], T]) -> T:
-        """What a request answers, in whichever session; it must be harmless when repeated.
-
-        Raises:
-            QuorumLostError: The member is cut off, or none any more.
-        """
+        """What a request answers, in whichever session; it must be harmless when repeated."""
         deadline = time.monotonic() + self._settings.patience
         while True:
             shared = self._shared

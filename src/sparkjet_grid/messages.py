@@ -146,11 +146,7 @@ encoded = msgspec.msgpack.Encoder().encode
 
 
 def decoded(content: Any, kind: type[T]) -> T:
-    """A message from its bytes.
-
-    Raises:
-        MalformedError: They are not such a message, or one that is too large.
-    """
+    """A message from its bytes."""
     if content is None or len(content) > LARGEST:
         message = f"{kind} is missing, or has more than {LARGEST} bytes."
         raise MalformedError(message)

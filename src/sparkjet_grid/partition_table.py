@@ -24,12 +24,6 @@ def placed(
     member is gone, what it held moves, and where one is new, what it gets. Of a partition as many hosts as possible
     have replicas, unless members would have to hold unequally much.
 
-    Args:
-        rows: The table so far; members that are gone may be in it, and new partitions are empty rows.
-        held: Of each partition, the members that have its data already.
-        hosts: Of each member its host; members in the order in which they joined.
-        backup_count: How many backups of each partition are wanted; there are fewer if members are.
-
     >>> placed([()] * 4, [()] * 4, {"a": "x", "b": "y"}, 1)
     [('a', 'b'), ('b', 'a'), ('a', 'b'), ('b', 'a')]
     >>> placed([("a", "b"), ("b", "a")], [("b",)] * 2, {"b": "y", "c": "z"}, 1)

@@ -43,11 +43,7 @@ class Place(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, name: str, option: str) -> Self:
-        """The place of what the user calls so.
-
-        Raises:
-            AnalysisError: It is no name.
-        """
+        """The place of what the user calls so."""
         if _NAME.fullmatch(name) is None:
             message = (
                 f'{option}: "{name}" is no name of a {cls.kind}: one word without "/", as in '

@@ -27,14 +27,6 @@ def run(settings: MemberSettings, access: Access, control: Control) -> int:
 
     SIGTERM and SIGINT let it leave: others copy what it holds before it ends. One that has not joined within seconds
     holds nothing, and just ends.
-
-    Args:
-        settings: Of the member.
-        access: Token and certificates.
-        control: The control plane.
-
-    Raises:
-        AnalysisError: Settings, token or certificates cannot be used.
     """
     raise_limit()
     member = Member(settings, access, control)

@@ -73,11 +73,7 @@ class Putting:
         self._contact = contact
 
     def put(self, entries: Sequence[NewEntry]) -> list[Held]:
-        """Put entries, and return how they are held, in the same order.
-
-        Raises:
-            GridError: One is refused, or the grid did not take it within the patience.
-        """
+        """Put entries, and return how they are held, in the same order."""
         held: dict[Key, Held] = {}
 
         def once() -> None:

@@ -56,11 +56,7 @@ class Receiving(AbstractContextManager["Receiving"]):
         self._held: list[Held] = []
 
     def take(self, batch: pa.RecordBatch, part: Part) -> None:
-        """Take a batch; with the last one of an entry this is stored and handed on.
-
-        Raises:
-            GridError: It is refused; what was stored before stays, and was not acknowledged.
-        """
+        """Take a batch; with the last one of an entry this is stored and handed on."""
         if self._part is None:
             self._part = part
         if part != self._part:
@@ -84,11 +80,7 @@ class Receiving(AbstractContextManager["Receiving"]):
             self._held.append(Held(part.partition, part.name, content.rows, content.size, content.digest))
 
     def finish(self) -> list[Held]:
-        """Wait until all have answered; returns the entries.
-
-        Raises:
-            GridError: Somebody has refused, or does not answer and has not left.
-        """
+        """Wait until all have answered; returns the entries."""
         if self._part is not None:
             raise MalformedError(f'entry "{self._part.name}" is not complete.')
         for sending in self._sendings.values():

@@ -14,9 +14,6 @@ def size_of(text: str, option: str) -> int:
 
     >>> size_of("2g", "--max-memory")
     2147483648
-
-    Raises:
-        AnalysisError: It is no size.
     """
     found = re.fullmatch(r"(\d+)([kmgt]?)b?", text.strip().lower())
     if found is None or int(found[1]) == 0:

@@ -12,11 +12,7 @@ if TYPE_CHECKING:
 
 
 def described(found: Mapping[str, Status | GridError]) -> dict[str, Any]:
-    """The grid, and of each member how it is, or its error.
-
-    Args:
-        found: Of each member, by its id, how it is, or why it does not answer. At least one does.
-    """
+    """The grid, and of each member how it is, or its error."""
     there = answers_of(found)
     known = there or {id_: each for id_, each in found.items() if not isinstance(each, Exception)}
     newest = max(known.values(), key=lambda each: each.state.version)

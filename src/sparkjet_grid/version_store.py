@@ -97,11 +97,7 @@ class VersionStore(ABC, Generic[V]):
         return sorted(int(name.rpartition("/")[2]) for name in self.client.slots(self.place.versions))
 
     def newest(self) -> V | None:
-        """The newest version; None if there is none.
-
-        Raises:
-            LostRowsError: Its manifest is lost.
-        """
+        """The newest version; None if there is none."""
         for _ in range(_TRIES):
             last = self.last()
             if last is None:
@@ -120,11 +116,7 @@ class VersionStore(ABC, Generic[V]):
         return int(name.rpartition("/")[2]), _manifest(token)
 
     def at(self, number: int) -> V | None:
-        """A version; None if it is not visible, or no more.
-
-        Raises:
-            LostRowsError: Its manifest is lost.
-        """
+        """A version; None if it is not visible, or no more."""
         manifest = self.manifest_at(number)
         return None if manifest is None else self._of(number, manifest)
 
@@ -145,11 +137,7 @@ class VersionStore(ABC, Generic[V]):
         return next((each for each in found if each is not None and each.epoch == epoch), None)
 
     def decoded(self, manifest: Held) -> V:
-        """The version that a manifest describes.
-
-        Raises:
-            MissingEntriesError: It is lost.
-        """
+        """The version that a manifest describes."""
         # By its name, which is never used again: members of a listing may count other sizes.
         found = self._read.get(manifest.name)
         if found is not None:
@@ -190,13 +178,6 @@ class VersionStore(ABC, Generic[V]):
         """The version that a task goes on from; refused where its driver was taken over meanwhile, or another writes.
 
         What such a task writes no version would ever name, and beside another writer nobody would remove it.
-
-        Args:
-            base: Manifest of the version; None if the next one is the first.
-            writer: For whom the task writes.
-
-        Raises:
-            GridError: There is another writer, or somebody has written the next version.
         """
         last = self.last()
         if base is not None and last is not None and last[1].name == base.name:
@@ -225,12 +206,7 @@ class VersionStore(ABC, Generic[V]):
         return held
 
     def publish(self, manifest: Held) -> bool:
-        """Make a version visible; whether the manifest is that of its slot.
-
-        Raises:
-            LostRowsError: Entries are lost; nothing is visible.
-            MissingEntriesError: A replica lacks some, or the manifest is lost.
-        """
+        """Make a version visible; whether the manifest is that of its slot."""
         version = self.decoded(manifest)
         try:
             token = msgspec.msgpack.encode(manifest)
@@ -240,22 +216,14 @@ class VersionStore(ABC, Generic[V]):
             raise
 
     def check(self, version: V) -> None:
-        """Refuse a version of which entries are on no replica.
-
-        Raises:
-            LostRowsError: Naming partitions, who held them last, and epochs.
-        """
+        """Refuse a version of which entries are on no replica."""
         lost = self.client.lost(version.held())
         if lost:
             partitions = sorted({key.partition for key in lost})
             raise LostRowsError(self._told(partitions, self._lost_of(version, lost)))
 
     def check_not_removed(self, version: V) -> None:
-        """Refuse to go on with a version that went with all others, also where there are new ones under their numbers.
-
-        Raises:
-            ReleasedError: Nobody writes here any more, or another query does.
-        """
+        """Refuse to go on with a version that went with all others, also if new ones have their numbers."""
         writer = self.writer()
         if writer != Writer(version.query, version.output):
             now = "" if writer is None else f", and is written by query {writer.query} now"
@@ -327,12 +295,7 @@ class VersionStore(ABC, Generic[V]):
         return set()
 
     def undo(self, is_orphan: Callable[[str], bool], keep: Sequence[Held] = ()) -> None:
-        """Remove layers and manifests that never became visible; called by the writer alone.
-
-        Args:
-            is_orphan: Whether a transaction is one unless it is visible, by its name.
-            keep: Manifests that are decided and not yet visible.
-        """
+        """Remove layers and manifests that never became visible; called by the writer alone."""
         visible = self._visible()
         named = {held.name for held in [*visible.values(), *keep]}
         manifests = self._manifests()

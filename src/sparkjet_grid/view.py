@@ -37,11 +37,7 @@ class View:
 
     @property
     def state(self) -> ClusterState:
-        """The newest state.
-
-        Raises:
-            MovedError: There is none yet.
-        """
+        """The newest state."""
         if self._state is None:
             message = "this member has not yet joined."
             raise MovedError(message)
@@ -82,12 +78,7 @@ class View:
         return self._now() <= self._until
 
     def check(self) -> None:
-        """Whether this member may act.
-
-        Raises:
-            QuorumLostError: It has ended.
-            MovedError: It does not know whether it is still a member.
-        """
+        """Whether this member may act."""
         if self._ended is not None:
             message = f"this member has ended: {self._ended}"
             raise QuorumLostError(message)
@@ -96,11 +87,7 @@ class View:
             raise MovedError(message)
 
     def row(self, partition: int) -> Row:
-        """The row of a partition.
-
-        Raises:
-            MovedError: There is no such partition.
-        """
+        """The row of a partition."""
         rows = self.state.rows
         if partition >= len(rows):
             message = f"there are {len(rows)} partitions, and no number {partition}."
@@ -108,11 +95,7 @@ class View:
         return rows[partition]
 
     def primary_row(self, partition: int) -> Row:
-        """The row of a partition of which this member is the primary.
-
-        Raises:
-            MovedError: It is not.
-        """
+        """The row of a partition of which this member is the primary."""
         row = self.row(partition)
         if row.replicas[:1] != (self.me,):
             message = f"this member is not the primary of partition {partition}."
@@ -120,11 +103,7 @@ class View:
         return row
 
     def wait(self, condition: Callable[[], bool], seconds: float) -> bool:
-        """Wait, with ``changes`` held, until a condition holds; returns whether it does.
-
-        Raises:
-            QuorumLostError: This member has ended.
-        """
+        """Wait, with ``changes`` held, until a condition holds; returns whether it does."""
         with self.changes:
             self.changes.wait_for(lambda: self._ended is not None or condition(), seconds)
             if self._ended is not None:
@@ -137,11 +116,7 @@ class View:
         return {*row.replicas, *row.target} - {self.me}
 
     def uri(self, member: str) -> str:
-        """The address of a member.
-
-        Raises:
-            MovedError: It has left.
-        """
+        """The address of a member."""
         for each in self.state.members:
             if each.id == member:
                 return each.uri

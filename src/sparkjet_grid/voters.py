@@ -15,10 +15,6 @@ def wanted_voters(state: ClusterState, voting: Collection[str]) -> list[str]:
 
     Never two: one that is gone would stop both. Nobody who cannot, unless nobody can. Five only where a partition
     survives two losses as well. Those on other hosts come first, then those that joined first.
-
-    Args:
-        state: Of the cluster.
-        voting: Ids of those that vote now; they may be gone.
     """
     members = [member for member in state.members if member.id not in {*state.draining, *state.voteless}]
     members = members or list(state.members)
@@ -35,11 +31,6 @@ def survives(state: ClusterState, voting: Collection[str], there: Collection[str
     """How many more members may be lost at once, whichever they are, so that the cluster goes on and queries start.
 
     Of what the members hold nothing is said: that depends on the backups, and on what is still being copied.
-
-    Args:
-        state: Of the cluster.
-        voting: Ids of those that vote; they may be gone, and count for the majority until others vote instead.
-        there: Ids of those that answer.
     """
     votes = len(set(voting) & set(there)) - (len(voting) // 2 + 1)
     size = sum(member.id in there for member in state.members) - (state.largest // 2 + 1)

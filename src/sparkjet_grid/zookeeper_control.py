@@ -43,12 +43,7 @@ class ZooKeeperControl:
         ended: Callable[[str], None],
         reached: Callable[[], bool] = lambda: False,
     ) -> None:
-        """See :meth:`sparkjet_grid.control.Control.join`.
-
-        Raises:
-            QuorumLostError: There is no cluster at the contacts, or it has no majority.
-            AnalysisError: Settings are wrong, jars or Java are missing, or the cluster has another token.
-        """
+        """See :meth:`sparkjet_grid.control.Control.join`."""
         if self._joined is not None:
             message = f"Member {member.id} cannot join: this control plane is that of another one. Make a new one."
             raise StorageError(message)

@@ -56,11 +56,7 @@ _NUMBERED = re.compile(r"^(log|snapshot)\.([0-9a-f]+)(\..*)?$")
 
 
 def java() -> str:
-    """The Java that Spark would use.
-
-    Raises:
-        AnalysisError: There is none.
-    """
+    """The Java that Spark would use."""
     home = os.environ.get("JAVA_HOME")
     found = shutil.which(f"{home}/bin/java" if home else "java")
     if found is None:
@@ -71,14 +67,7 @@ def java() -> str:
 
 
 def jars(named: str | None = None) -> list[Path]:
-    """The jars that a server needs.
-
-    Args:
-        named: Folder that has them; that of the installed PySpark by default.
-
-    Raises:
-        AnalysisError: They are not there.
-    """
+    """The jars that a server needs."""
     if named is None:
         # Not imported: a member has no use for it, and it would take a second and 50 MB.
         spec = importlib.util.find_spec("pyspark")
@@ -149,15 +138,7 @@ class ZooKeeperServer:
         return self._home / "data" / "version-2"
 
     def start(self, voters: Iterable[str], *, is_first: bool = False) -> None:
-        """Start it; it may take seconds until it answers.
-
-        Args:
-            voters: What is told of the servers that vote, and of this one.
-            is_first: Whether it is the first server of a cluster; others wait until a leader gives them its data.
-
-        Raises:
-            StorageError: It ran before, and its files are gone.
-        """
+        """Start it; it may take seconds until it answers."""
         if self._process is not None and not self.is_whole:
             raise StorageError(f"The ZooKeeper server of this member cannot be started again: {self._lacks()}.")
         # Who watches the process before this one must not take its end for the member's.
@@ -266,11 +247,7 @@ class ZooKeeperServer:
 
 
 def check_server(settings: ZooKeeperSettings) -> None:
-    """Refuse a machine on which no server would start: it would be asked for one at any time later.
-
-    Raises:
-        AnalysisError: Java, jars or certificates are missing, or there is no place for its files.
-    """
+    """Refuse a machine on which no server would start: it would be asked for one at any time later."""
     java()
     jars(settings.jars)
     if settings.is_encrypted:

@@ -85,16 +85,7 @@ class ZooKeeperSession:
         return 0.0 if since is None else time.monotonic() - since
 
     def start(self, seconds: float, check: Callable[[], None] = lambda: None) -> None:
-        """Connect.
-
-        Args:
-            seconds: To wait for a server.
-            check: Called while there is none; what it raises ends the wait.
-
-        Raises:
-            QuorumLostError: No server has answered in time.
-            AnalysisError: The servers have another token.
-        """
+        """Connect."""
         deadline = time.monotonic() + seconds
         answered = self._client.start_async()
         while not answered.wait(_PAUSE):
@@ -117,15 +108,7 @@ class ZooKeeperSession:
             self._client.set_hosts(",".join(contacts))
 
     def ask(self, request: Callable[[KazooClient], Any], seconds: float | None = None) -> Any:
-        """The answer to a request, which is sent again if the connection is lost: it must be harmless when repeated.
-
-        Args:
-            request: Calls one of kazoo's asynchronous methods; the others wait for ever.
-            seconds: To wait; the patience of the settings by default.
-
-        Raises:
-            QuorumLostError: Nobody has answered in time, or the session has ended. It may still have been done.
-        """
+        """The answer to a request, which is sent again if the connection is lost: it must be harmless when repeated."""
         deadline = time.monotonic() + (self._settings.patience if seconds is None else seconds)
         while True:
             self.check()
@@ -145,11 +128,7 @@ class ZooKeeperSession:
                 raise AnalysisError(message) from error
 
     def check(self) -> None:
-        """Raise an error if the session has ended.
-
-        Raises:
-            SessionEndedError: It has.
-        """
+        """Raise an error if the session has ended."""
         if self._ended is not None:
             raise SessionEndedError(f"this member is cut off: {self._ended}.")
 

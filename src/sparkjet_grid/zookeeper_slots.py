@@ -71,9 +71,6 @@ class ZooKeeperSlots:
         """Be there again, in another session, if the state still names this member: then nobody has acted without it.
 
         False if that cannot be said yet: the session before has not ended for all servers.
-
-        Raises:
-            RemovedError: The others have gone on without it.
         """
         state, node_version = self.state()
         if all(self._member != member.id for member in state.members):
@@ -95,9 +92,6 @@ class ZooKeeperSlots:
         """Write, so that what is read next is not older than this call.
 
         A sync would not do: a leader that was paused, and that nobody follows any more, answers it.
-
-        Raises:
-            QuorumLostError: This member is none any more.
         """
         self._fenced(lambda _: None)
 

@@ -23,11 +23,7 @@ class ClosingHandler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo 
         keyfile: str | None = None,
         **_others: Any,
     ) -> socket.socket:
-        """A connected socket, over TLS if asked for; called by kazoo's thread, with what its client was made with.
-
-        Raises:
-            OSError: There is no connection; nothing is left of it.
-        """
+        """A connected socket, over TLS if asked for; called by kazoo's thread, with what its client was made with."""
         connection = socket.create_connection(address, timeout)
         try:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

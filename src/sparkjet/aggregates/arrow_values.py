@@ -31,10 +31,6 @@ class UnfitValueError(Exception):
 def read(array: pa.Array, *, as_dict: bool = True) -> list[Any]:
     """The values of an array: structs and maps as dicts, timestamps with their zone.
 
-    Args:
-        array: Any array.
-        as_dict: False for tuples instead of dicts, except for nested structs.
-
     >>> read(pa.array([{"n": 1, "names": ["a"]}, None]), as_dict=False)
     [(1, ['a']), None]
     """
@@ -53,9 +49,6 @@ def read(array: pa.Array, *, as_dict: bool = True) -> list[Any]:
 
 def write(values: Sequence[Any], declared: pa.DataType) -> pa.Array:
     """An array of a declared type; structs may be dicts or tuples.
-
-    Raises:
-        UnfitValueError: A value does not have the type; nothing is rounded, truncated or parsed from text.
 
     >>> write([(1, 2.5), {"n": None, "x": 1}, None], pa.struct([("n", pa.int64()), ("x", pa.float64())])).to_pylist()
     [{'n': 1, 'x': 2.5}, {'n': None, 'x': 1.0}, None]

@@ -55,15 +55,7 @@ def correlation(acc: Accumulator) -> Column:
 def pairs(
     name: str, y: ColumnOrName, x: ColumnOrName, products: Sequence[str], finish: Callable[[Accumulator], Column]
 ) -> Aggregate:
-    """The aggregate of the pairs without null: their number, the means and sums of products around them.
-
-    Args:
-        name: The aggregate's name.
-        y: A column of numbers.
-        x: Another one.
-        products: Which sums are kept: ``xx``, ``xy``, ``yy``.
-        finish: The result, from ``count``, ``mean_x``, ``mean_y`` and the products.
-    """
+    """The aggregate of the pairs without null: their number, the means and sums of products around them."""
 
     def resolve(inputs: Inputs) -> AggregateOperation:
         number(inputs, name, x)

@@ -53,15 +53,7 @@ class SortKey:
 def listed_by(
     name: str, col: ColumnOrName, delimiter: str | bytes | None, keys: Sequence[SortKey], *, distinct: bool
 ) -> Aggregate:
-    """The non-null values joined in the order of keys, of equal ones in that of event time; null if there are none.
-
-    Args:
-        name: Of the aggregate, for messages.
-        col: As for :func:`listagg`.
-        delimiter: As for :func:`listagg`.
-        keys: What they are ordered by; of distinct values their own order, as Spark sees to.
-        distinct: Whether each value is listed once.
-    """
+    """The non-null values joined in the order of keys, of equal ones in that of event time; null if there are none."""
 
     def resolve(inputs: Inputs) -> AggregateOperation:
         data_type = _text_type(name, inputs.type_of(col), delimiter)

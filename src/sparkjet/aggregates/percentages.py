@@ -40,11 +40,7 @@ class Percentages:
         return f"array({', '.join(map(str, self.values))})" if self.several else str(self.values[0])
 
     def check(self, name: str) -> None:
-        """Check that there is one and that all are in range.
-
-        Raises:
-            AnalysisError: They are not; the message begins with ``name``.
-        """
+        """Check that there is one and that all are in range."""
         for one in self.values:
             if isinstance(one, bool) or not isinstance(one, (int, float)) or not 0 <= one <= 1:
                 raise AnalysisError(f"{name}: a percentage is {one!r}; give numbers from 0 to 1, e.g. 0.95.")

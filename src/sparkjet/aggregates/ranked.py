@@ -24,15 +24,7 @@ _WITH_K = (4, 2)
 def ranked(
     compared: Column, data_type: DataType, n: int, *, greatest: bool, read: Callable[[Column], Column]
 ) -> AggregateOperation:
-    """The operation that keeps the n greatest or least non-null values.
-
-    Args:
-        compared: The column; its values can be ordered.
-        data_type: Its nullable type.
-        n: How many, at most ``MOST_VALUES``.
-        greatest: Whether the greatest are kept, in descending order, or the least, in ascending order.
-        read: The result, from the array of the values.
-    """
+    """The operation that keeps the n greatest or least non-null values."""
     values: DataType = ArrayType(data_type)
     empty = F.array().cast(values)
 

@@ -24,11 +24,7 @@ _Translation: TypeAlias = "Callable[[AggregateCall], Aggregate]"
 
 
 def aggregate_of(call: AggregateCall) -> Aggregate:
-    """The aggregate that computes what a call of an aggregate function in a Column does; on the driver.
-
-    Raises:
-        AnalysisError: There is none; the message names the function and the nearest one.
-    """
+    """The aggregate that computes what a call of an aggregate function in a Column does; on the driver."""
     if isinstance(call.own, Aggregate):
         return call.own
     translation = (_DISTINCT if call.distinct else _FUNCTIONS).get(call.name)

@@ -31,11 +31,7 @@ def count(col: ColumnOrName = "*", *cols: ColumnOrName) -> Aggregate:
 
 
 def counting(inputs: Inputs, *cols: ColumnOrName) -> AggregateOperation:
-    """The operation that counts the rows where none of the columns is null.
-
-    Raises:
-        AnalysisError: There is no such column.
-    """
+    """The operation that counts the rows where none of the columns is null."""
     for col in cols:
         inputs.type_of(col)
     counted = F.count(F.when(none_null(*cols), 1) if len(cols) > 1 else column_of(cols[0]) if cols else F.lit(1))

@@ -58,17 +58,7 @@ def failing(message: str, result: str) -> Column:
 
 
 def total_of(name: str, value: Column, data_type: DataType, overflow: Overflow = failing) -> Total:
-    """The total of a column of numbers or intervals.
-
-    Args:
-        name: The aggregate's name, for error messages.
-        value: The column.
-        data_type: Its type.
-        overflow: The Column that takes the place of a total that overflows, from a message and the total's type.
-
-    Raises:
-        AnalysisError: The type is decimal(38,38), which cannot be added exactly.
-    """
+    """The total of a column of numbers or intervals."""
     if isinstance(data_type, LongType):
         return _long(name, value, overflow)
     if isinstance(data_type, DecimalType):
@@ -182,11 +172,7 @@ def _interval(name: str, value: Column, data_type: DataType, overflow: Overflow)
 
 
 def check_addable(name: str, data_type: DataType) -> None:
-    """Refuse decimal(38,38): Spark adds it with one digit less, and loses the last one.
-
-    Raises:
-        AnalysisError: It is decimal(38,38).
-    """
+    """Refuse decimal(38,38): Spark adds it with one digit less, and loses the last one."""
     if isinstance(data_type, DecimalType) and data_type.scale == _MOST_DIGITS:
         raise AnalysisError(f"{name}: decimal(38,38) cannot be added exactly. Cast the column to decimal(38,37).")
 
@@ -205,16 +191,7 @@ def _tried(
     mean: Callable[[Column, Column], Column],
     operand: Callable[[Column], Column] = lambda column: column,
 ) -> Total:
-    """The total of values whose partial sums may leave the range of their type.
-
-    Args:
-        value: The column.
-        zero: The sum of no values.
-        summed: Type of the sum.
-        overflow: What takes the place of a sum that overflows.
-        mean: Of a sum and the number of values.
-        operand: A sum, as it is added to another one.
-    """
+    """The total of values whose partial sums may leave the range of their type."""
     total = F.coalesce(F.try_sum(value), F.when(F.count(value) == 0, zero))
     accumulate = {"total": total, "count": F.count(value), "broken": F.max(F.lit(False))}
 

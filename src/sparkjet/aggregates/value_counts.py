@@ -21,14 +21,7 @@ if TYPE_CHECKING:
 def value_counts(
     value: Column, data_type: DataType, finish: Callable[[Column], Column], frequency: Column | None = None
 ) -> AggregateOperation:
-    """The operation that counts each non-null value.
-
-    Args:
-        value: The column; its values can be ordered.
-        data_type: Its nullable type.
-        finish: The result, from an array of structs of ``value`` and ``count`` in ascending order.
-        frequency: How often a row counts, a positive bigint or null for not at all; None for once.
-    """
+    """The operation that counts each non-null value."""
     entries = ArrayType(StructType([StructField("value", data_type), StructField("count", LongType())]))
     often = F.lit(1).cast("bigint") if frequency is None else frequency
     entry = F.struct(value.alias("value"), often.alias("count"))

@@ -18,13 +18,7 @@ if TYPE_CHECKING:
 
 
 def value_set(value: Column, data_type: DataType, finish: Callable[[Column], Column]) -> AggregateOperation:
-    """The operation that keeps the distinct non-null values.
-
-    Args:
-        value: The column; its values can be ordered.
-        data_type: Its nullable type.
-        finish: The result, from an array of the values in any order.
-    """
+    """The operation that keeps the distinct non-null values."""
     values = ArrayType(data_type)
     hashed = _is_hashed(data_type)
     once = F.array_distinct if hashed else _distinct

@@ -107,11 +107,7 @@ def nullable(data_type: DataType) -> DataType:
 
 
 def orderable_type(inputs: Inputs, name: str, col: ColumnOrName, why: str) -> DataType:
-    """The nullable type of a column whose values must be comparable.
-
-    Raises:
-        AnalysisError: They are not; ``why`` says why they are compared.
-    """
+    """The nullable type of a column whose values must be comparable."""
     data_type = inputs.type_of(col)
     if not is_orderable(data_type):
         raise AnalysisError(
@@ -122,11 +118,7 @@ def orderable_type(inputs: Inputs, name: str, col: ColumnOrName, why: str) -> Da
 
 
 def number(inputs: Inputs, name: str, col: ColumnOrName) -> DataType:
-    """The type of a column that must be numeric.
-
-    Raises:
-        AnalysisError: It is not, even if Spark would cast it implicitly, as it does with strings.
-    """
+    """The type of a column that must be numeric."""
     data_type = inputs.type_of(col)
     if not isinstance(data_type, NumericType):
         raise AnalysisError(
@@ -136,11 +128,7 @@ def number(inputs: Inputs, name: str, col: ColumnOrName) -> DataType:
 
 
 def summable(inputs: Inputs, name: str, col: ColumnOrName) -> DataType:
-    """The type of a column of numbers or intervals.
-
-    Raises:
-        AnalysisError: It is of neither.
-    """
+    """The type of a column of numbers or intervals."""
     data_type = inputs.type_of(col)
     return data_type if isinstance(data_type, _INTERVALS) else number(inputs, name, col)
 
@@ -163,11 +151,7 @@ def as_number(data_type: DataType, name: str, *, whole: bool = False) -> str:
 
 
 def integer(inputs: Inputs, name: str, col: ColumnOrName) -> DataType:
-    """The type of a column that must be of whole numbers.
-
-    Raises:
-        AnalysisError: It is not.
-    """
+    """The type of a column that must be of whole numbers."""
     data_type = inputs.type_of(col)
     if not isinstance(data_type, IntegralType):
         raise AnalysisError(
@@ -178,11 +162,7 @@ def integer(inputs: Inputs, name: str, col: ColumnOrName) -> DataType:
 
 
 def condition(inputs: Inputs, name: str, col: ColumnOrName) -> Column:
-    """A column that must be boolean.
-
-    Raises:
-        AnalysisError: It is not.
-    """
+    """A column that must be boolean."""
     data_type = inputs.type_of(col)
     if not isinstance(data_type, BooleanType):
         raise AnalysisError(
@@ -193,11 +173,7 @@ def condition(inputs: Inputs, name: str, col: ColumnOrName) -> Column:
 
 
 def whole_number(name: str, option: str, value: object, least: int, most: int) -> int:
-    """An argument that must be a whole number.
-
-    Raises:
-        AnalysisError: It is not a whole number from ``least`` to ``most``.
-    """
+    """An argument that must be a whole number."""
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise AnalysisError(f"{name}: {option} is {value!r}; give a whole number from {least} to {most}.")
     return value

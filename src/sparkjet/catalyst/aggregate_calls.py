@@ -64,11 +64,7 @@ class AggregateCall:
         return bool(children(self.function)[number].foldable())
 
     def constant(self, number: int) -> Any:
-        """The value of an argument that is the same in all rows.
-
-        Raises:
-            AnalysisError: It is not.
-        """
+        """The value of an argument that is the same in all rows."""
         if not self.is_constant(number):
             message = f"agg: {self.text}: argument {number + 1} must be a constant."
             raise AnalysisError(message)
@@ -143,12 +139,7 @@ class AggregateColumns:
         self._rows = rows
 
     def taken_apart(self, columns: Sequence[Column]) -> list[ResultColumn]:
-        """The result columns that ``agg`` of these Columns has.
-
-        Raises:
-            AnalysisError: A Column is not computed from aggregates and keys alone.
-            AnalysisException: Spark cannot analyze them.
-        """
+        """The result columns that ``agg`` of these Columns has."""
         plan = analyzed(self._rows.groupBy(*(key for key, _ in self._keys)).agg(*columns))
         found = listed(plan.aggregateExpressions()) if plan.nodeName() == "Aggregate" else []
         if len(found) - len(columns) not in {0, len(self._keys)}:
@@ -160,12 +151,7 @@ class AggregateColumns:
         return [self._result(expression, plan) for expression in found[len(found) - len(columns) :]]
 
     def pivoted(self, columns: Sequence[Column], pivot: Pivot) -> list[ResultColumn]:
-        """The result columns that ``agg`` of these Columns has after ``pivot``, by the names that Spark gives them.
-
-        Raises:
-            AnalysisError: As :meth:`taken_apart`; or an aggregate is not one of Spark's.
-            AnalysisException: Spark cannot analyze them.
-        """
+        """The result columns that ``agg`` of these Columns has after ``pivot``, by the names that Spark gives them."""
         keys = [key for key, _ in self._keys]
         plan = analyzed(self._rows.groupBy(*keys).pivot(pivot.column, [*pivot.values]).agg(*columns))
         names = [str(each.name()) for each in listed(plan.output())][len(keys) :]

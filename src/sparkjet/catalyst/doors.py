@@ -355,11 +355,7 @@ def is_open(session: SparkSession, door: Door, release: str = RELEASE) -> bool:
 
 
 def check_open(session: SparkSession, door: Door) -> None:
-    """Refuse what goes through a door that can be done without, where it is closed.
-
-    Raises:
-        AnalysisError: Naming what that Spark does not have.
-    """
+    """Refuse what goes through a door that can be done without, where it is closed."""
     if not is_open(session, door):
         members = ", ".join(_missing(session.sparkContext, door))
         message = f"{door.purpose}: {door.without} on Spark {RELEASE}, which lacks {members}. Use one that was tried."
@@ -367,11 +363,7 @@ def check_open(session: SparkSession, door: Door) -> None:
 
 
 def check_doors(session: SparkSession, doors: Sequence[Door] = DOORS, release: str = RELEASE) -> None:
-    """On a release that was not tried: refuse what could not run there, and warn once of a line newer than all tried.
-
-    Raises:
-        AnalysisError: Naming what that Spark does not have.
-    """
+    """On a release that was not tried: refuse what cannot run there, and warn once of a line newer than all tried."""
     if release in TRIED:
         return
     if line_of(release) > NEWEST and release not in _warned:

@@ -19,11 +19,7 @@ if TYPE_CHECKING:
 
 
 def expression_of(column: Column, session: SparkSession) -> Any:
-    """The expression of a Column, as it was before any analysis.
-
-    Raises:
-        AnalysisError: The Column belongs to Spark Connect.
-    """
+    """The expression of a Column, as it was before any analysis."""
     refuse_connect("sparkjet", column)
     return session._jsparkSession.expression(column._jc)
 
@@ -65,13 +61,7 @@ def parts_of(expression: Any) -> Iterator[Any]:
 
 
 def rebuilt(expression: Any, session: SparkSession, replacement: Callable[[Any], Any]) -> Any:
-    """The expression with some of its parts replaced, from the top down.
-
-    Args:
-        expression: The expression.
-        session: Whose JVM it is in.
-        replacement: Takes a part, returns what takes its place, or None to look at its own parts.
-    """
+    """The expression with some of its parts replaced, from the top down."""
     found = replacement(expression)
     if found is not None:
         return found
@@ -104,11 +94,6 @@ def by_name(expression: Any, session: SparkSession, names: Mapping[int, str]) ->
     """An analyzed expression whose columns are looked up by name again.
 
     Analysis binds a column to one DataFrame; every batch is another one.
-
-    Args:
-        expression: The expression.
-        session: Whose JVM it is in.
-        names: Name of each column by its identity.
     """
 
     def named(part: Any) -> Any:

@@ -51,25 +51,13 @@ class Dialect:
         return str(self._found.quoteIdentifier(name))
 
     def connection(self, options: Mapping[str, str]) -> Any:
-        """A new ``java.sql.Connection`` of the driver's, as Spark opens them: with its providers of credentials.
-
-        Args:
-            options: Of Spark's data source ``jdbc``.
-        """
+        """A new ``java.sql.Connection`` of the driver's, as Spark opens them: with its providers of credentials."""
         with drivers_found(self._session):
             parsed = java_class(self._session, f"{_JDBC}.JDBCOptions")(as_map(self._session, options.items()))
             return self._found.createConnectionFactory(parsed).apply(-1)
 
     def columns(self, schema: StructType, types: str | None = None) -> str:
-        """The columns of a schema as ``CREATE TABLE`` has them.
-
-        Args:
-            schema: The schema.
-            types: Other types of some of them, as in Spark's option ``createTableColumnTypes``.
-
-        Raises:
-            PySparkException: Spark does not write one of the types, or does not understand ``types``.
-        """
+        """The columns of a schema as ``CREATE TABLE`` has them."""
         parsed = java_class(self._session, f"{_SQL}.types.DataType").fromJson(schema.json())
         given = nothing(self._session) if types is None else java_class(self._session, "scala.Some")(types)
         return str(static_method(self._session, f"{_JDBC}.JdbcUtils.schemaString")(self._found, parsed, False, given))

@@ -122,15 +122,7 @@ def sided(on: Column, left: DataFrame, right: DataFrame) -> Column:
 
 
 def join_condition(joined: DataFrame, times: tuple[Sequence[Sequence[int]], Sequence[Sequence[int]]]) -> JoinCondition:
-    """Take a join apart.
-
-    Args:
-        joined: What :func:`spark_join` gives.
-        times: Of each side its event times, and of each the numbers of the columns that hold it.
-
-    Raises:
-        AnalysisError: The condition contains what cannot be computed pair by pair.
-    """
+    """Take a join apart."""
     taken_apart = _TakenApart(joined)
     conjuncts = list(taken_apart.conjuncts())
     found = []
@@ -158,11 +150,7 @@ def join_condition(joined: DataFrame, times: tuple[Sequence[Sequence[int]], Sequ
 
 
 def spark_join(sides: tuple[DataFrame, DataFrame], on: Any, how: str) -> DataFrame:
-    """The join of two DataFrames.
-
-    Raises:
-        AnalysisError: Spark cannot analyze it.
-    """
+    """The join of two DataFrames."""
     try:
         return sides[0].join(sides[1], on, how)
     except AnalysisException as error:

@@ -52,20 +52,7 @@ class KeptPlans:
         held: bool = False,
         anew: Callable[[DataFrame], DataFrame] = lambda built: built,
     ) -> DataFrame:
-        """What ``build`` makes of its inputs and constants.
-
-        Args:
-            name: What is computed: where it is the same, and the same constants are None, ``build`` does the same.
-            inputs: Each at least one table; ``build`` gets the union of its rows.
-            build: Makes the result. Nothing else in it may differ from epoch to epoch.
-            constants: What ``build`` gets behind the inputs.
-            used: From the constants to all that ``build`` makes a :func:`sparkjet.catalyst.constants.constant` of.
-            tasks: In how many tasks the partitions of each input are read; None for one each.
-            by_partition: Whether an aggregation at the end of ``build`` may give each group several times, aggregated
-                from some of its rows each.
-            held: Whether the rows are persisted in the executors once read (``localCheckpoint``).
-            anew: What becomes of a result that is planned in this epoch alone.
-        """
+        """What ``build`` makes of its inputs and constants."""
 
         def planned_anew() -> DataFrame:
             built = anew(build(*(_read([each.frame for each in rows], tasks) for rows in inputs), *constants))

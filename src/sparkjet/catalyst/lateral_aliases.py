@@ -19,16 +19,7 @@ if TYPE_CHECKING:
 
 
 def standing_alone(items: Sequence[Column | str], names: Sequence[str], rows: DataFrame) -> list[Column | str]:
-    """The columns of a ``select``, none of which needs another one.
-
-    Args:
-        items: The columns.
-        names: What they are called.
-        rows: What they are computed from, for analysis only.
-
-    Raises:
-        AnalysisError: One names another one that would be computed as something else the second time.
-    """
+    """The columns of a ``select``, none of which needs another one."""
     session, plan = rows.sparkSession, analyzed(rows)
     resolver = session._jsparkSession.sessionState().conf().resolver()
     earlier: list[tuple[str, Any]] = []

@@ -78,12 +78,7 @@ def aliases(nodes: Iterable[Any]) -> dict[int, Any]:
 
 
 def origins(expression: Any, renamed: Mapping[int, Any]) -> list[int]:
-    """Identities of the columns that hold the same values as an expression, from it down to the first.
-
-    Args:
-        expression: An analyzed expression.
-        renamed: What :func:`aliases` gives.
-    """
+    """Identities of the columns that hold the same values as an expression, from it down to the first."""
     found: list[int] = []
     while True:
         kind = kind_of(expression)

@@ -26,10 +26,6 @@ def with_plan(batch: DataFrame, query: StreamingQuery) -> DataFrame:
     The plan of what ``foreachBatch`` gives ends at an RDD: each row of the source is written out in memory there, and
     read again behind it. In a query of Spark's own, both sides are one loop of generated code. What is below the last
     projections, filters and generators, such as the source, stays an RDD, since Spark counts its rows there.
-
-    Args:
-        batch: What ``foreachBatch`` was given.
-        query: Spark's query, which waits for that function.
     """
     session = batch.sparkSession
     if not is_open(session, MICRO_BATCH):

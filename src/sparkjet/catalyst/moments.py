@@ -65,10 +65,6 @@ class Moment:
         """The DataFrame with this epoch's seeds and time.
 
         What it has got of them already stays: rows that are persisted would otherwise be computed again, as others.
-
-        Args:
-            frame: The DataFrame.
-            name: What no other one has in this epoch.
         """
         if self._epoch is None:
             return frame

@@ -19,13 +19,7 @@ PLANNED = "LogicalQueryStage"
 
 
 def planned(session: SparkSession, plan: Any, output: Any) -> DataFrame:
-    """The rows of a physical plan that Spark has not prepared for execution.
-
-    Args:
-        session: The session that the plan was made in.
-        plan: The plan.
-        output: The columns of its result, by the identities that it gives them.
-    """
+    """The rows of a physical plan that Spark has not prepared for execution."""
     # A leaf of its own: Spark takes plans over the same one for the same plan, and would use what is cached of one.
     leaf = no_rows(session, output)
     logical = java_class(session, f"org.apache.spark.sql.execution.adaptive.{PLANNED}")(leaf, plan)

@@ -23,11 +23,7 @@ _SQL = "org.apache.spark.sql"
 
 
 def check_source(df: object) -> None:
-    """Refuse a DataFrame that cannot be the source of a query.
-
-    Raises:
-        AnalysisError: Naming what was found and what to do instead.
-    """
+    """Refuse a DataFrame that cannot be the source of a query."""
     refuse_connect("stream", df)
     if not isinstance(df, DataFrame):
         message = f"stream: expected a DataFrame, got {type(df).__name__}."
@@ -40,11 +36,7 @@ def check_source(df: object) -> None:
 
 
 def check_streaming(df: DataFrame) -> None:
-    """Refuse what Spark refuses when a streaming DataFrame is started, before anything is created for it.
-
-    Raises:
-        AnalysisError: With Spark's reason.
-    """
+    """Refuse what Spark refuses when a streaming DataFrame is started, before anything is created for it."""
     session = df.sparkSession
     check = static_method(session, f"{_SQL}.catalyst.analysis.UnsupportedOperationChecker.checkForStreaming")
     try:
@@ -127,11 +119,7 @@ def _is_reference(expression: Any) -> bool:
 
 
 def check_stable(df: DataFrame, names: Sequence[str], option: str = "keyColumns") -> None:
-    """Refuse keys, which a sink's option names, that would change if they were computed again.
-
-    Raises:
-        AnalysisError: Naming the column and the expression.
-    """
+    """Refuse keys, which a sink's option names, that would change if they were computed again."""
     for name in names:
         if name in df.columns:
             unstable = _unstable(analyzed(df.select(quoted(name))))

@@ -73,11 +73,7 @@ class StagedCalls:
 
 
 def check_calls(expressions: Iterable[Any]) -> None:
-    """Refuse calls of Python functions that cannot be tried row by row.
-
-    Raises:
-        AnalysisError: Naming one.
-    """
+    """Refuse calls of Python functions that cannot be tried row by row."""
     for expression in expressions:
         for part in parts_of(expression):
             if kind_of(part) == "TranspiledPythonUDF":
@@ -101,13 +97,7 @@ def has_calls(expression: Any) -> bool:
 
 
 def staged(expression: Any, frame: DataFrame, prefix: str) -> StagedCalls:
-    """An analyzed expression over some rows with its calls in columns of their own.
-
-    Args:
-        expression: The expression.
-        frame: The rows, which have a column ``KEPT``: a function is not called with those that are not kept.
-        prefix: What the names of the columns begin with.
-    """
+    """An analyzed expression over some rows with its calls in columns of their own."""
     names = {attribute_id(each): str(each.name()) for each in listed(analyzed(frame).output())}
     calls = _Calls(frame.sparkSession, names, prefix)
     column = calls.rewritten(inlined(without_alias(expression), frame.sparkSession))

@@ -18,26 +18,12 @@ _OUTPUT = "output"
 
 
 def options_of(frame: DataFrame, name: str) -> list[dict[str, str]]:
-    """The options of each batch read of a data source that rows are made of.
-
-    Args:
-        frame: The rows.
-        name: Of the data source.
-    """
+    """The options of each batch read of a data source that rows are made of."""
     return [_options(relation) for relation in _relations(analyzed(frame), name)]
 
 
 def exchanged(frame: DataFrame, name: str, read: Callable[[Mapping[str, str]], DataFrame | None]) -> DataFrame:
-    """The same rows, with other reads of a data source in the place of those that are there.
-
-    Args:
-        frame: The rows.
-        name: Of the data source.
-        read: From the options of a read to the one that takes its place, None where it stays.
-
-    Raises:
-        SourceError: That one has other columns.
-    """
+    """The same rows, with other reads of a data source in the place of those that are there."""
     session, plan = frame.sparkSession, analyzed(frame)
     pairs = []
     for relation in _relations(plan, name):

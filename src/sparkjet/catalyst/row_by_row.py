@@ -75,11 +75,7 @@ REFUSED = {
 
 
 def check_row_by_row(df: DataFrame) -> None:
-    """Refuse a streaming DataFrame that keeps state or treats each batch separately.
-
-    Raises:
-        AnalysisError: Naming what was found and the way out.
-    """
+    """Refuse a streaming DataFrame that keeps state or treats each batch separately."""
     for node in streaming_nodes(analyzed(df)):
         name = node.nodeName()
         if name == "Join" and all(child.isStreaming() for child in children(node)):
@@ -91,12 +87,7 @@ def check_row_by_row(df: DataFrame) -> None:
 
 
 def added(before: DataFrame, after: DataFrame) -> list[Any]:
-    """The expressions of a transformation: a ``select`` whose columns name each other is several projections.
-
-    Args:
-        before: What is transformed.
-        after: The outcome.
-    """
+    """The expressions of a transformation: a ``select`` whose columns name each other is several projections."""
     nodes = list(passed_nodes(analyzed(after)))
     count = len(nodes) - sum(1 for _ in passed_nodes(analyzed(before)))
     return [each for node in nodes[: max(count, 1)] for each in listed(node.expressions())]
@@ -114,21 +105,7 @@ def check_step(
     *,
     filters: bool = False,
 ) -> bool:
-    """Refuse a transformation whose result would depend on how the stream is cut into epochs.
-
-    Args:
-        before: What is transformed.
-        after: The outcome.
-        together: By what window functions may be partitioned, None if there must be none.
-        table: A static table that the rows are joined with, in which everything is allowed.
-        filters: Whether it is known to drop rows.
-
-    Returns:
-        Whether the transformation makes several rows, or none, of one without saying so (``explode``, ``F.window``).
-
-    Raises:
-        AnalysisError: Naming what was found and the way out.
-    """
+    """Refuse a transformation whose result would depend on how the stream is cut into epochs."""
     nodes = list(passed_nodes(analyzed(after)))
     added = Counter(node.nodeName() for node in nodes)
     added.subtract(node.nodeName() for node in passed_nodes(analyzed(before)))
@@ -159,11 +136,7 @@ class Together:
     fields: Sequence[str]
 
     def check(self, nodes: Sequence[Any]) -> None:
-        """Refuse window functions that would compare any results that happen to be in one epoch.
-
-        Raises:
-            AnalysisError: One is not partitioned by the column.
-        """
+        """Refuse window functions that would compare any results that happen to be in one epoch."""
         renamed = aliases(nodes)
         partitions = [
             [self._is_one(expression, renamed) for expression in listed(node.partitionSpec())]

@@ -13,14 +13,6 @@ def check_sendable(sent: object, method: str, way_out: str) -> None:
     """Refuse a function or object of the user's that cannot be sent, e.g. as it uses a query, a session or a lock.
 
     On the driver, before a query starts: the first batch would fail instead.
-
-    Args:
-        sent: The function or object.
-        method: To which it was given, for the message.
-        way_out: What to do, a sentence.
-
-    Raises:
-        AnalysisError: It cannot be sent.
     """
     # On use only: it takes its time.
     from pyspark import cloudpickle  # noqa: PLC0415

@@ -18,10 +18,6 @@ def with_one_shuffle(session: SparkSession, plan: Any) -> Any:
     ``rows.groupBy("a", "b").agg(…).repartition("a")`` shuffles partial rows by both columns, and the groups by one. But
     the groups of a value of ``a`` can be put together wherever all partial rows of that value are. Any other plan is
     left as it is.
-
-    Args:
-        session: The session that the plan was made in.
-        plan: The plan, before Spark prepares it for execution.
     """
     if _name(plan) != "ShuffleExchangeExec":
         return plan

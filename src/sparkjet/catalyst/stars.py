@@ -22,10 +22,6 @@ def starless(column: Column, rows: DataFrame) -> Column:
     """A Column with the names of the visible columns in place of each ``*`` among the arguments of a function.
 
     Spark would take the hidden columns as well, wherever rows have them: another hash, another field in a struct.
-
-    Args:
-        column: The Column; a ``*`` of its own, and that of ``count(*)``, stay.
-        rows: What it is computed from, for analysis only.
     """
     refuse_connect("sparkjet", column)
     if "*" not in str(column._jc):
@@ -67,10 +63,6 @@ def stood_for(star: Column, rows: DataFrame) -> list[Column]:
     """What a star stands for: the visible columns, or what is in one of them (``s.*``, ``* EXCEPT (s.x)``).
 
     By the names of the columns, as other rows than these may be what it is computed from.
-
-    Args:
-        star: A star by itself.
-        rows: What it is computed from, for analysis only.
     """
     session, columns = rows.sparkSession, rows.columns
 

@@ -69,12 +69,7 @@ class TriedBatches(TriedFunction, ABC):
         return [*self.halved(run, first, middle), *self.halved(run, middle, last)]
 
     def piece(self, found: Any, count: int) -> Piece:
-        """What a function has returned for some rows.
-
-        Raises:
-            TypeError: It is no column.
-            ValueError: There are more or fewer values; or what Arrow raises that cannot convert them.
-        """
+        """What a function has returned for some rows."""
         if not hasattr(found, "__len__"):
             message = f"the function returned {type(found).__name__}, which is no column of values"
             raise TypeError(message)

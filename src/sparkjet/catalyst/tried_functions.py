@@ -130,12 +130,7 @@ class TriedRows(TriedFunction):
 
 
 def _check_pickled(value: Any, kind: DataType | None) -> None:
-    """Refuse what the JVM cannot read, or does not take for a type: the task would fail.
-
-    Raises:
-        TypeError: It is of a class of Python's own.
-        ValueError: A struct has another number of fields.
-    """
+    """Refuse what the JVM cannot read, or does not take for a type: the task would fail."""
     if isinstance(kind, UserDefinedType):
         kind = kind.sqlType()
     found = value.__class__

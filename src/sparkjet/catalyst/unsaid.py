@@ -42,10 +42,6 @@ def unsaid(expressions: Iterable[Any], session: SparkSession) -> Unsaid:
     Of a field there are as many values as expressions of its class, from the outermost inwards. Variables of lambdas
     are numbered as they come, since SQL writes all of them alike. Lines of Spark differ in the fields that a class has:
     what is in both of two answers can be compared.
-
-    Args:
-        expressions: Analyzed expressions.
-        session: Whose JVM they are in.
     """
     reader, found = _Reader(session), Unsaid()
     for expression in expressions:

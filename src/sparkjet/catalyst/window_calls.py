@@ -56,14 +56,7 @@ class WindowColumn:
 
 
 def window_of(rows: DataFrame, name: str, column: Column, before: DataFrame) -> WindowColumn:
-    """The window that a column has been computed by.
-
-    Args:
-        rows: The rows that have it.
-        name: Its name.
-        column: What it was computed by.
-        before: The rows that it was computed from.
-    """
+    """The window that a column has been computed by."""
     call = window_call(column, rows.sparkSession)
     assert call is not None  # noqa: S101 - asked for before
     held = origins(selected(before, call.time), aliases(passed_nodes(analyzed(before))))

@@ -33,15 +33,7 @@ _REFUSALS = (confluent_kafka.KafkaException, AttributeError, TypeError, ValueErr
 
 
 def properties_of(options: Options, reserved: Mapping[str, str]) -> dict[str, str]:
-    """The properties in some options.
-
-    Args:
-        options: The user's options.
-        reserved: Properties that users may not set, and why.
-
-    Raises:
-        AnalysisError: One of those is set, or one that only Java's client has.
-    """
+    """The properties in some options."""
     properties = options.beginning_with(PREFIX)
     for name in properties:
         if name in reserved:
@@ -57,16 +49,7 @@ _UNHEARD = logging.getLogger("sparkjet.kafka")
 
 
 def check_properties(properties: Mapping[str, str], make: Callable[[], object], known: Iterable[str]) -> None:
-    """Have librdkafka check properties before anything connects: only librdkafka knows them all.
-
-    Args:
-        properties: The user's properties.
-        make: Creates a client with them.
-        known: Names to suggest for a misspelt one.
-
-    Raises:
-        AnalysisError: Naming the property that it does not accept, never the value of a secret one.
-    """
+    """Have librdkafka check properties before anything connects: only librdkafka knows them all."""
     try:
         # Alone, as clients that only check are made to log nothing. With a logger that it is never asked to call: it
         # would tell the user on stderr that it has no broker.

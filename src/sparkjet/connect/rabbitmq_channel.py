@@ -49,11 +49,7 @@ class RabbitChannel:
             raise
 
     def ask(self, request: Callable[[Callable[[Any], None]], object]) -> Any:
-        """Make a request, and return the broker's answer to it.
-
-        Args:
-            request: Gets the callback for the answer.
-        """
+        """Make a request, and return the broker's answer to it."""
         answers: list[Any] = []
 
         def answered(frame: Any) -> None:

@@ -37,11 +37,7 @@ _LONGEST_HEARTBEAT = 65_535
 
 
 def connection_of(options: Options) -> pika.ConnectionParameters:
-    """How pika connects, by :data:`sparkjet.options.RABBITMQ_CONNECTION_OPTIONS`; it includes the password.
-
-    Raises:
-        AnalysisError: Naming an option that is invalid.
-    """
+    """How pika connects, by :data:`sparkjet.options.RABBITMQ_CONNECTION_OPTIONS`; it includes the password."""
     host = options.get("host") or "localhost"
     tls = options.flag("tls")
     for name in _TLS:

@@ -64,11 +64,7 @@ class TlsFiles:
     key: str | None = None
 
     def context(self) -> ssl.SSLContext:
-        """What a socket is wrapped with.
-
-        Raises:
-            OSError: A file is missing, or is not what it should be.
-        """
+        """What a socket is wrapped with."""
         context = ssl.create_default_context(cafile=self.authorities)
         if self.certificate is not None:
             context.load_cert_chain(self.certificate, self.key)
@@ -122,12 +118,7 @@ class StompConnection:
         self._confirmed.remove(receipt)
 
     def messages(self, of: str, seconds: float) -> list[Frame]:
-        """What has arrived of some subscriptions, waiting once, and so long at most, if there is nothing.
-
-        Args:
-            of: What their ids begin with, up to a slash.
-            seconds: How long to wait.
-        """
+        """What has arrived of some subscriptions, waiting once, and so long at most, if there is nothing."""
         if of not in self._messages:
             self._read(seconds)
         return self._messages.pop(of, [])

@@ -8,11 +8,7 @@ from sparkjet.options import Options
 
 
 def address_of(options: Options) -> StompAddress:
-    """Where the broker is, and who logs in; does not connect.
-
-    Raises:
-        AnalysisError: Naming an option that is invalid.
-    """
+    """Where the broker is, and who logs in; does not connect."""
     return StompAddress(
         options.get("host") or "localhost",
         options.number("port", default=61616),

@@ -84,16 +84,6 @@ def arrive(
     """Bring rows into the form of a state, as one Spark job over them: partially aggregated, where that is possible.
 
     Lateness is judged by the side's state at the start of the epoch, so that a re-run judges each row the same way.
-
-    Args:
-        batch: The rows as they come in.
-        read: From these to what has gone through the feed's transformations, with ``KEPT``; always the same for a feed.
-        stage: The stage.
-        number: Which of its feeds the rows are of.
-        state: The state of the stage.
-        detail: What to find out about event time.
-        moment: The seeds and the time of the epoch.
-        keep_rows: Whether the dropped rows are wanted.
     """
     make_room(batch.sparkSession, state.arrived)
     feed, intake = stage.feeds[number], stage.stage.intakes[number]

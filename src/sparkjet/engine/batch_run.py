@@ -30,11 +30,7 @@ def dead_letters_of(plan: Plan) -> DataFrame:
 
 
 def check_expectations(plan: Plan) -> None:
-    """Look at all rows of a plan without stages, if everything arrives at once.
-
-    Raises:
-        ExpectationError: Some do not meet an expectation that ends the query.
-    """
+    """Look at all rows of a plan without stages, if everything arrives at once."""
     arrived = InputBatch(plan.source, plan)
     try:
         Expectations(plan).of_input(arrived)

@@ -26,11 +26,6 @@ def caught_up(
     A source's offsets may be those of its partitions (``{"topic": {"0": 17}}``): a substream called ``0`` or
     ``topic/0`` is then judged by those, any other one by all of them.
 
-    Args:
-        inputs: The query's inputs, in the order of Spark's sources.
-        sources: ``sources`` of Spark's progress.
-        substreams: Full names.
-
     >>> from sparkjet.plan.inputs import Input, WatermarkSettings
     >>> from sparkjet.time import limiting_lag
     >>> one = Input("", WatermarkSettings("ts", limiting_lag(0)), sources=1)
@@ -56,10 +51,6 @@ def caught_up(
 def in_order(offsets: Mapping[str, str], names: Sequence[str]) -> list[str]:
     """Offsets in the order of the query's sources, where Spark names sources or numbers them.
 
-    Args:
-        offsets: By name or number.
-        names: Those of the query's sources in their order; none where they are numbered.
-
     >>> in_order({"10": "c", "2": "b", "0": "a"}, ())
     ['a', 'b', 'c']
     >>> in_order({"removed": "c", "views": "b", "clicks": "a"}, ("clicks", "views", "added"))
@@ -74,15 +65,6 @@ def carried(inputs: Sequence[Input], offsets: Sequence[str], tracker: InputTrack
     """The watermark that the offsets of a batch carry for each substream.
 
     A substream that is no partition can be in all of them: it gets the least.
-
-    Args:
-        inputs: The query's inputs, in the order of Spark's sources.
-        offsets: The end offset of each source, as Spark wrote it.
-        tracker: Has all substreams.
-
-    Yields:
-        Full name and watermark: MIN where it has not begun, None where a writer has none. Nothing of inputs whose
-        sources carry none.
 
     >>> from sparkjet.plan.inputs import Input, WatermarkSettings
     >>> from sparkjet.plan.inputs import tracker_of
@@ -119,10 +101,6 @@ def carried(inputs: Sequence[Input], offsets: Sequence[str], tracker: InputTrack
 def announced(inputs: Sequence[Input], offsets: Sequence[str]) -> Iterator[str]:
     """Full names of the substreams that are in the offsets of a batch, with rows or without.
 
-    Args:
-        inputs: The query's inputs, in the order of Spark's sources.
-        offsets: The end offset of each source, as Spark wrote it.
-
     >>> from sparkjet.plan.inputs import Input, WatermarkSettings
     >>> from sparkjet.time import limiting_lag
     >>> one = Input("", WatermarkSettings("ts", limiting_lag(0), by=("topic", "partition"), partitions=True), sources=1)
@@ -139,15 +117,7 @@ def announced(inputs: Sequence[Input], offsets: Sequence[str]) -> Iterator[str]:
 def caught_up_by(
     inputs: Sequence[Input], progress: dict[str, Any], substreams: Sequence[SubstreamProgress], *, between_batches: bool
 ) -> dict[str, bool | None]:
-    """The same from Spark's newest progress, as far as it still holds.
-
-    Args:
-        inputs: The query's inputs.
-        progress: Spark's progress.
-        substreams: Those of the query.
-        between_batches: Whether no batch runs and the progress is that of the last one. Otherwise a source that reports
-            its end counts as having more to read, unless the substream is idle already.
-    """
+    """The same from Spark's newest progress, as far as it still holds."""
     idle = {substream.id: substream.idle for substream in substreams}
     answers = caught_up(inputs, progress["sources"], list(idle))
     if between_batches:

@@ -34,11 +34,7 @@ def shown(time: int) -> str:
 
 
 def check_changed_windows(plan: Plan, record: Record) -> None:
-    """Refuse a window that another stage reads and that would lack windows, as that stage's results would lack them.
-
-    Raises:
-        RecoveryError: Naming the windows that are not whole.
-    """
+    """Refuse a window that another stage reads and that would lack windows, as that stage's results would lack them."""
     read = {feed.parent.name for stage in plan.stages for feed in stage.feeds if feed.parent is not None}
     for stage in plan.stages:
         saved = record.stages.get(stage.name)

@@ -105,11 +105,7 @@ class Committer:
                 sink.create()
 
     def prepare(self, name: str, rows: DataFrame, transaction: TransactionId) -> list[PreparedTransaction]:
-        """Prepare the rows of one sink; empty if there were none.
-
-        Raises:
-            UnsettledError: If an earlier transaction could not be committed first.
-        """
+        """Prepare the rows of one sink; empty if there were none."""
         self.settle(attempts=self._retry.patient_attempts, whole=False)
         handle = self.sinks[name].prepare(rows, transaction)
         return [] if handle is None else [PreparedTransaction(name, handle, self._formats[name])]
@@ -124,11 +120,7 @@ class Committer:
         return isinstance(sink, Telling) and sink.tells(clock, watermark)
 
     def tell(self, name: str, transaction: TransactionId) -> list[PreparedTransaction]:
-        """Like :meth:`prepare`, of a sink that :meth:`is_to_tell`, and without rows.
-
-        Raises:
-            UnsettledError: If an earlier transaction could not be committed first.
-        """
+        """Like :meth:`prepare`, of a sink that :meth:`is_to_tell`, and without rows."""
         self.settle(attempts=self._retry.patient_attempts, whole=False)
         sink = self.sinks[name]
         assert isinstance(sink, Telling)  # noqa: S101 - as above
@@ -154,12 +146,7 @@ class Committer:
                     )
 
     def decided(self, transactions: Sequence[PreparedTransaction], clock: int = 0) -> None:
-        """Take over transactions whose record has been written, those of one epoch.
-
-        Args:
-            transactions: The transactions.
-            clock: The reading of the clock, in microseconds.
-        """
+        """Take over transactions whose record has been written, those of one epoch."""
         self._clock = clock
         self.unsettled += [each for each in transactions if each not in self._settled_early]
         for name in {each.sink for each in self.unsettled}:
@@ -168,17 +155,7 @@ class Committer:
     def attempt(
         self, between: Callable[[], None] = lambda: None, *, clock: int | None = None, whole: bool = False
     ) -> None:
-        """As :meth:`settle`, but what keeps failing is left for later: it is decided, and stays so.
-
-        Args:
-            between: As there.
-            clock: The reading of the clock, if it has gone on since the last decision.
-            whole: As there.
-
-        Raises:
-            LostTransactionError: If a prepared transaction is gone.
-            CopiedHomeError: If another copy of the home has published.
-        """
+        """As :meth:`settle`, but what keeps failing is left for later: it is decided, and stays so."""
         self._clock = self._clock if clock is None else clock
         try:
             self.settle(between, whole=whole)
@@ -191,16 +168,6 @@ class Committer:
         """Commit everything that is decided, each sink's oldest first, with retries.
 
         A sink that fails does not keep the others waiting, and what expires comes first.
-
-        Args:
-            between: Called between two visible changes.
-            attempts: How often each is tried.
-            whole: False to leave what waits for more epochs.
-
-        Raises:
-            UnsettledError: If a commit kept failing; it stays decided, as do later ones of its sink.
-            LostTransactionError: If a prepared transaction is gone; likewise.
-            CopiedHomeError: If another copy of the home has published; likewise.
         """
         failed: dict[str, LostTransactionError | CopiedHomeError | UnsettledError] = {}
         for group in self._in_order():
@@ -234,15 +201,7 @@ class Committer:
                     self._settled_early.append(prepared)
 
     def try_out(self, transactions: Sequence[PreparedTransaction], tried: Sequence[PreparedTransaction] = ()) -> None:
-        """Refuse to decide what a destination would refuse to take.
-
-        Args:
-            transactions: Those of the epoch, in their order.
-            tried: Those of them that were tried out before.
-
-        Raises:
-            SinkError: One of them refuses a row.
-        """
+        """Refuse to decide what a destination would refuse to take."""
         earlier: list[tuple[Sink, Handle]] = []
         for prepared in transactions:
             sink = self.sinks[prepared.sink]
@@ -251,27 +210,14 @@ class Committer:
             earlier.append((sink, prepared.handle))
 
     def check_alive(self, transactions: Sequence[PreparedTransaction]) -> None:
-        """Refuse to decide what might be gone before it is committed.
-
-        Raises:
-            SinkError: One of them may not live that long.
-        """
+        """Refuse to decide what might be gone before it is committed."""
         for prepared in transactions:
             sink = self.sinks[prepared.sink]
             if isinstance(sink, Expiring):
                 sink.check_alive(prepared.handle)
 
     def check_history(self, record: Record, *, is_first: bool = False) -> None:
-        """Refuse to go on from a record that the sinks cannot commit, or that is older than what they hold.
-
-        Args:
-            record: The newest record.
-            is_first: Whether there is none yet, and this is to be the first.
-
-        Raises:
-            RecoveryError: Naming the sink. No output can commit a decided transaction, or the home was lost or restored
-                from a backup: epoch numbers would repeat, and a sink that knows them takes new rows for old ones.
-        """
+        """Refuse to go on from a record that the sinks cannot commit, or that is older than what they hold."""
         for prepared in record.transactions:
             self._check_known(prepared)
         last = {

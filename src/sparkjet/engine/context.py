@@ -96,10 +96,6 @@ def configure(session: SparkSession, partitions: int | None) -> None:
     """Settings of the query's own session that keep the state where it is: hash-partitioned, read without a shuffle.
 
     And those that the plans of operators rely on, whatever the user's session has.
-
-    Args:
-        session: The session.
-        partitions: Of the state; None for a query without state, whose session keeps the user's settings.
     """
     if all(session.conf.get(name, None) == value for name, value in PLAIN_FILES.items()):
         # Left by the start, for the logs. The user's own local files keep their checksums.

@@ -72,15 +72,7 @@ class DeadLetters:
             self._failed = arrived.held(self._failed)
 
     def rows(self, epoch: int, refused: Sequence[DataFrame] = ()) -> DataFrame | None:
-        """The dead letters as their sink gets them; None if there are none.
-
-        Args:
-            epoch: The epoch.
-            refused: Rows that sinks have refused, as :meth:`RefusedRows.letters` gives them.
-
-        Raises:
-            FailuresError: More rows have failed than the user allows.
-        """
+        """The dead letters as their sink gets them; None if there are none."""
         count = 0 if self._failed is None else self._failed.count()
         of_sinks = sum(each.count() for each in refused)
         if not count + of_sinks:

@@ -100,10 +100,6 @@ class Engine:
         """Run a micro-batch of Spark's as one epoch; the body of ``foreachBatch``.
 
         A batch that is in the record already is skipped, if it ends at the same offsets.
-
-        Raises:
-            RecoveryError: If Spark's batch is not the one that follows the record.
-            FencedError: If another driver has taken over.
         """
         recorded = self.record.spark
         again = recorded is not None and batch_id == self._batch == recorded.batch
@@ -138,19 +134,11 @@ class Engine:
             self._run(EpochRequest(EpochKind.TICK, now, caught_up=caught_up))
 
     def check_substream(self, substream: str) -> None:
-        """Refuse the name of a substream that there is not and was not; nothing has changed.
-
-        Raises:
-            AnalysisError: Naming the nearest.
-        """
+        """Refuse the name of a substream that there is not and was not; nothing has changed."""
         self.state.tracker.check_known(substream)
 
     def retire(self, substream: str) -> None:
-        """Stop waiting for a substream that will have no more data, and record that.
-
-        Raises:
-            AnalysisError: There is no such substream, as :meth:`check_substream` says without an epoch.
-        """
+        """Stop waiting for a substream that will have no more data, and record that."""
         self.join()
         now = self._now()
         self.state.tracker.retire(substream, now)
@@ -163,11 +151,7 @@ class Engine:
             self._run(EpochRequest(EpochKind.CLOSING, self._now()))
 
     def replay(self, request: ReplayRequest) -> None:
-        """Have dead letters go through the query, as an epoch of their own; before Spark's query starts.
-
-        Raises:
-            AnalysisError: They cannot be replayed, or some would be late; nothing was replayed.
-        """
+        """Have dead letters go through the query, as an epoch of their own; before Spark's query starts."""
         replay = request.replay(self.record)
         if replay is not None:
             self._context.configure(self._context.session)
@@ -178,9 +162,6 @@ class Engine:
         """Wait until the last epoch has ended; what it failed with is raised here.
 
         State that was lost with an executor is restored, and the epoch run again.
-
-        Args:
-            wait: False to return at once if it has not ended yet.
         """
         ending = self._ending
         if ending is None or not (wait or ending.end.done()):
@@ -197,15 +178,7 @@ class Engine:
             self._run(ending.epoch.request, attempt=ending.epoch.attempt + 1)
 
     def settle(self, *, last: bool) -> None:
-        """Raise what the last epoch failed with, and try again to commit what is decided.
-
-        Args:
-            last: Whether the run ends: then readers are told of a watermark that it was too soon to tell.
-
-        Raises:
-            FencedError: If another driver has taken over, which a query without input would not notice otherwise.
-            UnsettledError: If the last try fails; the next start tries again.
-        """
+        """Raise what the last epoch failed with, and try again to commit what is decided."""
         self.join(wait=last)
         if last:
             self._tell_last()
@@ -225,12 +198,7 @@ class Engine:
         self._context.committer.attempt(whole=True)
 
     def caught_up(self, newest: dict[str, Any] | None, *, in_batch: bool) -> CaughtUp:
-        """Which substreams have been read to their end, by Spark's newest progress; empty before the first.
-
-        Args:
-            newest: Spark's, as :func:`sparkjet.engine.progress.newest_progress` gives it.
-            in_batch: Whether a batch is about to run, which that progress does not describe yet.
-        """
+        """Which substreams have been read to their end, by Spark's newest progress; empty before the first."""
         if newest is None:
             return {}
         position = self.record.spark

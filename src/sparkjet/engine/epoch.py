@@ -94,11 +94,7 @@ class Epoch:
         return sum(arrival.late.total() for arrival in self._arrivals.values())
 
     def advance(self, record: Record) -> None:
-        """Advance the watermark and the windows, in memory only.
-
-        Args:
-            record: The record of the epoch before.
-        """
+        """Advance the watermark and the windows, in memory only."""
         tracker, request = self._state.tracker, self.request
         self._results.begin(request.now, tracker.watermark)
         for name, side in list(self._arrivals):
@@ -147,14 +143,7 @@ class Epoch:
         return self._transaction.attempt
 
     def prepare(self, beside: Executor) -> None:
-        """Save the state and prepare every sink; what was prepared is undone if any of it fails.
-
-        Args:
-            beside: For what can be done at the same time.
-
-        Raises:
-            SinkError: If a prepared transaction may not live until its commit, or rows were refused.
-        """
+        """Save the state and prepare every sink; what was prepared is undone if any of it fails."""
         with self.progress.timed(EpochPhase.COMMIT):
             self._context.committer.attempt()
         saving = beside.submit(self._save)
@@ -179,9 +168,6 @@ class Epoch:
 
         With at-least-once it names the transactions too. If rows were published before the record, a re-run with more
         input would reuse their epoch's number, and a reader that has seen that number would drop the new rows.
-
-        Raises:
-            FencedError: If another driver has taken over; nothing was decided.
         """
         committer = self._context.committer
         violated = self.progress.violated = self._expectations.violated

@@ -39,11 +39,7 @@ class Expectations:
         """Rows by the name of the first expectation that they have not met."""
 
     def of_input(self, arrived: InputBatch) -> None:
-        """Count the rows of a batch.
-
-        Raises:
-            ExpectationError: One of them ends the query.
-        """
+        """Count the rows of a batch."""
         found = [
             frame
             for source, each in self._plan.expected
@@ -61,16 +57,7 @@ class Expectations:
         return reader in self._plan.expected_of
 
     def of_results(self, reader: str, rows: DataFrame, tried: DataFrame | None = None) -> None:
-        """Count the rows of a stage on their way to an output, or to the next stage.
-
-        Args:
-            reader: What reads them.
-            rows: The rows.
-            tried: The same at the end of a chain that diverts, failed ones among them.
-
-        Raises:
-            ExpectationError: One of them ends the query.
-        """
+        """Count the rows of a stage on their way to an output, or to the next stage."""
         expected = self._plan.expected_of[reader]
         self._count(expected.violations(rows, tried), expected.all, reader)
 

@@ -18,10 +18,6 @@ def make_room(session: SparkSession, groups: int | None) -> None:
     """Take the large table if there are many groups; on the driver, before a plan is executed.
 
     Not always, as it takes milliseconds of each task to clear it. A query that has had as many once keeps it.
-
-    Args:
-        session: The query's session.
-        groups: Number of groups, as far as it is known.
     """
     if groups is not None and groups > MANY:
         session.conf.set(CAPACITY, LARGE)

@@ -57,12 +57,7 @@ class InputBatch:
     def arrivals(
         self, stages: Mapping[str, StageState], detail: ProgressDetail = ProgressDetail.NOTHING
     ) -> Iterator[tuple[str, int, Arrival]]:
-        """What the batch brings to each stage that reads a source, by the stage's name and the number of the side.
-
-        Args:
-            stages: The state of each stage by its name.
-            detail: What to find out about event time.
-        """
+        """What the batch brings to each stage that reads a source, by the stage's name and the number of the side."""
         for stage in self._plan.stages:
             if all(feed.parent is not None for feed in stage.feeds):
                 continue

@@ -44,15 +44,7 @@ class Loading:
         """Partitions that executors still held."""
 
     def segment(self, delta: Delta, held: Segment | None) -> Segment:
-        """The segment of a delta.
-
-        Args:
-            delta: The delta.
-            held: The same rows, as executors held them; None if they never did.
-
-        Raises:
-            RecoveryError: Entries are missing.
-        """
+        """The segment of a delta."""
         if held is not None:
             lost, count = held.lost, held.partition_count
             found = held if not lost else self._patched(delta, held, lost) if len(lost) < count else None

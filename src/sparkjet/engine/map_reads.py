@@ -49,13 +49,6 @@ class MapReads:
         """The versions that an epoch reads: those that the record names for it, or else the newest.
 
         They are held from now on, and those of epochs before are not.
-
-        Args:
-            epoch: Number of the query's epoch.
-            recorded: What the record says.
-
-        Raises:
-            SourceError: The epoch has read a version already that is gone now.
         """
         taken: dict[str, Taken] = {}
         try:

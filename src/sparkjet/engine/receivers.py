@@ -34,18 +34,7 @@ class Receivers:
         self._known: dict[str, _Receiver] = {}
 
     def meet(self, offsets: Mapping[str, str], saved: Mapping[str, str]) -> dict[str, int]:
-        """Let receivers read that are new in the offsets of a batch.
-
-        Args:
-            offsets: Where the batch ends, source by source, as Spark wrote it.
-            saved: Names of the blobs in the record before.
-
-        Returns:
-            By source, the position where the batch ends.
-
-        Raises:
-            SourceError: A receiver does not answer, or its offsets and the record disagree.
-        """
+        """Let receivers read that are new in the offsets of a batch."""
         positions: dict[str, int] = {}
         for source, text in offsets.items():
             offset = QueueOffset.found_in(text)
@@ -64,15 +53,7 @@ class Receivers:
         return positions
 
     def save(self, positions: Mapping[str, int], name: str) -> dict[str, str]:
-        """Write the ids that the record of an epoch must name into blobs; those of sources without any need none.
-
-        Args:
-            positions: Where the epoch's batch ends.
-            name: What the names of the blobs begin with.
-
-        Raises:
-            SourceError: A receiver does not answer.
-        """
+        """Write the ids that the record of an epoch must name into blobs; those of sources without any need none."""
         names: dict[str, str] = {}
         for source, position in positions.items():
             state = self._known[source].line.ask(Held(position))

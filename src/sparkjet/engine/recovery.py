@@ -33,9 +33,6 @@ def recover(context: EngineContext, spark_directory: Path) -> tuple[Engine, Spar
     In this order: compare store, checkpoint, sinks and query (nothing is changed if they disagree); take over, which
     fences any other driver; have the sinks create what is missing; publish what was decided; abort what was not;
     remove what no record names; restore the state; rebuild Spark's checkpoint for this run.
-
-    Raises:
-        RecoveryError: If store and checkpoint disagree, the query's shape has changed, or entries are missing.
     """
     context.steps.at("comparing record, sinks and Spark's checkpoint")
     slot, record = _take_over(context, spark_directory)

@@ -84,11 +84,7 @@ class RefusedRows:
         return rows.join(F.broadcast(known), _NUMBER).select(ORIGINAL, where, *carried, "_error", "_message", outputs)
 
     def _found(self, error: RefusedRowsError) -> dict[int, RefusedRowsError]:
-        """What the sink says of each row that it refuses, by its number.
-
-        Raises:
-            RefusedRowsError: There are too many to look for.
-        """
+        """What the sink says of each row that it refuses, by its number."""
         numbers = sorted(row[0] for row in self._rows.select(_NUMBER).collect())
         found: dict[int, RefusedRowsError] = {}
         waiting = [(0, len(numbers))]

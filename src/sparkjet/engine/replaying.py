@@ -45,11 +45,7 @@ class Replay:
     drops_late: bool
 
     def check(self, late: int) -> None:
-        """Say how many are late for their windows, before anything has changed.
-
-        Raises:
-            AnalysisError: There are some, and they may not be dropped.
-        """
+        """Say how many are late for their windows, before anything has changed."""
         if not late:
             return
         message = f"replay_dead_letters: {late} rows are late: by the record's watermark their windows are closed"
@@ -83,11 +79,7 @@ class ReplayRequest:
     drops_late: bool
 
     def replay(self, record: Record) -> Replay | None:
-        """What is to be replayed after a record; None if nothing is.
-
-        Raises:
-            AnalysisError: The rows are not dead letters of this query, or were replayed before.
-        """
+        """What is to be replayed after a record; None if nothing is."""
         output = self.replaying.dead.name
         before = record.replayed.get(output, [])
         if self.directory is not None:

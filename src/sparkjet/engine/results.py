@@ -111,13 +111,7 @@ class Results:
         return state.kept("finished", output.name, inputs=[[Rows(final)]], build=output.finished, tasks=tasks)
 
     def changed_rows(self, output: PlannedOutput, changes: Changes, *, early: bool) -> DataFrame | None:
-        """The rows for an output in update mode that have changed since they were last sent; None if there are none.
-
-        Args:
-            output: The output. If it marks early rows, all final ones come as well.
-            changes: What it has not been sent.
-            early: Whether rows of windows that are still open are due.
-        """
+        """The rows for an output in update mode that have changed since they were last sent; None if there are none."""
         changes.arrived(self.accepted.get(output.reads, ()))
         final = self._rows[output.reads]
         if final is not None and not output.marks_early:

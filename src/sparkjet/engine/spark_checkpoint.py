@@ -67,15 +67,6 @@ class SparkCheckpoint:
 
         Spark has written ``offsets/N`` and ``sources`` by then, but not ``commits/N``. Files of ``sources`` are
         written once, so those that the previous record names are not copied again.
-
-        Args:
-            batch: The running batch.
-            previous: Position in the previous record.
-            store: Where new source files go.
-            prefix: Start of their names; must be new for every epoch.
-
-        Raises:
-            RecoveryError: A source keeps state that a rebuild would miss.
         """
         files = {"metadata": (self.directory / "metadata").read_text()}
         for name in (f"offsets/{batch - 1}", f"offsets/{batch}", f"commits/{batch - 1}"):
@@ -108,11 +99,7 @@ class SparkCheckpoint:
         path.write_bytes(content)
 
     def _source_files(self) -> list[Path]:
-        """Files below ``sources`` that a restart reads: of a compacting log, the newest compaction and what follows.
-
-        Raises:
-            RecoveryError: A source keeps something else there, which cannot be saved.
-        """
+        """Files below ``sources`` that a restart reads: of a compacting log, the newest compaction and what follows."""
         files = []
         for folder in _visible(self.directory / "sources"):
             names = []
@@ -147,11 +134,7 @@ def same_offsets(position: SparkPosition, current: SparkCheckpoint) -> bool:
 
 
 def check_readable(position: SparkPosition, line: tuple[int, int] = LINE) -> None:
-    """Refuse a home that a newer Spark has written if this one could not read its offset log.
-
-    Raises:
-        RecoveryError: Naming the line that can.
-    """
+    """Refuse a home that a newer Spark has written if this one could not read its offset log."""
     versions = {text.partition("\n")[0] for name, text in position.files.items() if name.startswith("offsets/")}
     if "v2" in versions and line < _SECOND_LOG:
         message = (
@@ -164,18 +147,7 @@ def check_readable(position: SparkPosition, line: tuple[int, int] = LINE) -> Non
 def check_agreement(
     current: SparkCheckpoint, query: str | None, batch: int | None, takeover: int | None, *, ahead: int = 0
 ) -> None:
-    """Refuse if Spark's checkpoint knows more than the record, or belongs to another query.
-
-    Args:
-        current: The newest run's checkpoint.
-        query: The query's id in the record, None without a record.
-        batch: The last batch in the record, None without one.
-        takeover: The record's takeover, None without a record.
-        ahead: How many batches Spark may have committed that no record has.
-
-    Raises:
-        RecoveryError: If going on could lose or repeat rows.
-    """
+    """Refuse if Spark's checkpoint knows more than the record, or belongs to another query."""
     found = current.query_id()
     offsets, commits = current.last("offsets"), current.last("commits")
     if query is None:
@@ -216,9 +188,6 @@ def _offsets(text: str) -> dict[str, str]:
     {'0': '{"logOffset":4}', '1': '-'}
     >>> _offsets('v2\n{}\nclicks:{"logOffset":4}\n10:-')
     {'clicks': '{"logOffset":4}', '10': '-'}
-
-    Raises:
-        RecoveryError: The file is in a format that this version does not know.
     """
     version, _, *lines = text.splitlines()
     if version == "v1":

@@ -113,9 +113,6 @@ class StageState:
 
         Where the length or step of a sliding window has changed since, the frames are moved to the new grid and
         stored again under ``name``, as one delta. After each delta that is there ``loaded`` is called.
-
-        Raises:
-            RecoveryError: If entries are missing.
         """
         self.obsolete = set()
         loading = Loading(self.operator, session, store)

@@ -93,22 +93,7 @@ class QueryState:
         whole: bool = True,
         loaded: Callable[[], None] = lambda: None,
     ) -> tuple[int, int]:
-        """Become what the record says, forgetting everything since.
-
-        Args:
-            record: The newest record.
-            session: The query's session.
-            store: Where the deltas are.
-            name: What deltas are named that are written anew, because a window has changed.
-            whole: Whether to read all of it again, and not only what executors do not hold any more.
-            loaded: Called after each delta.
-
-        Returns:
-            The numbers of partitions that were read, and that executors still held.
-
-        Raises:
-            RecoveryError: If entries are missing.
-        """
+        """Become what the record says, forgetting everything since."""
         self.tracker.restore(record.watermarks)
         self.early_at = dict(record.early_at)
         for changes in self.changes.values():

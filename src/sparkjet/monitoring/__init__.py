@@ -25,9 +25,6 @@ def open_page(host: str = "127.0.0.1", port: int = 0, token: str | None = None, 
     """Serve the page of these runs; the one that is there if it has that address, or no port is named.
 
     Without a token that of the environment (``SPARKJET_PAGE_TOKEN``) is asked for, or one is made up.
-
-    Raises:
-        AnalysisError: The address cannot be used, or starlette and uvicorn are not installed.
     """
     try:
         from sparkjet.monitoring.page import Page  # noqa: PLC0415 - an extra

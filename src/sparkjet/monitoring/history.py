@@ -109,24 +109,14 @@ class History:
             return list(self._points)
 
     def since(self, merges: int | None = None, at: int = 0) -> tuple[int, list[Point], bool]:
-        """What is new for a reader who has seen the points up to ``at``, when there had been so many merges.
-
-        Returns:
-            The number of merges now, points, and whether these are all: after a merge those seen are no longer there.
-        """
+        """What is new for a reader who has seen the points up to ``at``, when there had been so many merges."""
         with self._lock:
             if merges != self._merges:
                 return self._merges, list(self._points), True
             return merges, [each for each in self._points if each.at > at], False
 
     def add(self, report: ProgressReport, now: int, rows_in: int = 0) -> None:
-        """Take in an epoch that ended at ``now``; called once an epoch, by one thread at a time.
-
-        Args:
-            report: What the epoch reports.
-            now: Microseconds since 1970.
-            rows_in: Rows that batches have read since the epoch before.
-        """
+        """Take in an epoch that ended at ``now``; called once an epoch, by one thread at a time."""
         number = report.epoch.number
         new = [sink for sink in report.sinks if sink.epoch(number) == number]
         failed = report.failed_rows

@@ -276,11 +276,7 @@ class Collector:
 
 
 def exposition(clock: Clock, runs: Runs = DRIVER) -> bytes:
-    """All metrics as text for Prometheus.
-
-    Raises:
-        AnalysisError: prometheus-client is not installed.
-    """
+    """All metrics as text for Prometheus."""
     try:
         from prometheus_client import CollectorRegistry, generate_latest  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:

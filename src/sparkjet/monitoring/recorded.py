@@ -23,12 +23,7 @@ if TYPE_CHECKING:
 
 
 def report_of(record: Record, before: Record | None = None) -> ProgressReport:
-    """What the epoch of a record would have reported, but for what records do not hold.
-
-    Args:
-        record: The record.
-        before: The one before it, without which no rows are new.
-    """
+    """What the epoch of a record would have reported, but for what records do not hold."""
     late, null_timestamps = _dropped(record, "late"), _dropped(record, "null_timestamps")
     inputs = record.watermarks.inputs.items()
     members = {prefix + name: each for prefix, state in inputs for name, each in state.frontier.members.items()}

@@ -40,12 +40,7 @@ def shown(microseconds: int) -> str:
 
 
 def sentence(run: Run, now: int) -> tuple[str, str | None]:
-    """How the run is, in one sentence, and what can be done about it, if anything.
-
-    Args:
-        run: The run.
-        now: Microseconds since 1970.
-    """
+    """How the run is, in one sentence, and what can be done about it, if anything."""
     if run.state == "failed":
         return f"The query has failed. {run.failure}", "Mend what the error names, and start it with the same home."
     if run.failure is not None:

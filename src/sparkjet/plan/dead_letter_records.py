@@ -23,11 +23,7 @@ _FURTHER = {"stage": "_stage", "substream": "_substream", "epoch": "_epoch", "ou
 
 
 def records(letters: DataFrame) -> list[Column]:
-    """The columns ``key``, ``value`` and ``headers`` of dead letters.
-
-    Args:
-        letters: A DataFrame with the columns of the dead letters.
-    """
+    """The columns ``key``, ``value`` and ``headers`` of dead letters."""
     types = {field.name: field.dataType for field in letters.schema}
     rows = [name for name in types if name not in ADDED]
     if isinstance(types.get("value"), BinaryType | StringType):

@@ -117,18 +117,7 @@ class DroppedDuplicates(Stage):
 def dropped_duplicates(
     feed: Feed, event_time: EventTime | None, subset: Sequence[str] | None, method: str, *, within: bool = False
 ) -> DroppedDuplicates:
-    """The stage of one of the methods that drop duplicates.
-
-    Args:
-        feed: The rows.
-        event_time: Of these rows, None if they have no watermark.
-        subset: What the user gave.
-        method: Its name, for messages.
-        within: Whether a key is remembered by the delay of the watermark.
-
-    Raises:
-        AnalysisError: Columns that cannot tell rows apart, or no watermark whose delay is known.
-    """
+    """The stage of one of the methods that drop duplicates."""
     rows = feed.transformations.shape
     names = _columns(rows, subset, method)
     if within:

@@ -118,12 +118,7 @@ class Tries:
         return F.col(f"{name}.{VALUE}") if name in self._attempts else self._columns[number][1]
 
     def marks(self, step: int, passed: Column | None = None) -> dict[str, Column]:
-        """What the hidden columns become: whether a row goes on, and where it failed.
-
-        Args:
-            step: The number of the link.
-            passed: What a filter says of rows of which it did not raise.
-        """
+        """What the hidden columns become: whether a row goes on, and where it failed."""
         raised = [(F.col(name).isNull(), each) for name, each in self._attempts.items()]
         kept = [F.col(KEPT), *(~each for each, _ in raised), *([] if passed is None else [passed])]
         marks = {KEPT: reduce(and_, kept)}
@@ -182,12 +177,7 @@ def with_known_times(frame: DataFrame, hidden: Mapping[str, Column], by: Sequenc
 
 
 def passed(frame: DataFrame, failures: RowCounter | None = None) -> DataFrame:
-    """The rows that have neither failed nor been dropped by a filter.
-
-    Args:
-        frame: The rows.
-        failures: What counts those that have failed.
-    """
+    """The rows that have neither failed nor been dropped by a filter."""
     rows = frame.where(KEPT) if failures is None else failures.passed(frame, KEPT)
     return rows.drop(*TRIED)
 
@@ -198,23 +188,14 @@ def has_failed() -> Column:
 
 
 def failed(frame: DataFrame, first: int) -> DataFrame:
-    """The rows that have failed, as they were at ``divert``, with event time and substream where there are any.
-
-    Args:
-        frame: Rows at the end of a chain.
-        first: The number of the first link whose failures count.
-    """
+    """The rows that have failed, as they were at ``divert``, with event time and substream where there are any."""
     absent = {TIME: F.lit(None).cast("bigint"), SUBSTREAM: F.lit(None).cast("string")}
     hidden = [F.col(name) if name in frame.columns else column.alias(name) for name, column in absent.items()]
     return frame.where(F.col(f"{FAILURE}.{STEP}") >= first).select(ORIGINAL, FAILURE, *hidden)
 
 
 def letters_shape(rows: DataFrame) -> DataFrame:
-    """A DataFrame with the schema of the dead letters of some rows, for analysis only.
-
-    Raises:
-        AnalysisError: A column of the user's has the name of an added one.
-    """
+    """A DataFrame with the schema of the dead letters of some rows, for analysis only."""
     taken = [name for name in rows.columns if name.lower() in ADDED]
     if taken:
         message = f"divert: the column {taken[0]!r} exists already and is added to dead letters. Rename yours before."

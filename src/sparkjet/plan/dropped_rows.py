@@ -31,13 +31,7 @@ class DropReason(Enum):
 
 
 def judged(rows: DataFrame, judged_by: int | None, *, timed: bool) -> DataFrame:
-    """Rows that have gone through the user's transformations, with the reason for dropping them, if any.
-
-    Args:
-        rows: The rows.
-        judged_by: :attr:`Side.judged_by` of the side that they go to.
-        timed: Whether rows without an event time are dropped; otherwise none is dropped.
-    """
+    """Rows that have gone through the user's transformations, with the reason for dropping them, if any."""
     if not timed:
         return rows.withColumn(DROPPED, F.lit(None).cast("string"))
     reason = F.when(F.col(TIME).isNull(), DropReason.NULL_TIMESTAMP.value)
@@ -52,11 +46,7 @@ def dropped_rows(judged_rows: DataFrame, watermark: int | None) -> DataFrame:
 
 
 def dropped_shape(shape: DataFrame) -> DataFrame:
-    """A DataFrame with the schema of the dropped rows of ``shape``, for analysis only.
-
-    Raises:
-        AnalysisError: A column of the user's has the name of an added one.
-    """
+    """A DataFrame with the schema of the dropped rows of ``shape``, for analysis only."""
     taken = [name for name in shape.columns if name in ADDED_COLUMNS]
     if taken:
         message = f"late rows: the column {taken[0]!r} exists already and is added to late rows. Rename yours."

@@ -71,16 +71,7 @@ class EventTime:
         return [number for number, each in output if not {*self.ids}.isdisjoint(origins(each, renamed))]
 
     def check(self, rows: DataFrame, by: str, column: Column | str | None = None) -> None:
-        """Reject rows in which a different column has this name; rows without it are fine.
-
-        Args:
-            rows: The stream after its transformations.
-            by: What names the column, for the message.
-            column: What it names; the column may have another name by now. By default the name that it had.
-
-        Raises:
-            AnalysisError: It was replaced, or ``column`` is another one.
-        """
+        """Reject rows in which a different column has this name; rows without it are fine."""
         if isinstance(column, Column):
             expression = without_alias(expression_of(without_window_time(column, rows.sparkSession), rows.sparkSession))
             column = str(expression.name()) if kind_of(expression) == "UnresolvedAttribute" else column
@@ -99,11 +90,7 @@ class EventTime:
         return replace(self, ids=[attribute_id(each) for each in holding])
 
     def is_among(self, rows: DataFrame, names: Sequence[str], by: str) -> bool:
-        """Whether one of some columns holds the event time, under whatever name.
-
-        Raises:
-            AnalysisError: One has its name, and was replaced.
-        """
+        """Whether one of some columns holds the event time, under whatever name."""
         if any(same_name(rows, name, self.name) for name in names):
             self.check(rows, by)
         return any(self._is_origin(rows, found) for name in names for found in attributes(rows, name))
@@ -123,11 +110,7 @@ class EventTime:
 
 
 def check_union(times: tuple[EventTime, EventTime], rows: tuple[DataFrame, DataFrame]) -> None:
-    """Reject a union in which one event time is aligned with a column that is not the other event time.
-
-    Raises:
-        AnalysisError: Naming the column and the stream.
-    """
+    """Reject a union in which one event time is aligned with a column that is not the other event time."""
     for which, time, side in zip(("first", "second"), times, rows, strict=True):
         time.check(side, f"union, {which} stream")
     names = [visible(side) for side in rows]

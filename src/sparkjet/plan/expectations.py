@@ -92,13 +92,7 @@ class Expected:
         return [*self.plain.values(), *self.tried.values()]
 
     def violations(self, rows: DataFrame, tried: DataFrame | None, after: int = 0) -> list[DataFrame]:
-        """The rows that do not meet one, each with the name of the first, and as text.
-
-        Args:
-            rows: What has gone through some of the first links.
-            tried: The rows at the end of the chain, failed ones among them; None if it does not divert.
-            after: How many links ``rows`` have gone through.
-        """
+        """The rows that do not meet one, each with the name of the first, and as text."""
         links, tried_from, number = self.chain.links, self.chain.tried_from, after
         plain = len(links) if tried_from is None else max(after, tried_from)
         found: list[DataFrame] = []

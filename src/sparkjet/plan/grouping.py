@@ -78,9 +78,6 @@ def grouped(
     """The grouping that the columns of ``groupBy`` describe, and the rows for it.
 
     Columns of one name, as a join by a condition leaves them, cannot be aggregated, but do not keep others from it.
-
-    Raises:
-        AnalysisError: See :func:`grouping_of`.
     """
     # Before columns are dropped, which would give others their numbers.
     columns = [_by_name(column, rows.shape) for column in columns]
@@ -106,17 +103,7 @@ def grouping_of(
     event_time: EventTime | None,
     computed: Sequence[WindowColumn] = (),
 ) -> Grouping:
-    """The grouping that the columns of ``groupBy`` describe.
-
-    Args:
-        columns: Any keys, and a window, as sparkjet's or as Spark's, if there is one.
-        rows: What is grouped, for analysis only.
-        event_time: Of these rows; None without a watermark.
-        computed: The columns of the rows that are windows.
-
-    Raises:
-        AnalysisError: Several windows, a window over another time, or columns that cannot be keys.
-    """
+    """The grouping that the columns of ``groupBy`` describe."""
     found = [_understood(column, rows) for column in columns]
     before = _computed(found, rows, event_time, computed)
     if before is not None:
@@ -154,9 +141,6 @@ def _computed(
     """The first column that is a window of the event time, by its position, and the window; None if there is none.
 
     Of sliding windows each row is there once for each of them, so that such a column is a key like others.
-
-    Raises:
-        AnalysisError: A session: how long it is depends on other rows.
     """
     if not computed or any(isinstance(each, Window | SessionWindow) for each in columns):
         return None
@@ -192,11 +176,7 @@ def _check_names(names: Sequence[str]) -> None:
 
 
 def time_without_watermark(window: Window | SessionWindow | None, rows: DataFrame) -> Column | None:
-    """The time (microseconds) of windows that never close, as there is no watermark; None without windows.
-
-    Raises:
-        AnalysisError: Session windows, or a time that is not a timestamp.
-    """
+    """The time (microseconds) of windows that never close, as there is no watermark; None without windows."""
     if window is None:
         return None
     if isinstance(window, SessionWindow):
@@ -217,11 +197,7 @@ def time_without_watermark(window: Window | SessionWindow | None, rows: DataFram
 
 
 def with_group_window(column: Column, grouping: Grouping, rows: DataFrame) -> Column:
-    """A Column of ``agg`` in which each call of the window that rows are grouped by is the column that has it.
-
-    Raises:
-        AnalysisError: It calls another window, or its name is that of a column of the rows.
-    """
+    """A Column of ``agg`` in which each call of the window that rows are grouped by is the column that has it."""
     window, session = grouping.window, rows.sparkSession
     if window is None or not is_window(column):
         return column
@@ -259,21 +235,13 @@ def _as_text(window: Window | SessionWindow) -> tuple[str, ...]:
 
 
 def keys_of(columns: Sequence[GroupingColumn], rows: DataFrame) -> tuple[Key, ...] | None:
-    """The keys that the columns of ``groupBy`` describe, None if there is a window among them.
-
-    Raises:
-        AnalysisError: Columns that cannot be keys.
-    """
+    """The keys that the columns of ``groupBy`` describe, None if there is a window among them."""
     found = [_understood(_by_name(column, rows), rows) for column in columns]
     return None if any(isinstance(each, Window | SessionWindow) for each in found) else _keys(found, rows)
 
 
 def _by_name(column: GroupingColumn, rows: DataFrame) -> GroupingColumn:
-    """A column that is given by its number, from 1 on as in Spark, by its name; anything else as it is.
-
-    Raises:
-        AnalysisError: There is no column of this number.
-    """
+    """A column that is given by its number, from 1 on as in Spark, by its name; anything else as it is."""
     if isinstance(column, bool) or not isinstance(column, int):
         return column
     names = visible(rows)

@@ -85,10 +85,6 @@ def tracker_of(inputs: Sequence[Input], grids: Sequence[tuple[int, int] | None])
     """A new tracker of all inputs.
 
     Unless the user gave a throttle, the watermark moves by the largest step that every window's end lies on.
-
-    Args:
-        inputs: The inputs; none without stages.
-        grids: Step and offset of every stage, None of one for which any step matters.
     """
     if not inputs:
         return InputTracker({})

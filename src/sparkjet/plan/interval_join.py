@@ -172,12 +172,7 @@ class IntervalJoinStage(Stage):
         return self.joined.withColumns({TIME: F.lit(None).cast("long"), SUBSTREAM: F.lit(ONLY_SUBSTREAM)})
 
     def late_shape(self) -> DataFrame:
-        """A DataFrame with the schema of the rows that are dropped on either side, for analysis only.
-
-        Raises:
-            AnalysisError: Both sides are stages, where nothing can be late, or a column of the user's has the name of
-                an added one, or different types on both sides.
-        """
+        """A DataFrame with the schema of the rows that are dropped on either side, for analysis only."""
         sides = [feed.late_shape() for feed in self.feeds if feed.parent is None]
         if not sides:
             return self.left.late_shape()
@@ -208,18 +203,7 @@ class IntervalJoinStage(Stage):
 
 
 def interval_join(left: TimedFeed, right: TimedFeed, on: Any, how: str) -> IntervalJoinStage:
-    """The stage of a join.
-
-    Args:
-        left: The left stream.
-        right: The right stream.
-        on: As ``DataFrame.join`` takes it.
-        how: The same.
-
-    Raises:
-        AnalysisError: The condition does not bound how far the event times are apart in both directions, and the join
-            is not an inner one; it has no equality, or can never be true; or Spark cannot analyze it.
-    """
+    """The stage of a join."""
     join_type = JoinType.of(how)
     for side, timed in zip(SIDES, (left, right), strict=True):
         names = timed.rows.columns

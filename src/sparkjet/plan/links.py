@@ -38,14 +38,7 @@ def divert(point: Divert) -> Link:
 
 
 def timing(hidden: Mapping[str, Column], by: Sequence[str], violated: Column, number: int) -> Link:
-    """Event time and substream of rows behind ``divert``, as ``withWatermark`` defines them.
-
-    Args:
-        hidden: Both.
-        by: What the substream is named by.
-        violated: Whether a row that has failed has violated an expectation.
-        number: That of the link before.
-    """
+    """Event time and substream of rows behind ``divert``, as ``withWatermark`` defines them."""
     return Link(
         lambda frame: frame.withColumns({**hidden}),
         None,
@@ -224,12 +217,7 @@ def _one_by_one(shape: DataFrame, item: Column | str) -> Sequence[Column | str]:
 
 
 def _selected(shape: DataFrame, items: Sequence[Column | str]) -> DataFrame:
-    """The selection of some columns, for analysis only.
-
-    Raises:
-        AnalysisError: Spark would aggregate all rows for it.
-        AnalysisException: Spark cannot analyze it.
-    """
+    """The selection of some columns, for analysis only."""
     error = None
     try:
         selected = select_visible(shape, items)

@@ -61,11 +61,7 @@ class Output(ABC):
         """How far the rows may be behind the query's watermark and not be late; None where it says nothing of them."""
 
     def check(self) -> None:
-        """Have the sink look at the rows and at where they go; nothing is changed.
-
-        Raises:
-            AnalysisError: The rows cannot be written there, or it cannot be reached.
-        """
+        """Have the sink look at the rows and at where they go; nothing is changed."""
         sample = self.sample()
         # By their names: the classes need the packages of the extra "grid".
         if isinstance(self.sink, FilesSink | Outbox) or self.format in {"delta", "grid-journal", "grid-map", "iceberg"}:

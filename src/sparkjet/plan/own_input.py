@@ -21,11 +21,7 @@ _PATTERN = re.compile(r"[*?\[]")
 
 
 def check_own_input(plan: Plan) -> None:
-    """Refuse an output into a directory that a file source of the same query lists.
-
-    Raises:
-        AnalysisError: Naming the directory and the source.
-    """
+    """Refuse an output into a directory that a file source of the same query lists."""
     sinks = [output.sink for output in plan.outputs if isinstance(output.sink, FilesSink)]
     for source in file_sources(plan.source) if sinks else ():
         for sink in sinks:

@@ -217,15 +217,7 @@ class Plan:
         return {f"{stage.name} {what}": value for stage in self.stages for what, value in stage.stage.unsaid.items()}
 
     def watermark_of(self, output: Output, reached: int) -> int | None:
-        """Where the watermark of an output's rows is: none of a later epoch is older, but for late ones.
-
-        Args:
-            output: One of :attr:`outputs`.
-            reached: The query's watermark, MIN before the first, and then so is the answer.
-
-        Returns:
-            None where the rows have none.
-        """
+        """Where the watermark of an output's rows is: none of a later epoch is older, but for late ones."""
         if not self.inputs or output.behind is None:
             return None
         return reached if reached == MIN else clamp(reached - output.behind)

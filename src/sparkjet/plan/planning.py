@@ -40,11 +40,7 @@ Planned: TypeAlias = PlannedOutput | PlannedStreamOutput | PlannedDeadLetters
 
 
 def plan_of(outputs: Sequence[AnyOutput]) -> Plan:
-    """The plan behind some outputs.
-
-    Raises:
-        AnalysisError: They do not all come from one stream, or from streams that are joined.
-    """
+    """The plan behind some outputs."""
     of_stages = [output for output in outputs if isinstance(output, StageOutput)]
     of_stream = [output for output in outputs if isinstance(output, StreamOutput)]
     of_failures = [output for output in outputs if isinstance(output, DeadLetterOutput)]
@@ -230,11 +226,7 @@ def _expected_of(plan: Plan) -> dict[str, Expected]:
 
 
 def _check_named(names: Sequence[str]) -> None:
-    """Refuse two expectations that would be counted together.
-
-    Raises:
-        AnalysisError: They have the same name.
-    """
+    """Refuse two expectations that would be counted together."""
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         message = (
@@ -245,11 +237,7 @@ def _check_named(names: Sequence[str]) -> None:
 
 
 def _check_diverted(stage: Stage) -> None:
-    """Refuse a stage that would still end the query where what it computes raises for a row behind ``divert``.
-
-    Raises:
-        AnalysisError: Naming what it computes.
-    """
+    """Refuse a stage that would still end the query where what it computes raises for a row behind ``divert``."""
     if any(feed.parent is not None and feed.transformations.divert is not None for feed in stage.feeds):
         message = "divert: these results are read by another stateful step. Call it on what that one returns."
         raise AnalysisError(message)
@@ -281,13 +269,7 @@ def _read_by(output: StageOutput | StreamOutput) -> list[tuple[Transformations, 
 
 
 def _without_stages(outputs: Sequence[StreamOutput], of_failures: Sequence[DeadLetterOutput], *, alone: bool) -> Plan:
-    """The plan of a query that computes no event time: what all outputs share is part of the query that Spark runs.
-
-    Args:
-        outputs: The outputs of rows.
-        of_failures: Those of dead letters.
-        alone: Whether only the latter are written.
-    """
+    """The plan of a query that computes no event time: what all outputs share is part of the query that Spark runs."""
     chains = [output.chain.bare for output in outputs]
     _check_connected([[chain] for chain in chains])
     shared = _shared(chains, filters=True)
@@ -340,11 +322,7 @@ def _can_count(chains: Sequence[Transformations]) -> bool:
 
 
 def _check_connected(read: Sequence[Sequence[Transformations]]) -> None:
-    """Refuse outputs of different sources that no stage reads together.
-
-    Args:
-        read: The chains that each output reads.
-    """
+    """Refuse outputs of different sources that no stage reads together."""
     groups = [{chain.source for chain in chains} for chains in read]
     together, rest = groups[0], groups[1:]
     while any(each & together for each in rest):

@@ -23,16 +23,7 @@ _METADATA = "__metadata_col"
 
 
 def check_read_context(sources: Iterable[DataFrame], held: DataFrame | None, results: Iterable[DataFrame]) -> None:
-    """Refuse results that ask for a file's metadata or name where nobody reads the file any more.
-
-    Args:
-        sources: What Spark's query reads.
-        held: Of these, what is persisted in memory and read from there; None if nothing is.
-        results: The results, for analysis only.
-
-    Raises:
-        AnalysisError: Naming what is asked for.
-    """
+    """Refuse results that ask for a file's metadata or name where nobody reads the file any more."""
     read = sum(map(_asked, sources), Counter())
     kept = Counter() if held is None else _asked(held)
     for result in results:

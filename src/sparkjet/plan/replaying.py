@@ -44,11 +44,7 @@ class Replaying:
 
     @staticmethod
     def of(plan: Plan, outputs: Sequence[AnyOutput]) -> Replaying:
-        """That of a query with one output of dead letters.
-
-        Raises:
-            AnalysisError: It has none or several, or it would not be known for which output a row is to be repeated.
-        """
+        """That of a query with one output of dead letters."""
         found = [output for output in outputs if isinstance(output, DeadLetterOutput)]
         if len({id(output.chain.divert) for output in found}) != 1:
             message = (
@@ -79,11 +75,7 @@ class Replaying:
         return self.dead.chain.diverted_shape
 
     def plan_of(self, letters: DataFrame) -> Plan:
-        """The plan of an epoch over dead letters with all their columns; nothing else arrives in it.
-
-        Raises:
-            AnalysisError: The event time of a row is not in its dead letter.
-        """
+        """The plan of an epoch over dead letters with all their columns; nothing else arrives in it."""
         divert, stages, readers = self.dead.chain.divert, dict[str, PlannedStage](), list[Reader]()
         for stage in self.plan.stages:
             feeds = []
@@ -188,11 +180,7 @@ def _column(name: str, kind: str, time: str | None, at: DataFrame, chain: Transf
 
 
 def letters_of(given: DataFrame, shape: DataFrame) -> DataFrame:
-    """Rows that are to be replayed, with their columns.
-
-    Raises:
-        AnalysisError: They are not dead letters of rows like ``shape``.
-    """
+    """Rows that are to be replayed, with their columns."""
     missing = [name for name in (*shape.columns, *ADDED) if name not in given.columns]
     if missing:
         message = (

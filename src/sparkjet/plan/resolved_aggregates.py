@@ -37,19 +37,7 @@ def resolved_aggregates(
     window: GroupWindow | None = None,
     pivot: Pivot | None = None,
 ) -> tuple[tuple[ResolvedAggregate, ...], tuple[ResultColumn, ...]]:
-    """The aggregates that some expressions need, and the result columns that the expressions are.
-
-    Args:
-        expressions: What ``agg`` was given.
-        inputs: The rows that are aggregated.
-        keys: The grouping columns without the window.
-        window: The window, if there is one.
-        pivot: The column whose values have result columns of their own, if there is one.
-
-    Raises:
-        AnalysisError: One is not an aggregate, or none that sparkjet can combine.
-        AnalysisException: Spark cannot analyze one.
-    """
+    """The aggregates that some expressions need, and the result columns that the expressions are."""
     found = _Found(inputs)
     given, order = _given(expressions, inputs.frame.drop(*HIDDEN))
     columns = [each if _own(each) else starless(each, inputs.frame) for each in given]

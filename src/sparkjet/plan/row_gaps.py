@@ -39,9 +39,6 @@ def with_row_gaps(
     """The window with its gaps as intervals, and the rows that have one; both as they are if the gap is not a Column.
 
     A row that has none is filtered out like one that the user's ``where`` drops: it still advances the watermark.
-
-    Raises:
-        AnalysisError: The gap is not a text or an interval, or cannot be computed from the rows, twice alike.
     """
     if not isinstance(window, SessionWindow) or not isinstance(window.gap, Column):
         return window, rows

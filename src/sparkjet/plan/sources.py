@@ -51,14 +51,7 @@ class Sources:
 
     @staticmethod
     def of(named: Mapping[DataFrame, str | None]) -> Sources:
-        """The sources of a query.
-
-        Args:
-            named: The DataFrames, each with what the user calls its stream; others are called by their number.
-
-        Raises:
-            AnalysisError: Two of them have the same name.
-        """
+        """The sources of a query."""
         if len(named) == 1:
             return Sources(tuple(map(Source, named)))
         names = [name or str(number) for number, name in enumerate(named.values(), 1)]

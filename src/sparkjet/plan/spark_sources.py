@@ -57,11 +57,7 @@ def replayability(df: DataFrame) -> tuple[Replayability, str]:
 
 
 def check_replayable(df: DataFrame, guarantee: Guarantee) -> None:
-    """Reject a source that is not replayable, and warn about an unknown one.
-
-    Raises:
-        AnalysisError: After a crash rows would be lost, which violates the query's guarantee.
-    """
+    """Reject a source that is not replayable, and warn about an unknown one."""
     if guarantee is Guarantee.NONE:
         return
     answer, name = replayability(df)

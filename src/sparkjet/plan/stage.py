@@ -196,11 +196,7 @@ class Feed:
         return {TIME: time, SUBSTREAM: F.lit(ONLY_SUBSTREAM)}
 
     def late_shape(self) -> DataFrame:
-        """A DataFrame with the schema of the rows that are dropped here, for analysis only.
-
-        Raises:
-            AnalysisError: Nothing can be late here, or a column of the user's has the name of an added one.
-        """
+        """A DataFrame with the schema of the rows that are dropped here, for analysis only."""
         if self.parent is not None and not self.parent.may_be_late:
             message = "late rows: the rows of a window are never late for the next one. Ask the first window for them."
             raise AnalysisError(message)
@@ -222,11 +218,7 @@ class Stage(ABC):
         """The rows that it reads."""
 
     def late_shape(self) -> DataFrame:
-        """A DataFrame with the schema of the rows that are dropped here, for analysis only.
-
-        Raises:
-            AnalysisError: Nothing can be late here, or a column of the user's has the name of an added one.
-        """
+        """A DataFrame with the schema of the rows that are dropped here, for analysis only."""
         return self.feeds[0].late_shape()
 
     @property

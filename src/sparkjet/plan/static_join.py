@@ -49,13 +49,7 @@ _CANNOT_FAIL = frozenset(
 
 
 def static_join(rows: Transformations, table: StaticTable, on: On, how: str | None) -> Link:
-    """The join of rows with a table, with the arguments of ``DataFrame.join``.
-
-    Raises:
-        AnalysisError: A join that would give rows of the table which no row of the stream has brought, or a condition
-            that reads a hidden column.
-        AnalysisException: What Spark refuses.
-    """
+    """The join of rows with a table, with the arguments of ``DataFrame.join``."""
     kind = (how or "inner").lower().replace("_", "")
     if kind in _WHOLE_TABLE:
         message = (
@@ -165,11 +159,7 @@ def _check_names(names: Sequence[str]) -> None:
 
 
 def _condition_parts(rows: DataFrame, joined: DataFrame) -> list[str]:
-    """The kinds of expression that the condition of a join is made of.
-
-    Raises:
-        AnalysisError: It reads a hidden column.
-    """
+    """The kinds of expression that the condition of a join is made of."""
     node = analyzed(joined)
     while node.nodeName() != "Join":
         node = children(node)[0]

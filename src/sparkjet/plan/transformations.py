@@ -167,11 +167,7 @@ class Transformations:
         return [link.table for link in self.links if link.table is not None and link.table.by_epoch]
 
     def check_fixed(self, method: str) -> None:
-        """Refuse a join with a static table of its own time, where the chain becomes a part of Spark's query.
-
-        Raises:
-            AnalysisError: There is one.
-        """
+        """Refuse a join with a static table of its own time, where the chain becomes a part of Spark's query."""
         if self.tables:
             message = (
                 f"{method}: what comes before is a part of the query that Spark runs, and Spark decides when a static "
@@ -184,15 +180,7 @@ class Transformations:
         return replace(self, source=self.apply(self.source, upto=count), links=self.links[count:])
 
     def then(self, link: Link, *, reads_hidden: bool = False) -> Transformations:
-        """The chain with one more link; Spark's analysis errors are raised here.
-
-        Args:
-            link: The link.
-            reads_hidden: Whether it may read the hidden columns, as those of sparkjet's own do.
-
-        Raises:
-            AnalysisError: The link adds, replaces, drops or reads a hidden column, or is not computed row by row.
-        """
+        """The chain with one more link; Spark's analysis errors are raised here."""
         shape = _outline(link)(self.shape)
         for name in HIDDEN:
             if attribute_ids(shape, name) != ([] if link.remakes else attribute_ids(self.shape, name)):
@@ -262,12 +250,7 @@ class Transformations:
         return frame
 
     def marked(self, frame: DataFrame, failures: RowCounter | None = None) -> DataFrame:
-        """Run the chain on a batch without dropping rows; ``KEPT`` marks those that pass the filters.
-
-        Args:
-            frame: The batch.
-            failures: What counts the rows that have failed.
-        """
+        """Run the chain on a batch without dropping rows; ``KEPT`` marks those that pass the filters."""
         first = self.tried_from
         if first != 0:
             frame = frame.withColumn(KEPT, F.lit(True))
@@ -282,17 +265,7 @@ class Transformations:
 
 
 def check_tried(link: Link, shape: DataFrame, expressions: Sequence[Any], *, generates: bool) -> None:
-    """Refuse a transformation behind ``divert`` that would still end the query where it raises for a row.
-
-    Args:
-        link: The transformation.
-        shape: Its outcome, for analysis only.
-        expressions: What it computes, analyzed.
-        generates: Whether it makes several rows, or none, of one.
-
-    Raises:
-        AnalysisError: Naming what it is.
-    """
+    """Refuse a transformation behind ``divert`` that would still end the query where it raises for a row."""
     if link.divert is not None:
         message = "divert: the rows of this stream are diverted already. Call it once, before what may raise."
         raise AnalysisError(message)

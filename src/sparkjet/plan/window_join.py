@@ -138,12 +138,7 @@ class JoinedResults:
 
 
 def window_join(left: JoinedResults, right: JoinedResults, on: On, how: str | None) -> WindowJoin:
-    """The join of two results.
-
-    Raises:
-        AnalysisError: Matching rows might not be final in the same epoch, or the sides do not go together.
-        AnalysisException: What Spark refuses.
-    """
+    """The join of two results."""
     _check_sides(left, right, how)
     given: Sequence[object] = list(on) if isinstance(on, list | tuple) else [on]
     names = [each for each in given if isinstance(each, str)]

@@ -22,13 +22,7 @@ THREAD = "thread"
 def attempt(
     write: Callable[[str, Iterator[pa.RecordBatch]], tuple[str, int] | None], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """The body of a Spark task, for ``mapInArrow``.
-
-    Args:
-        write: Takes a name unique to this attempt and batches, the first of which has rows; returns the id and the
-            number of rows of what it has prepared.
-        batches: The task's rows.
-    """
+    """The body of a Spark task, for ``mapInArrow``."""
     from pyspark import TaskContext  # noqa: PLC0415 - the workers have it, plain processes need not
 
     context = TaskContext.get()
@@ -45,12 +39,7 @@ def attempt(
 def pooled_attempt(
     write: Callable[[str, Iterator[pa.RecordBatch]], tuple[str, int]], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Like :func:`attempt`, but the first attempt at a partition has the same name in every job.
-
-    Args:
-        write: Takes the name of this attempt and batches; returns the id and the number of rows of what it prepared.
-        batches: The task's rows, with the column :data:`THREAD`.
-    """
+    """Like :func:`attempt`, but the first attempt at a partition has the same name in every job."""
     from pyspark import TaskContext  # noqa: PLC0415 - as above
 
     context = TaskContext.get()

@@ -17,13 +17,6 @@ def check_names(rows: DataFrame, sink: str) -> None:
     """Refuse rows in which two columns, or two fields of a struct, have one name: files and maps find them by it.
 
     Spark's writers refuse them too, but only when there are rows to write, which is in the first epoch.
-
-    Args:
-        rows: Any rows of the output.
-        sink: What the user calls the sink.
-
-    Raises:
-        AnalysisError: Naming both and the way out.
     """
     sensitive = rows.sparkSession.conf.get("spark.sql.caseSensitive") == "true"
     for place, one, other in _alike(rows.schema, "", sensitive=sensitive):

@@ -32,9 +32,6 @@ class CommitEvery:
     def of(options: Options) -> CommitEvery:
         """What an output's options say: a number of epochs, or an interval; each epoch by default.
 
-        Raises:
-            AnalysisError: It is neither, or rows replace older ones.
-
         >>> from sparkjet.options import Options
         >>> CommitEvery.of(Options({"commitEvery": "10"}))
         CommitEvery(epochs=10, duration=None)

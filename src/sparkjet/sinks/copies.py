@@ -35,28 +35,13 @@ def is_of_copy(handle: Handle, epoch: int, run: str | None) -> bool:
 
     After the epoch that a driver started after, only its own run publishes; its successors do once it is fenced, and
     then that is what it ends with. Earlier versions named no runs.
-
-    Args:
-        handle: What is to be published.
-        epoch: The epoch that was.
-        run: Its run.
     """
     own = handle.get("run")
     return bool(own and run) and run != own and epoch > int(handle["since"])
 
 
 def check_run(handle: Handle, epoch: int, run: str | None, where: str) -> None:
-    """Refuse to publish where another copy of the home has published.
-
-    Args:
-        handle: What is to be published; has :func:`origin`.
-        epoch: The newest epoch that the destination has of this query and output, or that of the handle.
-        run: Its run, None or empty if the destination does not say.
-        where: What says so, for the message.
-
-    Raises:
-        CopiedHomeError: Nothing of the handle's epoch has been published now.
-    """
+    """Refuse to publish where another copy of the home has published."""
     if is_of_copy(handle, epoch, run):
         message = (
             f"{where} has epoch {epoch} of this query by another run ({run}, this one is {handle['run']}): another "

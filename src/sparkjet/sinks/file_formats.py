@@ -16,11 +16,7 @@ FORMATS = ("csv", "json", "orc", "parquet", "text")
 
 
 def check_format(file_format: str, schema: StructType, partition_by: Sequence[str]) -> None:
-    """Refuse rows that files of a format cannot hold, or that ``partitionBy`` leaves nothing of.
-
-    Raises:
-        AnalysisError: Naming the column and the way out.
-    """
+    """Refuse rows that files of a format cannot hold, or that ``partitionBy`` leaves nothing of."""
     missing = [name for name in partition_by if name not in schema.fieldNames()]
     if missing:
         message = f"partitionBy: no column {missing[0]!r} in the result. Columns: {', '.join(schema.fieldNames())}"

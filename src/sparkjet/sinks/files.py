@@ -242,11 +242,7 @@ class FilesSink:
         return base
 
     def _is_published(self, base: Directory, handle: Handle) -> bool:
-        """Whether the manifest has the epoch.
-
-        Raises:
-            CopiedHomeError: Another copy of the home has published; what was put in place here is staged again.
-        """
+        """Whether the manifest has the epoch."""
         *whose, added = self._added
         after = max(handle.get("since", 0), added if whose == [str(base), handle.get("run")] else 0)
         there, entry = self._manifest(base, handle).published(handle["epoch"], after)

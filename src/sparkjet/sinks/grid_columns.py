@@ -39,11 +39,7 @@ def key_text(schema: T.StructType, keys: Sequence[str]) -> Column:
 
 
 def check_keys(schema: T.StructType, keys: Sequence[str], what: str) -> None:
-    """Refuse key columns that are missing, or have a type that keys of a map or a journal cannot have.
-
-    Raises:
-        AnalysisError: Naming the column.
-    """
+    """Refuse key columns that are missing, or have a type that keys of a map or a journal cannot have."""
     names = schema.fieldNames()
     for name in keys:
         if name not in names:
@@ -67,11 +63,7 @@ def check_keys(schema: T.StructType, keys: Sequence[str], what: str) -> None:
 
 
 def check_columns(schema: T.StructType, taken: Sequence[str], what: str) -> None:
-    """Refuse columns that a map or a journal has itself, and those that Arrow has no type for.
-
-    Raises:
-        AnalysisError: Naming one.
-    """
+    """Refuse columns that a map or a journal has itself, and those that Arrow has no type for."""
     own = [name for name in schema.fieldNames() if name.lower() in taken]
     if own:
         message = f"start: a {what} has a column {own[0]!r} of its own. Give yours another name."

@@ -89,11 +89,7 @@ class GridJournalSink(GridVersionsSink[JournalVersion]):
             self._check_shape(newest)
 
     def prepare(self, rows: DataFrame, transaction: TransactionId) -> Handle | None:
-        """See :meth:`Sink.prepare`.
-
-        Raises:
-            SinkError: The journal has another writer or was removed, or has no room for the rows.
-        """
+        """See :meth:`Sink.prepare`."""
         base, version = self.begun(transaction)
         task = JournalTask(self.appends(base, version, transaction), bool(self._settings.keys))
         ship(rows.sparkSession)
@@ -104,11 +100,7 @@ class GridJournalSink(GridVersionsSink[JournalVersion]):
         return self.written(base, following(version, appended), transaction, sum(each["rows"] for each in found))
 
     def begun(self, transaction: TransactionId) -> tuple[JournalVersion | None, JournalVersion]:
-        """The newest version, and the one that comes next, which has nothing new yet.
-
-        Raises:
-            SinkError: The journal has another writer or was removed.
-        """
+        """The newest version, and the one that comes next, which has nothing new yet."""
         base, clock = self._begin(transaction)
         return base, self._following(base, clock, transaction)
 
@@ -130,11 +122,7 @@ class GridJournalSink(GridVersionsSink[JournalVersion]):
     def written(
         self, base: JournalVersion | None, version: JournalVersion, transaction: TransactionId, rows: int
     ) -> Handle:
-        """Write a version that has what tasks have appended, without what goes.
-
-        Raises:
-            SinkError: There is no room for the rows.
-        """
+        """Write a version that has what tasks have appended, without what goes."""
         client = self._store.client
         appending = Appending(client, self._place, str(transaction), base, version.epoch, version.clock)
         return self._handle(self._kept(appending.with_progress(version), transaction), transaction, rows)
@@ -176,11 +164,7 @@ class GridJournalSink(GridVersionsSink[JournalVersion]):
         )
 
     def _kept(self, version: JournalVersion, transaction: TransactionId) -> JournalVersion:
-        """The version without what goes; waits for readers.
-
-        Raises:
-            SinkError: There is no room.
-        """
+        """The version without what goes; waits for readers."""
         retention, store = self._settings.retention, self._journal
         waiting = tenacity.Retrying(
             retry=tenacity.retry_if_exception(lambda error: isinstance(error, FullError) and bool(error.readers)),
@@ -257,11 +241,7 @@ def _watermark(transaction: TransactionId) -> int | None:
 
 
 def grid_journal_sink(settings: GridJournalSettings, session: Any, clock: Clock) -> GridJournalSink:
-    """The sink of some options.
-
-    Raises:
-        AnalysisError: The grid cannot be reached, or the name is none.
-    """
+    """The sink of some options."""
     from sparkjet.storage.grid_location import grid_location  # noqa: PLC0415 - on use only
 
     location, name = grid_location(settings.path, "path", session)

@@ -40,11 +40,7 @@ class GridJournalSettings:
 
     @classmethod
     def of(cls, options: Options) -> GridJournalSettings:
-        """The settings of some options.
-
-        Raises:
-            AnalysisError: One is missing or wrong.
-        """
+        """The settings of some options."""
         path = options.get("path")
         if path is None:
             message = (

@@ -63,11 +63,7 @@ class Appends:
         return pa.ipc.read_schema(pa.py_buffer(self.schema))
 
     def begun(self) -> Appending:
-        """What appends them, in a task that has some.
-
-        Raises:
-            GridError: The driver of the task was taken over.
-        """
+        """What appends them, in a task that has some."""
         client = self.location.client
         base = JournalStore(client, self.place).continued(self.base, self.writer)
         return Appending(client, self.place, self.transaction, base, self.epoch, self.clock, self.mergeable)

@@ -98,12 +98,7 @@ class GridMapSink(GridVersionsSink[MapVersion]):
             self._has_expiring = newest.expiry is not None
 
     def prepare(self, rows: DataFrame, transaction: TransactionId) -> Handle | None:
-        """See :meth:`Sink.prepare`.
-
-        Raises:
-            SinkError: A row has no key, the map has another writer or was removed, or it would take more than
-                ``maxBytes``.
-        """
+        """See :meth:`Sink.prepare`."""
         base, clock = self._begin(transaction)
         task = self._task(base, transaction, clock)
         ship(rows.sparkSession)
@@ -118,11 +113,7 @@ class GridMapSink(GridVersionsSink[MapVersion]):
         return self._handle(version, transaction, sum(each["rows"] for each in found))
 
     def commit(self, handle: Handle, between: Callable[[], None]) -> None:
-        """See :meth:`Sink.commit`: changes are visible after the rows, so whoever reads one finds its row.
-
-        Raises:
-            LostTransactionError: The version is lost, or what was written was removed.
-        """
+        """See :meth:`Sink.commit`: changes are visible after the rows, so whoever reads one finds its row."""
         super().commit(handle, between)
         if handle.get("changes") is not None:
             # Also where the map has no journal any more, or another one: what was decided is published.
@@ -158,15 +149,7 @@ class GridMapSink(GridVersionsSink[MapVersion]):
         transaction: TransactionId,
         clock: int,
     ) -> MapVersion:
-        """The version with what tasks have written.
-
-        Args:
-            base: The one before.
-            written: Of each partition that has new rows.
-            expiry: Of all of its rows.
-            transaction: That writes it.
-            clock: By which rows expire.
-        """
+        """The version with what tasks have written."""
         endless = (base is not None and base.endless) or (bool(written) and self._settings.time_to_live is None)
         # Where all rows have expired, what they take is given back.
         layers = following(base, written) if endless or expiry is not None else {}
@@ -254,11 +237,7 @@ def widened(expiry: tuple[int, int] | None, expires: int | None) -> tuple[int, i
 
 
 def _stored(schema: T.StructType, settings: GridMapSettings) -> T.StructType:
-    """The columns that a map keeps of some rows.
-
-    Raises:
-        AnalysisError: A key or the column of deletions is missing, or has a type that it cannot have.
-    """
+    """The columns that a map keeps of some rows."""
     names = schema.fieldNames()
     check_keys(schema, settings.keys, "map")
     if settings.deleted is not None:
@@ -284,11 +263,7 @@ def _is_ordered(kind: T.DataType) -> bool:
 
 
 def grid_map_sink(settings: GridMapSettings, session: Any, clock: Clock) -> GridMapSink:
-    """The sink of some options.
-
-    Raises:
-        AnalysisError: The grid cannot be reached, or the name is none.
-    """
+    """The sink of some options."""
     from sparkjet.storage.grid_location import grid_location  # noqa: PLC0415 - on use only
 
     location, name = grid_location(settings.path, "path", session)

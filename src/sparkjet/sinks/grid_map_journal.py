@@ -113,11 +113,7 @@ class JournalledMapSink(GridMapSink):
         self._journal.check(T.StructType([*keys, *rows]))
 
     def prepare(self, rows: DataFrame, transaction: TransactionId) -> Handle | None:
-        """See :meth:`Sink.prepare`.
-
-        Raises:
-            SinkError: As for a map or a journal alone.
-        """
+        """See :meth:`Sink.prepare`."""
         base, now = self._begin(transaction)
         before, journal = self._journal.begun(transaction)
         sweeps = self._is_due(now)
@@ -158,20 +154,12 @@ class JournalledMapSink(GridMapSink):
         return self._both(version, before, journal, transaction, 0)
 
     def check_alive(self, handle: Handle) -> None:
-        """See :meth:`Expiring.check_alive`.
-
-        Raises:
-            SinkError: All replicas of something that the epoch names were lost.
-        """
+        """See :meth:`Expiring.check_alive`."""
         super().check_alive(handle)
         self._journal.check_alive(handle["changes"])
 
     def published_after(self, newest: TransactionId, handle: Handle | None) -> str | None:
-        """See :meth:`Sink.published_after`.
-
-        Raises:
-            RecoveryError: As for a map or a journal alone; or the map was written without the journal.
-        """
+        """See :meth:`Sink.published_after`."""
         later = super().published_after(newest, handle)
         changes = None if handle is None else handle.get("changes")
         later = later or self._journal.published_after(newest, changes)
@@ -208,14 +196,7 @@ class JournalledMapSink(GridMapSink):
         return base.clock if base is not None and may_expire and not sweeps else now
 
     def _of_both(self, rows: DataFrame, partitions: int, expires: int | None, *, sweeps: bool) -> DataFrame:
-        """Rows as those of a map alone, each task with whole partitions of the journal.
-
-        Args:
-            rows: Of the epoch.
-            partitions: Of the journal.
-            expires: When the rows do.
-            sweeps: Whether each partition of the map is named, by a row that is none.
-        """
+        """Rows as those of a map alone, each task with whole partitions of the journal."""
         count = len(self._store.client.state().rows)
         placed = self._placed(rows, count, expires)
         if sweeps:

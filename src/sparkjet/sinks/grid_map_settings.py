@@ -37,11 +37,7 @@ class GridMapSettings:
 
     @classmethod
     def of(cls, options: Options) -> GridMapSettings:
-        """The settings of some options.
-
-        Raises:
-            AnalysisError: One is missing or wrong.
-        """
+        """The settings of some options."""
         path = options.get("path")
         if path is None:
             message = (

@@ -79,11 +79,7 @@ class MapTask:
             yield _joined(pending)
 
     def begun(self) -> tuple[MapStore, MapVersion | None]:
-        """The map, and the version that the task goes on from.
-
-        Raises:
-            GridError: The driver of the task was taken over.
-        """
+        """The map, and the version that the task goes on from."""
         store = MapStore(self.location.client, self.place)
         return store, store.continued(self.base, self.writer)
 

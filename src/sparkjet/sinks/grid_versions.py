@@ -58,31 +58,19 @@ class GridVersionsSink(Generic[V]):
         """Number of a version, and how far its clock was ahead of the query's at most."""
 
     def check_alive(self, handle: Handle) -> None:
-        """See :meth:`Expiring.check_alive`: members may have been lost since.
-
-        Raises:
-            SinkError: With them all replicas of something that the epoch names were.
-        """
+        """See :meth:`Expiring.check_alive`: members may have been lost since."""
         try:
             self._store.check(self._store.decoded(_manifest(handle)))
         except StorageError as error:
             raise SinkError(str(error)) from error
 
     def commit(self, handle: Handle, between: Callable[[], None]) -> None:
-        """See :meth:`Sink.commit`.
-
-        Raises:
-            LostTransactionError: The version is lost, or what was written was removed.
-        """
+        """See :meth:`Sink.commit`."""
         store = self._store_of(handle)
         self._publish(store, handle, between)
 
     def published_after(self, newest: TransactionId, handle: Handle | None) -> str | None:
-        """See :meth:`Sink.published_after`.
-
-        Raises:
-            RecoveryError: There is another writer, or the grid has lost what this query has published.
-        """
+        """See :meth:`Sink.published_after`."""
         version = self._newest = self._store.newest()
         writer = self._store.writer()
         if writer not in {None, Writer(newest.query, newest.sink)}:
@@ -187,11 +175,7 @@ class GridVersionsSink(Generic[V]):
         return True
 
     def _is_published(self, store: VersionStore[V], handle: Handle, last: tuple[int, Held] | None) -> bool:
-        """Whether the version is visible, or was, by what the newest one is.
-
-        Raises:
-            CopiedHomeError: Another one is.
-        """
+        """Whether the version is visible, or was, by what the newest one is."""
         number, manifest = handle["number"], _manifest(handle)
         if last is None or last[0] < number:
             return False
@@ -223,11 +207,7 @@ class GridVersionsSink(Generic[V]):
         return f"{self._place} of {self._location}"
 
     def _check_grid(self) -> V | None:
-        """The newest version, of a grid that can be used.
-
-        Raises:
-            AnalysisError: It cannot be reached, or has lost its majority.
-        """
+        """The newest version, of a grid that can be used."""
         check_whole(self._store.client, "path", self._path)
         try:
             return self._store.newest()
@@ -236,11 +216,7 @@ class GridVersionsSink(Generic[V]):
             raise AnalysisError(message) from error
 
     def _begin(self, transaction: TransactionId) -> tuple[V | None, int]:
-        """The version that the next one follows, and the clock of that one.
-
-        Raises:
-            SinkError: There is another writer, or what was written was removed.
-        """
+        """The version that the next one follows, and the clock of that one."""
         base = self._store.newest()
         self._check_not_removed(base)
         self._newest = base

@@ -13,16 +13,7 @@ if TYPE_CHECKING:
 
 
 def enter(session: SparkSession, needed: Sequence[str], lacking: str) -> None:
-    """Have this thread of the JVM find a library's classes, also where they were added by SQL's ADD JAR.
-
-    Args:
-        session: The session.
-        needed: Some of its classes, one of each jar.
-        lacking: The message where one is missing.
-
-    Raises:
-        AnalysisError: One is.
-    """
+    """Have this thread of the JVM find a library's classes, also where they were added by SQL's ADD JAR."""
     jvm: Any = session._jvm
     loader = session._jsparkSession.sharedState().jarClassLoader()
     jvm.java.lang.Thread.currentThread().setContextClassLoader(loader)

@@ -92,12 +92,7 @@ class Manifest:
         return Listing.of(self._folder).newest
 
     def published(self, epoch: int, after: int) -> tuple[bool, ManifestEntry | None]:
-        """Whether an epoch has been published, and its entry; or else the newest one, if that is of a later one.
-
-        Args:
-            epoch: The epoch.
-            after: No entry is read if none is of an epoch after this one.
-        """
+        """Whether an epoch has been published, and its entry; or else the newest one, if that is of a later one."""
         while True:
             listing = Listing.settled(self._folder)
             there = listing.contains(epoch)

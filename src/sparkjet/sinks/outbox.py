@@ -47,12 +47,7 @@ class Outbox(ABC):
 
     @abstractmethod
     def deliver(self, entry: Directory, handle: Handle) -> None:
-        """Publish the files of an epoch; may be called again with the same.
-
-        Args:
-            entry: The directory; only what :func:`~sparkjet.snapshots.outbox_entries.files_of` names is the epoch's.
-            handle: What :meth:`prepare` returned, with the number of ``rows``.
-        """
+        """Publish the files of an epoch; may be called again with the same."""
 
     def has_arrived(self, handle: Handle) -> bool:
         """Whether the destination itself can confirm that it has the rows; called when the outbox has lost them."""
@@ -114,11 +109,7 @@ class Outbox(ABC):
             self._entries(sink).remove_orphans(takeover, decided)
 
     def _complete(self, entries: OutboxEntries, handle: Handle) -> bool:
-        """Whether the rows are there to be published; False if they were published before.
-
-        Raises:
-            LostTransactionError: They are missing, and nothing proves that they have arrived.
-        """
+        """Whether the rows are there to be published; False if they were published before."""
         path = entries.at(handle["box"])
         if "files" in handle:
             damage = entries.damage(handle)

@@ -51,12 +51,7 @@ class ParquetFooter:
             return any(batch.column(column).null_count for batch in file.iter_batches(columns=[column]))
 
     def column(self, names: Sequence[str], bounds: Callable[[Any, Any], Any] | None) -> FooterColumn | None:
-        """What all row groups say of a column, the names that lead to it; None where one of them does not say.
-
-        Args:
-            names: The names.
-            bounds: Takes the statistics of a row group and its chunk, and gives both bounds, or None.
-        """
+        """What all row groups say of a column, the names that lead to it; None where one of them does not say."""
         positions = self._positions.get(".".join(names), [])
         if len(positions) != 1:
             # A dot may be part of a name.

@@ -111,17 +111,7 @@ class StagedFiles:
         return Beside(folder, tuple((name, size) for name, size in files))
 
     def check_required(self, handle: Handle, required: Sequence[str], in_paths: Sequence[str], what: str) -> None:
-        """Refuse nulls where the table has none; nobody else looks, and its readers rely on it.
-
-        Args:
-            handle: Of the files.
-            required: Columns that must not be null.
-            in_paths: Columns that are in the paths only.
-            what: The format and the table, for the message.
-
-        Raises:
-            SinkError: A column has a null.
-        """
+        """Refuse nulls where the table has none; nobody else looks, and its readers rely on it."""
         if not required:
             return
         for name, _ in handle["files"]:
@@ -136,15 +126,7 @@ class StagedFiles:
                 raise SinkError(message)
 
     def check_there(self, handle: Handle, lost_by: str) -> None:
-        """Check that every file is there with its size, right before the table is given them.
-
-        Args:
-            handle: Of the files.
-            lost_by: What may have removed them, for the message.
-
-        Raises:
-            LostTransactionError: One is not; a table that names it would fail all its readers.
-        """
+        """Check that every file is there with its size, right before the table is given them."""
         sizes = self.directory.below(handle["folder"]).files()
         beginning = f"{handle['folder']}/"
         lost = [name for name, size in handle["files"] if sizes.get(name.removeprefix(beginning)) != size]
@@ -157,13 +139,7 @@ class StagedFiles:
             raise LostTransactionError(message)
 
     def rows(self, session: SparkSession, files: Sequence[str], schema: StructType) -> DataFrame:
-        """The rows of files of the table, by columns that are in the files themselves.
-
-        Args:
-            session: The user's, whose settings do not count for how files are read.
-            files: Their names.
-            schema: Of the columns.
-        """
+        """The rows of files of the table, by columns that are in the files themselves."""
         return read(for_read_back(session), self.directory, files, options=_AS_NAMES, schema=schema, read_back=False)
 
     def is_there(self, beside: Beside) -> bool:

@@ -149,20 +149,7 @@ def table_sink(
     path: str | None,
     **settings: Any,
 ) -> TableSink:
-    """The sink of a table, which is created at the start if there is none.
-
-    Args:
-        name: Of the table, with or without its database.
-        session: The user's.
-        file_format: As given; that of the table, or parquet, by default.
-        partition_by: As given; as the table is partitioned by default.
-        options: For Spark's writer; they override those of the table.
-        path: The directory of a new table.
-        settings: ``retention`` and ``clock`` of the files sink.
-
-    Raises:
-        AnalysisError: It is no table of files, or differs from what was given.
-    """
+    """The sink of a table, which is created at the start if there is none."""
     catalog, identifier = identified(name, session)
     table = str(identifier.quotedString())
     at = partial(directory_at, option=OPTION, session=lambda: session)
@@ -206,11 +193,7 @@ def table_sink(
 
 
 def provider_of(name: str, session: SparkSession) -> str | None:
-    """The format of a table in the session's catalog, None if there is no such table.
-
-    Raises:
-        AnalysisError: It is no name of a table there.
-    """
+    """The format of a table in the session's catalog, None if there is no such table."""
     catalog, identifier = identified(name, session)
     return _provider(catalog.getTableMetadata(identifier)) if catalog.tableExists(identifier) else None
 
@@ -228,16 +211,7 @@ def location(uri: Any) -> str:
 def identified(
     name: str, session: SparkSession, refused: Callable[[str, str], AnalysisError] | None = None
 ) -> tuple[Any, Any]:
-    """The session's own catalog, and a table's full name in it.
-
-    Args:
-        name: As given.
-        session: The user's.
-        refused: Makes the error of a name and of why it is none; by default that of tables of files.
-
-    Raises:
-        AnalysisError: It is no name of a table there.
-    """
+    """The session's own catalog, and a table's full name in it."""
     refused = refused or _refused
     state: Any = session._jsparkSession.sessionState()
     given: object = name

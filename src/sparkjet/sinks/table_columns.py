@@ -10,16 +10,7 @@ from sparkjet.errors import AnalysisError
 
 
 def matched(table: StructType, rows: StructType, where: str) -> dict[str, str]:
-    """The table's name of each column, by that of the rows, in the order of the rows.
-
-    Args:
-        table: The table's columns, as Spark's types.
-        rows: Those of the rows.
-        where: The table, for messages.
-
-    Raises:
-        AnalysisError: A column is not in the table, or of another type there.
-    """
+    """The table's name of each column, by that of the rows, in the order of the rows."""
     # Names that differ only by case are one column to Spark's readers.
     columns = {field.name.lower(): field for field in table.fields}
     names: dict[str, str] = {}

@@ -30,21 +30,7 @@ def run_tasks(
     *,
     pooled: bool = False,
 ) -> list[Row]:
-    """Run a task on every partition of some rows, and collect the results.
-
-    Args:
-        rows: The rows, with at most as many partitions as may be written at once.
-        task: The body of a task; takes a partition.
-        modules: The modules that define the task. Spark ships them to its workers with :mod:`sparkjet.sinks.attempt`,
-            so that sparkjet need not be installed there; they must import nothing else from sparkjet.
-        refusal: The exception that it raises with a one-line message for the user.
-        packages: The packages that it needs there, by the names that it imports.
-        pooled: Whether it is a :func:`sparkjet.sinks.attempt.pooled_attempt`: rows and results then carry the thread
-            that they come from.
-
-    Raises:
-        SinkError: With that message; or a package is missing.
-    """
+    """Run a task on every partition of some rows, and collect the results."""
     from pyspark.cloudpickle import register_pickle_by_value  # noqa: PLC0415 - on use only
 
     for shipped in (attempt, *modules):

@@ -30,16 +30,7 @@ _WIDER = "org.apache.spark.sql.catalyst.analysis.AnsiTypeCoercion.findWiderTypeF
 
 
 def united(frames: Sequence[DataFrame], schema: StructType | None, what: str) -> DataFrame:
-    """All rows of several DataFrames; a column that one does not have is null there.
-
-    Args:
-        frames: The DataFrames. Columns, and fields of structs, have the order of the first that has them.
-        schema: What the columns are cast to; otherwise they have the type that holds the values of all.
-        what: What messages begin with.
-
-    Raises:
-        AnalysisError: No type holds the values of all.
-    """
+    """All rows of several DataFrames; a column that one does not have is null there."""
     session = frames[0].sparkSession
     types = _Types(session, what, exact=session.conf.get("spark.sql.caseSensitive") == "true")
     if schema is None and len(frames) == 1:

@@ -19,15 +19,7 @@ _NUMBER = "_sparkjet_number"
 
 
 def check_keys(schema: StructType, keys: Sequence[str]) -> None:
-    """Refuse columns by which no rows can be compared.
-
-    Args:
-        schema: Of the rows.
-        keys: The option ``keyColumns``.
-
-    Raises:
-        AnalysisError: Naming the column.
-    """
+    """Refuse columns by which no rows can be compared."""
     for key in keys:
         if key not in schema.fieldNames():
             message = f"keyColumns: no column {key!r} in the result. Columns: {', '.join(schema.fieldNames())}"
@@ -41,16 +33,7 @@ def check_keys(schema: StructType, keys: Sequence[str]) -> None:
 
 
 def check_whole(table: StructType, names: Mapping[str, str], where: str) -> None:
-    """Refuse rows that lack a column of the table: what a replaced row has there would be lost.
-
-    Args:
-        table: The table's columns.
-        names: Its names of the rows' columns, by the rows' own.
-        where: The table, for the message.
-
-    Raises:
-        AnalysisError: Naming the column.
-    """
+    """Refuse rows that lack a column of the table: what a replaced row has there would be lost."""
     given = set(names.values())
     for column in table.fieldNames():
         if column not in given:

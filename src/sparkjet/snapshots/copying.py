@@ -25,16 +25,6 @@ def copy_newest(source: Directory, target: Directory, option: str = "to") -> tup
     The query may go on: what a record names is removed when a later one does without, and then that one is copied. What
     was delivered from the outbox is not copied, and the record there does not name it. A copy that is interrupted
     leaves the target as it was, beside files that the next one finds or removes.
-
-    Args:
-        source: The home with the record.
-        target: The home to bring up to it; its place is tested first.
-        option: Name of the user's option or argument for the target, for messages.
-
-    Raises:
-        AnalysisError: The target cannot hold decisions.
-        RecoveryError: The target has records that are not earlier ones of the query; the source has none, or lacks
-            files; or the query is faster than the copy.
     """
     there, here = RecordLog(DirectoryStore(source.below("snapshots"))), DirectoryStore(target.below("snapshots"))
     here.open(option)

@@ -35,11 +35,7 @@ class DirectoryStore:
         """Where what this process has written or read is, so that it need not be looked for to be removed."""
 
     def open(self, option: str) -> None:
-        """Create the directories, test put-if-absent, and remove temporary files left by crashes.
-
-        Raises:
-            AnalysisError: Naming ``option`` if the directory cannot hold decisions.
-        """
+        """Create the directories, test put-if-absent, and remove temporary files left by crashes."""
         self._log.check(option)
         self._state.create()
         self._blobs.create()

@@ -184,11 +184,7 @@ class Record(msgspec.Struct, frozen=True):
 
     @staticmethod
     def decode(content: bytes, where: str) -> Record:
-        """Read a record of this format or an older one.
-
-        Raises:
-            RecoveryError: Naming ``where`` if it is damaged, or of a format that this version does not know.
-        """
+        """Read a record of this format or an older one."""
         try:
             number = _HEADER.decode(content).format
             if number == FORMAT:

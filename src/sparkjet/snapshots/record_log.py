@@ -36,11 +36,7 @@ class RecordLog:
         return slots[-1], Record.decode(self._store.read(slots[-1]), f"record {slots[-1]}")
 
     def append(self, slot: int, record: Record) -> None:
-        """Decide ``record`` in ``slot``.
-
-        Raises:
-            FencedError: If another driver has written this slot or a later one; nothing was decided.
-        """
+        """Decide ``record`` in ``slot``."""
         content = record.encode()
         if not (self._store.put(slot, content) or self._holds(slot, content)) or self._superseded(slot):
             raise _fenced(record, slot)

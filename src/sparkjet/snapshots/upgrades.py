@@ -13,16 +13,7 @@ OLDEST = 2
 
 
 def upgraded(record: dict[str, Any], number: int, to: int) -> dict[str, Any]:
-    """A record of an older format in a newer one.
-
-    Args:
-        record: What the slot holds, as plain JSON.
-        number: Its format, at least ``OLDEST``.
-        to: The format it is wanted in.
-
-    Raises:
-        msgspec.ValidationError: It is damaged.
-    """
+    """A record of an older format in a newer one."""
     try:
         for step in range(number, to):
             record = {**_STEPS[step](record), "format": step + 1}

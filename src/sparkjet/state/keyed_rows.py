@@ -119,28 +119,14 @@ class KeyedRows:
         return reduce(DataFrame.union, hashes).groupBy(WANTED).agg(F.max(FRESH).alias(FRESH))
 
     def found(self, rows: DataFrame, wanted: DataFrame, closed: int | None) -> DataFrame:
-        """The live ones of stored rows that have a wanted hash, with the columns of ``wanted``.
-
-        Args:
-            rows: All segments that may have any, by union: a condition on each would be analyzed as often, and Spark
-                moves the one above the union below it.
-            wanted: The hashes.
-            closed: The watermark.
-        """
+        """The live ones of stored rows that have a wanted hash, with the columns of ``wanted``."""
         # Not as a semi-join: Spark would push it below the union, and join once per segment.
         return self._newest(rows.where(_is_live(closed)).join(wanted.hint("shuffle_hash"), self._found))
 
     def live(
         self, rows: DataFrame, closed: int | None, *, and_deleted: bool = False, single: bool = False
     ) -> DataFrame:
-        """The live ones of all stored rows.
-
-        Args:
-            rows: All segments, by union.
-            closed: The watermark.
-            and_deleted: Whether those that say that a key has none are among them.
-            single: Whether there is one version of each key.
-        """
+        """The live ones of all stored rows."""
         return self._newest(rows.where(_is_live(closed)), and_deleted=and_deleted, single=single)
 
     def merged(

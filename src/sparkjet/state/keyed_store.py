@@ -109,15 +109,7 @@ class KeyedStore:
         *,
         whole: bool = False,
     ) -> DataFrame:
-        """What an operator makes of what an epoch touches, by a kept plan; persisted in memory once read.
-
-        Args:
-            arrived: Partitioned rows. If there are none, some must be due.
-            watermark: The new watermark; keys that have rows due before it are touched. MIN for no others.
-            build: Makes the rows for :meth:`add`, :meth:`stamped`; it must do the same each time.
-            due: As for :meth:`lookup`.
-            whole: Whether the whole store is touched, as if each key had rows that arrived. :meth:`add` must be told.
-        """
+        """What an operator makes of what an epoch touches, by a kept plan; persisted in memory once read."""
         inputs = {
             "arrived": arrived,
             "due": [segment.rows for segment in self.segments if segment.statistics.low < watermark and not whole],
@@ -160,10 +152,6 @@ class KeyedStore:
         """The live rows of some hashes, with the columns of ``wanted``; None if there are none for certain.
 
         A hash join that neither shuffles nor sorts what is stored. Keys that share a hash are found together.
-
-        Args:
-            wanted: The hashes.
-            due: The lowest and highest ``due`` that matters; others may be left out. Not for rows with versions.
         """
         read = self._read(due)
         return self._rows.found(_united(read), wanted, self.closed) if read else None
@@ -177,13 +165,7 @@ class KeyedStore:
         return self._rows.stamped(rows, self._version + 1 if version is None else version, *marks)
 
     def summary(self, *own: str, kept: str = "true", due: str = DUE) -> CompiledColumns:
-        """What :meth:`add` finds out about rows in its job; made once.
-
-        Args:
-            own: Aggregates of the operator's: sums or counts.
-            kept: Whether a row is stored.
-            due: The ``due`` that it is stored with.
-        """
+        """What :meth:`add` finds out about rows in its job; made once."""
         return self._rows.summary(*own, last=self._last, kept=kept, due=due)
 
     def put(self, stamped: DataFrame, summary: CompiledColumns, watermark: int) -> tuple[DataFrame, list[Any]]:
@@ -201,17 +183,7 @@ class KeyedStore:
     def add(
         self, rows: DataFrame, summary: CompiledColumns, watermark: int, *, whole: bool = False
     ) -> tuple[DataFrame, list[Any]]:
-        """Store all rows of the touched keys as a segment, then advance, and merge segments if there are enough.
-
-        Args:
-            rows: The rows, :meth:`stamped`, partitioned by their hash, and persisted in memory once read.
-            summary: Made by :meth:`summary`, the same each time.
-            watermark: The new watermark.
-            whole: Whether they are all that the store holds from now on.
-
-        Returns:
-            The rows, persisted until :meth:`release`, and what the operator's own aggregates have found.
-        """
+        """Store all rows of the touched keys as a segment, then advance, and merge segments if there are enough."""
         statistics, own = self._found("summary", rows, summary)
         deleted = own.pop(0) if self._deletable else 0
         self._version += 1

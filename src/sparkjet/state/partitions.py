@@ -62,13 +62,7 @@ def lost_partitions(checkpointed: DataFrame) -> frozenset[int]:
 
 
 def patched(rows: DataFrame, others: DataFrame, lost: AbstractSet[int]) -> DataFrame:
-    """Rows of which some partitions are those of other rows; partitioned as before, and persisted once read.
-
-    Args:
-        rows: Rows of which the partitions that are not ``lost`` can be read.
-        others: Rows with the same columns, partitioned in the same way, of which only the ``lost`` ones are computed.
-        lost: Numbers of partitions.
-    """
+    """Rows of which some partitions are those of other rows; partitioned as before, and persisted once read."""
     session = rows.sparkSession
     gateway: Any = session.sparkContext._gateway
     jvm = gateway.jvm

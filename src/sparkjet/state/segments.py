@@ -139,11 +139,6 @@ def mergeable(segments: Sequence[Segment], *, replacing: bool = True) -> int:
     As in a log-structured merge tree, a segment is merged once at least half its size has been added after it: each
     partial row is copied a logarithmic number of times, and a window reads few segments. Merges wait for ``FEWEST``
     segments, since merging small segments costs a Spark job, and reading one costs hardly anything.
-
-    Args:
-        segments: The segments, oldest first.
-        replacing: Whether rows replace others when they are merged. Otherwise large segments wait for ``MANY``:
-            reading a few more is cheaper than copying and storing them again.
     """
     total, count = 0, 0
     for segment in reversed(segments):

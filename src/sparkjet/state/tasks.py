@@ -19,11 +19,6 @@ def tasks_of_few(session: SparkSession, partitions: int, rows: int | None) -> in
     A task costs the driver a millisecond. In epochs of a few rows a state of 128 partitions would take most of their
     time for that, on 128 cores too. Numbers are powers of two, so that few different plans are kept, and at least two:
     what is written by two tasks in the smallest epoch is committed like that of two hundred.
-
-    Args:
-        session: The session; on the driver.
-        partitions: Number of partitions of the state.
-        rows: Number of rows in all of them, as far as it is known; None if it is not.
     """
     if rows is None:
         return None

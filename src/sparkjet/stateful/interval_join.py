@@ -149,13 +149,7 @@ class IntervalJoin:
     def restore(
         self, segments: Sequence[Segment], closed: int | None, watermarks: tuple[int, int] | None = None
     ) -> None:
-        """Replace the state by that of a snapshot with the same settings.
-
-        Args:
-            segments: The rows that are held.
-            closed: The watermark of both sides.
-            watermarks: That of each, where they differ.
-        """
+        """Replace the state by that of a snapshot with the same settings."""
         owned = [(self._side_of(segment.partials), segment) for segment in segments]
         both = MIN if closed is None else closed
         for side, watermark in zip(self.sides, watermarks or (both, both), strict=True):
@@ -187,13 +181,7 @@ class IntervalJoin:
         return [self._results.select(rows) for rows in found]
 
     def _alone(self, side: JoinSide, other: JoinSide, cuts: tuple[int, int]) -> list[DataFrame]:
-        """The rows of a side that have become final and have no partner.
-
-        Args:
-            side: Theirs.
-            other: That of their partners.
-            cuts: The time before which rows were final already, and the one before which they are now.
-        """
+        """The rows of a side that have become final and have no partner."""
         start, end = clamp(cuts[0]), clamp(cuts[1])
         # A side that lags behind brings rows that are final at once.
         parts = [side.between(side.segments, start, end), side.between(side.pending, MIN, end)]

@@ -19,11 +19,7 @@ class JoinType(Enum):
 
     @staticmethod
     def of(how: str) -> JoinType:
-        """The type that ``DataFrame.join`` calls ``how``.
-
-        Raises:
-            AnalysisError: There is none of that name for two streams.
-        """
+        """The type that ``DataFrame.join`` calls ``how``."""
         spelled = how.lower().replace("_", "")
         found = next((each for each, names in _NAMES.items() if spelled in names), None)
         if found is None:

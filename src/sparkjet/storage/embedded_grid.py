@@ -26,13 +26,6 @@ def embedded_member(directory: Path, max_memory: str) -> EmbeddedMember:
     """The embedded member of a directory; it is started if it does not run.
 
     Drivers that ask at the same time get the same one. What an earlier one held is gone with it.
-
-    Args:
-        directory: A directory of this user's alone, on this machine; the member's token and log are there.
-        max_memory: What its entries may take, if it is started, as in ``grid start --max-memory``.
-
-    Raises:
-        StorageError: It does not start; with its log.
     """
     token = directory / "token"
     with _alone(directory / "lock"):

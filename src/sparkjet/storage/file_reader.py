@@ -41,19 +41,6 @@ def read(
     Not through ``DataFrameReader``, which takes names for patterns: below a directory called ``a[b]`` it would find
     nothing, below ``a*`` the files of all directories that begin with ``a``. Its own option against that reads each
     file once for each file that there is.
-
-    Args:
-        session: The session.
-        directory: The directory; levels below it are values of partition columns.
-        files: The names of the files.
-        file_format: As Spark calls it.
-        options: For Spark's reader.
-        schema: Of the rows, partition columns among them; that of the files by default.
-        read_back: Whether the files are sparkjet's own: then the session is for what becomes of the rows, and how the
-            files are read does not depend on its settings.
-
-    Raises:
-        FileNotFoundError: A file is missing.
     """
     if isinstance(directory, HoldsRows):
         return unnumbered(directory.read_rows(session, files))

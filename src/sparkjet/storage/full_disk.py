@@ -33,11 +33,7 @@ _ROOM = 2**16
 
 @contextmanager
 def full_disks_named(places: Sequence[Path]) -> Iterator[None]:
-    """Convert failures caused by a full or read-only disk, or by too few file handles, to :class:`StorageError`.
-
-    Args:
-        places: Directories that the query writes to, to find the disk if the failure does not name it.
-    """
+    """Convert failures caused by a full or read-only disk, or by too few file handles, to :class:`StorageError`."""
     try:
         yield
     except Exception as error:

@@ -206,11 +206,7 @@ class GridDirectory:
         return {name: count for held, count in files for name in self._relative([held.name])}
 
     def read_rows(self, session: SparkSession, names: Sequence[str]) -> DataFrame:
-        """See :meth:`HoldsRows.read_rows`.
-
-        Raises:
-            FileNotFoundError: A file is missing.
-        """
+        """See :meth:`HoldsRows.read_rows`."""
         there = self._written()
         for name in names:
             if self.full(name) not in there:

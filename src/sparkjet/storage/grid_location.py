@@ -55,17 +55,7 @@ class GridLocation(msgspec.Struct, frozen=True):
 
 
 def check_whole(client: GridClient, option: str, what: object, way_out: str = "") -> None:
-    """Refuse to start on a grid that does not answer, or of which others may hold as much.
-
-    Args:
-        client: Of the grid.
-        option: Name of the user's option, for messages.
-        what: What it names, as the user gives it.
-        way_out: What else can be done.
-
-    Raises:
-        AnalysisError: It does not answer, or has half of its members or less.
-    """
+    """Refuse to start on a grid that does not answer, or of which others may hold as much."""
     try:
         state = client.state()
     except StorageError as error:
@@ -83,16 +73,6 @@ def grid_location(location: str, option: str, session: SparkSession) -> tuple[Gr
     """The grid of a location such as ``grid://10.0.0.1:5710,10.0.0.2:5710/orders``, and the name in it.
 
     Without members, as in ``grid:///orders``, it is the embedded member of this machine, which is started if needed.
-
-    Args:
-        location: The location.
-        option: Name of the user's option, for messages.
-        session: Its settings name the files with the token and the certificates.
-
-    Raises:
-        AnalysisError: It names no directory or no member, there is no token, members are of several grids or do not
-            answer, or executors cannot reach them.
-        StorageError: The embedded member does not start.
     """
     _, members, name = split_uri(location)
     if _NAME.fullmatch(name) is None:

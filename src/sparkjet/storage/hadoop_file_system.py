@@ -91,11 +91,7 @@ class HadoopFileSystem:
         return "/".join([f"{found.getScheme()}://{service}{found.getPath()}".rstrip("/"), *reversed(missing)])
 
     def run(self, call: Callable[[], T], where: str) -> T:
-        """Call Hadoop, in a thread of its own: if Spark interrupted the call, its outcome would be unknown.
-
-        Raises:
-            OSError: With ``where`` as its file; a :class:`FileNotFoundError` or :class:`PermissionError` if it is one.
-        """
+        """Call Hadoop, in a thread of its own: if Spark interrupted the call, its outcome would be unknown."""
         try:
             return _threads.submit(call).result()
         except JAVA_ERRORS as error:
@@ -106,9 +102,6 @@ def open_file_system(session: SparkSession, location: str, option: str) -> Hadoo
     """The file system of a location, with the session's settings and credentials; the same for the same settings.
 
     Not Hadoop's cached one: whoever closes that (a user's code, another library) would close it under the query.
-
-    Raises:
-        AnalysisError: Naming ``option``: Hadoop cannot open it, e.g. because a jar is missing.
     """
     gateway: Any = session.sparkContext._gateway
     scheme = location.partition(":")[0]

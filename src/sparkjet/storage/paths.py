@@ -34,9 +34,6 @@ def local_path(location: str, option: str) -> Path:
 
     >>> local_path("file:///data/out", "path").as_posix()
     '/data/out'
-
-    Raises:
-        AnalysisError: It is empty, or names a host.
     """
     # Not urlsplit(): # and ? are parts of names here, as they are for Hadoop.
     uri = _FILE_URI.match(location)
@@ -146,17 +143,7 @@ def remove_temporaries(directory: Path) -> None:
 
 
 def check_put_if_absent(directory: Path, option: str, *, create: bool = True) -> None:
-    """Test put-if-absent in a directory, creating it if needed.
-
-    Args:
-        directory: The directory.
-        option: Name of the user's option, for messages.
-        create: False to leave nothing behind: if the directory is missing, its nearest existing parent is tested,
-            which is on the same file system.
-
-    Raises:
-        AnalysisError: If the directory cannot be written to or its file system overwrites existing files.
-    """
+    """Test put-if-absent in a directory, creating it if needed."""
     try:
         if create:
             make_directories(directory)

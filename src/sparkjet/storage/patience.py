@@ -37,11 +37,7 @@ class Patience:
         self._away_since: float | None = None
 
     def run(self, attempt: Callable[[], T]) -> T:
-        """What ``attempt`` returns in the end; an :class:`OSError` that is an answer of the store is raised at once.
-
-        Raises:
-            StorageError: The store could not be used in time.
-        """
+        """What ``attempt`` returns in the end; an :class:`OSError` that is an answer of the store is raised at once."""
         pause = self._seconds / _PARTS**2
         first: float | None = None
         while True:

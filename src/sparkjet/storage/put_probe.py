@@ -23,16 +23,6 @@ def check_puts(directory: Directory, option: str, scheme: str, *, is_tested: boo
     A store that ignores the condition is found out by the second put already; the race shows one that looks first and
     writes afterwards, if it is slow enough. No probe proves that there is always one winner: a scheme that was never
     tested is refused even if it passes.
-
-    Args:
-        directory: Where to write.
-        option: Name of the user's option.
-        scheme: Of the location.
-        is_tested: Whether it is known to have one winner.
-        create: Whether to create the directory.
-
-    Raises:
-        AnalysisError: Naming the scheme and what was found.
     """
     try:
         if create:

@@ -22,16 +22,7 @@ Session = Callable[[], "SparkSession"]
 
 
 def directory_at(location: str, option: str, session: Session) -> Directory:
-    """The directory of a location as the user gives it: a plain path, or a URI that Spark could write to.
-
-    Args:
-        location: The location.
-        option: Name of the user's option, for messages.
-        session: Gives the session.
-
-    Raises:
-        AnalysisError: It is empty, or Hadoop cannot open it.
-    """
+    """The directory of a location as the user gives it: a plain path, or a URI that Spark could write to."""
     make = SCHEMES.get(scheme_of(location), _in_hadoop)
     return make(location, option, session)
 

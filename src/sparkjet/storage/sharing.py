@@ -39,14 +39,6 @@ def check_shared(session: SparkSession, directories: Mapping[Path, str]) -> None
     Runs twice as many tasks as there are slots, so that each executor gets some. If a directory is missing, its nearest
     existing parent is tested. Nothing is left behind. Does nothing with a ``local`` master, where the executor is the
     driver's own process.
-
-    Args:
-        session: The session of the query.
-        directories: The directories, each with the option that sets it, for messages.
-
-    Raises:
-        AnalysisError: Naming the directory, the option, and the hosts that do not share the directory.
-        StorageError: A disk is full or read-only.
     """
     if is_local(session):
         return
@@ -71,13 +63,6 @@ def check_reached(session: SparkSession, directories: Mapping[Directory, str]) -
     """Have the executors write to stores: they may lack what the driver has, such as a jar, credentials or a route.
 
     Nothing is left behind. Does nothing with a ``local`` master, where the executor is the driver's own process.
-
-    Args:
-        session: The session of the query.
-        directories: The directories, each with the option that sets it, for messages.
-
-    Raises:
-        AnalysisError: Naming the directory, the option, and what the executors were told.
     """
     if is_local(session):
         return

@@ -65,11 +65,7 @@ class WriteJob:
     buckets: Any = field(default=None, kw_only=True)
 
     def renaming(self, settings: Mapping[str, str]) -> WriteStatistics:
-        """Write, each task attempt below a directory of its own, from where a rename gives its files their names.
-
-        Args:
-            settings: Hadoop's, for this job.
-        """
+        """Write, each task attempt below a directory of its own, from where a rename gives its files their names."""
         committer = java_class(self.session, f"{DATASOURCES}.SQLHadoopMapReduceCommitProtocol")
         configuration = _own_settings(self.session, tuple({**self.options, **settings}.items()))
         return self._run(committer(str(uuid.uuid4()), self.uri, False), configuration)
@@ -175,14 +171,7 @@ def _without_defaults(session: SparkSession, further: tuple[tuple[str, str], ...
 def _as_execution(
     session: SparkSession, execution: Any, call: Callable[[], object], settings: SparkSession | None
 ) -> None:
-    """Call something as Spark runs a query: else its jobs would not have the session's settings on the executors.
-
-    Args:
-        session: The session.
-        execution: The query.
-        call: What is called.
-        settings: A session whose settings the jobs have, too; they come before those of the execution's own.
-    """
+    """Call something as Spark runs a query: else its jobs would not have the session's settings on the executors."""
     ensure_callback_server_started(session.sparkContext._gateway)
     body = _Body(session, call)
     name = static_method(session, "scala.Option.apply")("save")

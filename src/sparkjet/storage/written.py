@@ -36,14 +36,6 @@ def write(rows: DataFrame, writer: FileWriter, refuse: Refuse) -> Written:
 
     An executor with a different directory under the same path succeeds in writing files that are never read, which
     neither Spark nor its commit protocol detects.
-
-    Args:
-        rows: The rows, partitioned as they are to be written.
-        writer: Writes them, into a directory that does not exist yet.
-        refuse: Creates the error.
-
-    Raises:
-        Exception: Created by ``refuse``: a file is missing.
     """
     context = rows.sparkSession.sparkContext
     tag = f"sparkjet-{os.urandom(8).hex()}"
@@ -64,11 +56,7 @@ def write(rows: DataFrame, writer: FileWriter, refuse: Refuse) -> Written:
 
 
 def metrics(observation: Observation, what: str, refuse: Refuse) -> dict[str, Any]:
-    """The metrics of an observation with ``ROWS``.
-
-    Raises:
-        Exception: Created by ``refuse``: missing metrics must not be taken for "no rows".
-    """
+    """The metrics of an observation with ``ROWS``."""
     message = f"Spark did not report how many rows it wrote ({what}), so none of them are used. Start again."
     try:
         found = observation.get

@@ -74,13 +74,7 @@ class Accumulators:
         return fields
 
     def group(self, partials: DataFrame, *by: str, beside: Sequence[str] = ()) -> DataFrame:
-        """Combine the partial rows of each group into one with the same fields.
-
-        Args:
-            partials: Rows with the fields.
-            by: Names of the grouping columns.
-            beside: Names of further columns, whose maximum precedes the fields in the result.
-        """
+        """Combine the partial rows of each group into one with the same fields."""
         sums = self.once("combined", *beside, build=lambda: self._combined(beside))
         grouped = sums.agg(partials, self.once.columns(*by))
         folds = self.once("folds", build=self._folds)

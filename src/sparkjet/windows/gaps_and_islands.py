@@ -46,10 +46,6 @@ class GapsAndIslands:
         """One row per session or piece: ``(key_hash, keys…, start, end, due, fresh, fields…)``.
 
         ``end`` is the last event plus the gap, ``due`` the reported end: at most one maximum after the start.
-
-        Args:
-            rows: All rows of some keys; ``fresh`` is the same in all rows of a key.
-            watermark: No later event is older than this; None to cut sessions by their rows so far.
         """
         rows = rows.withColumn("apart", self._once("apart", build=self._apart))
         rows = rows.withColumn("session", self._once("session", build=self._session))

@@ -66,15 +66,7 @@ class ClosingRange:
 def windows_of(
     spans: DataFrame, closing: ClosingRange, keys: Sequence[str], accumulators: Accumulators, *, unique: bool
 ) -> DataFrame:
-    """One row per key and window end, with the accumulators of that window.
-
-    Args:
-        spans: ``(keys…, low, high, fields…)``; low and high are frames.
-        closing: The windows to return.
-        keys: Names of the key columns.
-        accumulators: The fields.
-        unique: Whether no two spans of a key overlap, so that nothing needs to be combined.
-    """
+    """One row per key and window end, with the accumulators of that window."""
     values = accumulators.once.columns(*keys, *accumulators.fields)
     exploded = values.select(spans, F.expr(f"explode({closing.ends}) AS `end`"))
     return exploded if unique else accumulators.group(exploded, *keys, "end")

@@ -46,11 +46,7 @@ _EXAMPLE = 'select(F.to_json(F.struct("sym", "px")).alias("body"))'
 
 
 def check_columns(schema: T.StructType) -> None:
-    """Reject rows that are not messages.
-
-    Raises:
-        AnalysisError: Naming a column that is missing, has the wrong type or would be dropped.
-    """
+    """Reject rows that are not messages."""
     names = schema.fieldNames()
     if "body" not in names:
         message = f"artemis: the result needs a column body, e.g. {_EXAMPLE}. Columns: {', '.join(names)}"

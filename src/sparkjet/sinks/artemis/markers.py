@@ -64,11 +64,7 @@ class Markers:
         return Frame("SEND", {**self._headers, **headers})
 
     def read(self, *, keep: bool = True) -> list[Marker]:
-        """Those of the newest epoch; the older ones are removed, and without ``keep`` these too.
-
-        Raises:
-            TimeoutError: Another driver of the query is at it.
-        """
+        """Those of the newest epoch; the older ones are removed, and without ``keep`` these too."""
         where = {"id": f"{_ME}/1", "destination": self._queue, "subscription-type": ANYCAST}
         how = {"ack": "client-individual", "consumer-window-size": "-1"}
         self._connection.confirm([Frame("SUBSCRIBE", {**where, **how})])

@@ -20,11 +20,7 @@ _BEGIN, _COMMIT, _ABORT = (Frame(each, {"transaction": TRANSACTION}) for each in
 
 
 def probe(settings: ArtemisSinkSettings) -> None:
-    """Send to the destination and take it back; commit a marker, and see a second one of its name refused.
-
-    Raises:
-        AnalysisError: Naming what the user may not do, or what the broker does not.
-    """
+    """Send to the destination and take it back; commit a marker, and see a second one of its name refused."""
     trial = Marker(1, uuid4().hex, 0)
     try:
         with connected(settings.address) as connection:

@@ -47,18 +47,7 @@ def publish(
     frames: Iterable[Frame],
     between: Callable[[], None] = lambda: None,
 ) -> None:
-    """Publish the messages of a handle, except for the parts that the broker has.
-
-    Args:
-        address: The broker.
-        handle: Of the epoch.
-        frames: The messages of the epoch, in the same order at every call.
-        between: Called after each part.
-
-    Raises:
-        SinkError: The broker refused, could not be reached, or another driver publishes this epoch; try again.
-        CopiedHomeError: Another copy of the home has published.
-    """
+    """Publish the messages of a handle, except for the parts that the broker has."""
     with connected(address) as connection:
         markers = Markers(connection, handle["query"], handle["sink"])
         newest = markers.read()

@@ -34,11 +34,7 @@ class ArtemisSinkSettings:
 
     @staticmethod
     def of(options: Options) -> ArtemisSinkSettings:
-        """The settings in some options; does not connect.
-
-        Raises:
-            AnalysisError: Naming an option that is missing or invalid.
-        """
+        """The settings in some options; does not connect."""
         queue, topic = options.get("queue"), options.get("topic")
         destination = queue or topic
         if destination is None or (queue and topic):

@@ -55,11 +55,7 @@ class Mapped:
 
 
 def check_new(schema: StructType, partition_by: Sequence[str]) -> None:
-    """Refuse partition columns that a new table cannot have.
-
-    Raises:
-        AnalysisError: Naming the column.
-    """
+    """Refuse partition columns that a new table cannot have."""
     for name in partition_by:
         if name not in schema.fieldNames():
             message = f"partitionBy: no column {name!r} in the result. Columns: {', '.join(schema.fieldNames())}"
@@ -83,11 +79,7 @@ def added(table: StructType, rows: StructType) -> list[StructField]:
 
 
 def mapped(table: Version, schema: StructType, partition_by: Sequence[str], where: str) -> Mapped:
-    """Where the columns of rows go in a table that is there.
-
-    Raises:
-        AnalysisError: The table demands what is not done here, or the columns do not fit.
-    """
+    """Where the columns of rows go in a table that is there."""
     _check_table(table, where)
     if partition_by and [each.lower() for each in partition_by] != [each.lower() for each in table.partition_by]:
         message = (
@@ -121,11 +113,7 @@ def mapped(table: Version, schema: StructType, partition_by: Sequence[str], wher
 
 
 def check_upserts(table: Version, where: str) -> None:
-    """Refuse a table of which no rows may be replaced, or not without what is not done here.
-
-    Raises:
-        AnalysisError: Naming what it demands.
-    """
+    """Refuse a table of which no rows may be replaced, or not without what is not done here."""
     for name, reason in _REPLACED.items():
         if table.properties.get(name, "false").lower() == "true":
             message = f"mode=upsert: {where} {reason} ({name}). {_INSTEAD}."

@@ -57,11 +57,7 @@ class Displacing:
         self._stays_of: frozenset[str] = frozenset()
 
     def of(self, version: Version) -> tuple[list[ActiveFile], list[DataFile]]:
-        """The files that go, and those with what stays of them.
-
-        Raises:
-            SinkError: A file that has a row of such a key cannot be written anew.
-        """
+        """The files that go, and those with what stays of them."""
         active = {file.name: file for file in self._table.files(version)}
         unknown = [file for name, file in active.items() if name not in self._seen]
         self._matched |= self._matching(unknown, version)
@@ -155,12 +151,7 @@ class Displacing:
         return reduce(and_, (old.eqNullSafe(new) for old, new in pairs))
 
     def _rows(self, files: Mapping[str, Mapping[str, str | None]], version: Version) -> DataFrame:
-        """The rows of files by the table's columns, and the name of each row's file as Spark gives it.
-
-        Args:
-            files: The values of their partition columns, by their names.
-            version: What the table is.
-        """
+        """The rows of files by the table's columns, and the name of each row's file as Spark gives it."""
         directory, by = self._staged.directory, version.partition_by
         stored = StructType([field for field in version.schema.fields if field.name not in by])
         rows = self._staged.rows(self._session, [*files], stored).select("*", F.col("_metadata.file_path").alias(_FILE))

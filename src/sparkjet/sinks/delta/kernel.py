@@ -148,11 +148,7 @@ class DeltaTable:
         )
 
     def create(self, schema: StructType, partition_by: Sequence[str], by: str) -> None:
-        """Create the table unless another process does so first.
-
-        Raises:
-            SinkError: Kernel refuses the schema.
-        """
+        """Create the table unless another process does so first."""
         self._enter()
         self.log.create()
         committer = _LogCommitter(self._session, self._directory)
@@ -171,11 +167,7 @@ class DeltaTable:
                 raise SinkError(self._explained(error)) from error
 
     def try_to_create(self, schema: StructType, by: str) -> None:
-        """Have Kernel look at the schema of a new table; nothing is written.
-
-        Raises:
-            AnalysisError: It is refused.
-        """
+        """Have Kernel look at the schema of a new table; nothing is written."""
         self._enter()
         try:
             self._creation(schema, by).build(self._engine())
@@ -186,11 +178,7 @@ class DeltaTable:
             raise AnalysisError(self._explained(error)) from error
 
     def try_to_append(self, version: Version, by: str) -> None:
-        """Have Kernel look at whether it can write to the table; nothing is written.
-
-        Raises:
-            AnalysisError: It cannot.
-        """
+        """Have Kernel look at whether it can write to the table; nothing is written."""
         self._enter()
         try:
             self._transaction(version, by)
@@ -198,11 +186,7 @@ class DeltaTable:
             raise AnalysisError(self._explained(error)) from error
 
     def try_to_change(self, version: Version, schema: StructType) -> None:
-        """Have Kernel look at another schema for the table; nothing is written.
-
-        Raises:
-            AnalysisError: The table cannot have it.
-        """
+        """Have Kernel look at another schema for the table; nothing is written."""
         self._enter()
         try:
             metadata = self._with_schema(version, schema)
@@ -224,9 +208,6 @@ class DeltaTable:
 
         Kernel refuses it where columns are not mapped to names of files, as columns might be dropped or renamed. These
         are only added, and :meth:`try_to_change` has looked at them.
-
-        Raises:
-            SinkError: It cannot be done.
         """
         self.try_to_change(version, schema)
         engine = self._engine()
@@ -247,11 +228,7 @@ class DeltaTable:
                 raise SinkError(self._explained(error)) from error
 
     def last(self, version: Version, application: str) -> int | None:
-        """The number of the newest transaction of an application, None if there was none.
-
-        Raises:
-            SinkError: The log cannot be read.
-        """
+        """The number of the newest transaction of an application, None if there was none."""
         try:
             found = version.java.getLatestTransactionVersion(self._engine(), application)
         except JAVA_ERRORS as error:
@@ -259,11 +236,7 @@ class DeltaTable:
         return found.get() if found.isPresent() else None
 
     def files(self, version: Version) -> list[ActiveFile]:
-        """The files of a version.
-
-        Raises:
-            SinkError: The log cannot be read.
-        """
+        """The files of a version."""
         self._enter()
         written = static_method(self._session, f"{_DEFAULTS}.internal.json.JsonUtils.rowToJson")
         found = []
@@ -290,20 +263,7 @@ class DeltaTable:
         told: str,
         removed: Sequence[ActiveFile] | None = None,
     ) -> bool:
-        """Add files to a version as one transaction; False if the version is not the newest one any more.
-
-        Args:
-            version: What the table is; it is added to once at most.
-            files: The files, which must exist.
-            application: Whose transaction it is.
-            number: The number of the transaction among those of the application.
-            by: Who writes, for the table's history.
-            told: What the history says of it, ``userMetadata``.
-            removed: Files of the version that are removed; None where nothing that is there counts.
-
-        Raises:
-            SinkError: It cannot be done.
-        """
+        """Add files to a version as one transaction; False if the version is not the newest one any more."""
         self._enter()
         engine, committer = self._engine(), version.committer
         committer.told, committer.is_blind = told, removed is None

@@ -33,18 +33,7 @@ class Logged:
 
 
 def newest(log: Directory, version: int, application: str, number: int) -> tuple[list[Logged], bool]:
-    """The newest transactions of an application, back to one with a smaller number.
-
-    Args:
-        log: The log.
-        version: The version to begin with; older ones are looked at in turn.
-        application: The application.
-        number: The number; the first transaction below it is the last one given.
-
-    Returns:
-        The transactions, the newest first; and whether these are all, or versions were removed from the log, of which
-        Delta keeps 30 days.
-    """
+    """The newest transactions of an application, back to one with a smaller number."""
     found: list[Logged] = []
     for each in range(version, -1, -1):
         try:

@@ -33,11 +33,7 @@ class NamedTable:
     is_known: bool
 
     def register(self, session: SparkSession, uri: str) -> None:
-        """Make the table known to the catalog, by Delta's connector, unless another process does so first.
-
-        Raises:
-            SinkError: It refuses that.
-        """
+        """Make the table known to the catalog, by Delta's connector, unless another process does so first."""
         try:
             session.sql(f"CREATE TABLE IF NOT EXISTS {self.name} USING delta LOCATION {sql_text(uri)}")
         except JAVA_ERRORS as error:
@@ -45,16 +41,7 @@ class NamedTable:
 
 
 def named_table(name: str, session: SparkSession, path: str | None) -> NamedTable:
-    """A table by its name, with or without its database.
-
-    Args:
-        name: The name.
-        session: The user's.
-        path: The directory of a new table; by default where the catalog has those of its database.
-
-    Raises:
-        AnalysisError: It is no table of Delta's in the session's catalog, or it is new, and nothing can register it.
-    """
+    """A table by its name, with or without its database."""
     catalog, identifier = identified(name, session, _refused)
     quoted = str(identifier.quotedString())
     if catalog.tableExists(identifier):

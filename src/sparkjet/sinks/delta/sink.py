@@ -260,12 +260,7 @@ class DeltaSink:
     def _missing(
         self, table: DeltaTable, version: Version, handles: Sequence[Handle]
     ) -> tuple[Sequence[Handle], frozenset[str]]:
-        """The epochs that the table does not have, with their very files; and all files that came with the others.
-
-        Raises:
-            CopiedHomeError: It has those of another copy of the home.
-            SinkError: It has an epoch of this number, and its log does not say any more which files it added.
-        """
+        """The epochs that the table does not have, with their very files; and all files that came with the others."""
         first, run = handles[0], handles[0]["run"]
         name, where = application(first["query"], first["sink"]), str(self._base(first))
         last = table.last(version, name)
@@ -295,11 +290,7 @@ _VACUUM = "Was VACUUM run with a retention of a few hours or none?"
 
 
 def _check_unchanged(version: Version, handle: Handle, directory: Directory) -> None:
-    """Refuse files that the table does not take any more: somebody has altered or replaced it since they were written.
-
-    Raises:
-        SinkError: Kernel would add them, and readers fail or find wrong values.
-    """
+    """Refuse files that the table does not take any more: somebody has changed or replaced it since then."""
     why = "Its columns or partitions are others."
     try:
         now = mapped(version, StructType.fromJson(handle["schema"]), (), str(directory))

@@ -61,15 +61,7 @@ class Addition:
 def appended(
     session: SparkSession, version: Version, added: Addition, application: str, told: Mapping[str, Any]
 ) -> Any:
-    """The metadata of a version with files added; only a commit makes it the table's.
-
-    Args:
-        session: The session.
-        version: The version, whose transaction is used up.
-        added: What is added.
-        application: The property that tells of the epoch.
-        told: What is told of it.
-    """
+    """The metadata of a version with files added; only a commit makes it the table's."""
     java, transaction = version.java, version.transaction
     partitions = version.base.spec(added.spec)
     config = static_method(session, f"{ICEBERG}.MetricsConfig.forTable")(java)
@@ -107,13 +99,7 @@ def appended(
 
 
 def tidy(version: Version, metadata: Any, *, lost: bool) -> None:
-    """Remove what Iceberg wrote for metadata and no version names; what stays is no part of the table.
-
-    Args:
-        version: What the metadata was made from.
-        metadata: The metadata.
-        lost: Whether it lost a race, and is not the table's.
-    """
+    """Remove what Iceberg wrote for metadata and no version names; what stays is no part of the table."""
     try:
         written = written_for(version, metadata)
         for path in [*merged_away(written), *(written if lost else ())]:

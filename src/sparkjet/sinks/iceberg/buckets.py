@@ -19,14 +19,7 @@ _POSITIVE = 0x7FFFFFFF
 
 
 def bucketed(column: Column, kind: DataType, buckets: int, session: SparkSession) -> Column:
-    """The number of a value's bucket; null of null.
-
-    Args:
-        column: The values: whole numbers, also of days and of microseconds, or texts, bytes and decimals.
-        kind: Their type.
-        buckets: How many there are.
-        session: The session.
-    """
+    """The number of a value's bucket; null of null."""
     if isinstance(kind, StringType | BinaryType):
         hashed = _of_bytes(expression_of(column.cast("binary"), session), session)
     elif isinstance(kind, DecimalType):

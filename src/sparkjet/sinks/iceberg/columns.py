@@ -67,11 +67,7 @@ class Mapped:
 
 
 def mapped(table: Version, schema: StructType, where: str) -> Mapped:
-    """Where the columns of rows go in a table that is there.
-
-    Raises:
-        AnalysisError: The table demands what is not done here, or the columns do not fit.
-    """
+    """Where the columns of rows go in a table that is there."""
     _check_table(table, where)
     check_case((field["name"] for field in table.schema["fields"]), where)
     columns = spark_schema(table.schema)
@@ -115,13 +111,7 @@ def mapped(table: Version, schema: StructType, where: str) -> Mapped:
 
 
 def unfit(table: Version, written: Mapping[str, Any], where: str) -> str | None:
-    """Why the files of an epoch do not fit a table that was changed since; None if they do.
-
-    Args:
-        table: What it is now.
-        written: The handle.
-        where: The table.
-    """
+    """Why the files of an epoch do not fit a table that was changed since; None if they do."""
     columns = {field["id"]: field for field in table.schema["fields"]}
     for name, (number, kind) in written["columns"].items():
         column = columns.get(number)
@@ -147,13 +137,7 @@ def types_of(table: Version, names: Mapping[str, StructField]) -> dict[str, list
 
 
 def _reads(now: Any, before: Any, *, by_names: bool) -> bool:
-    """Whether readers of a type take what was written as another, which it was before.
-
-    Args:
-        now: The type, as Iceberg's JSON.
-        before: The other.
-        by_names: Whether the files have no ids.
-    """
+    """Whether readers of a type take what was written as another, which it was before."""
     if isinstance(now, str) or isinstance(before, str):
         return now == before or _is_promoted(before, now)
     if now["type"] != before["type"]:

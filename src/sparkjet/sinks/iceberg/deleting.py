@@ -25,18 +25,7 @@ def check_deleting(
     where: str,
     columns: Mapping[str, StructField] | None = None,
 ) -> None:
-    """Refuse keys of which a row may be where no delete reaches it.
-
-    Args:
-        schema: Of the rows.
-        keys: Columns of the rows; nothing is refused without any.
-        parts: By which the table is partitioned.
-        where: The table.
-        columns: The table's columns by the rows' names; those of a table that is not there have the same.
-
-    Raises:
-        AnalysisError: Naming the column.
-    """
+    """Refuse keys of which a row may be where no delete reaches it."""
     for key in keys:
         kind = schema[key].dataType
         if isinstance(kind, FractionalType) and not isinstance(kind, DecimalType):
@@ -58,17 +47,7 @@ def check_deleting(
 
 
 def check_deletes(version: Version, spec: int, branch: str, where: str) -> None:
-    """Refuse a table in which deletes do not reach all rows.
-
-    Args:
-        version: The table.
-        spec: Id of the spec by which files are written.
-        branch: The branch that is given them.
-        where: The table, for the message.
-
-    Raises:
-        AnalysisError: It says why, and the way out.
-    """
+    """Refuse a table in which deletes do not reach all rows."""
     if version.format < _FIRST + 1:
         message = (
             f"mode=upsert: {where} has format version {version.format}, in which no rows are replaced. Upgrade it: "

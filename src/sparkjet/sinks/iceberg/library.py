@@ -83,11 +83,7 @@ class IcebergTable(ABC):
             raise SinkError(self.explained(error)) from error
 
     def create(self, schema: Mapping[str, Any], spec: Mapping[str, Any]) -> None:
-        """Create it unless another process does so first.
-
-        Raises:
-            SinkError: It cannot be created.
-        """
+        """Create it unless another process does so first."""
         self.enter()
         try:
             self._create(*self._definition(schema, spec))
@@ -96,11 +92,7 @@ class IcebergTable(ABC):
                 raise SinkError(self.explained(error)) from error
 
     def try_to_create(self, schema: Mapping[str, Any], spec: Mapping[str, Any]) -> None:
-        """Have Iceberg look at the schema and the partitions of a new table; nothing is written.
-
-        Raises:
-            AnalysisError: They are refused.
-        """
+        """Have Iceberg look at the schema and the partitions of a new table; nothing is written."""
         self.enter()
         try:
             self._definition(schema, spec)
@@ -108,11 +100,7 @@ class IcebergTable(ABC):
             raise AnalysisError(self.explained(error)) from error
 
     def commit(self, version: Version, metadata: Any) -> bool:
-        """Put new metadata in the place of a version's, once at most; False if that is not the newest any more.
-
-        Raises:
-            SinkError: It cannot be done, or whether it was done is not known.
-        """
+        """Put new metadata in the place of a version's, once at most; False if that is not the newest any more."""
         self.enter()
         try:
             return self._commit(version, metadata)
@@ -122,11 +110,7 @@ class IcebergTable(ABC):
             raise SinkError(self.explained(error)) from error
 
     def enter(self) -> None:
-        """Have this thread of the JVM find Iceberg's classes.
-
-        Raises:
-            AnalysisError: There are none.
-        """
+        """Have this thread of the JVM find Iceberg's classes."""
         enter(self._session, _NEEDED, _LACKING)
 
     def explained(self, error: Exception) -> str:
@@ -320,11 +304,7 @@ class CatalogTable(IcebergTable):
 
     @cached_property
     def _parts(self) -> list[str]:
-        """The catalog and what is in it.
-
-        Raises:
-            AnalysisError: It is no name of a table in a catalog of Iceberg's.
-        """
+        """The catalog and what is in it."""
         try:
             parsed = self._session._jsparkSession.sessionState().sqlParser().parseMultipartIdentifier(self._name)
         except JAVA_ERRORS as error:
@@ -410,22 +390,14 @@ _making = threading.Lock()
 
 
 def table_at(place: str, session: SparkSession) -> IcebergTable:
-    """A table by what handles call it, of which a directory is a whole path.
-
-    Raises:
-        AnalysisError: Hadoop cannot open the directory.
-    """
+    """A table by what handles call it, of which a directory is a whole path."""
     if "/" not in place:
         return CatalogTable(session, place)
     return PathTable(session, directory_at(place, "path", lambda: session))
 
 
 def data_directory(session: SparkSession, version: Version, option: str) -> Directory:
-    """The directory of a table's files.
-
-    Raises:
-        AnalysisError: Hadoop cannot open it.
-    """
+    """The directory of a table's files."""
     location = version.data
     if "://" not in location or location.startswith("file:"):
         # What has no scheme is where Hadoop's default file system has it, and what it calls a path is not encoded.

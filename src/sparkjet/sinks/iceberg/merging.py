@@ -24,11 +24,7 @@ Column = Mapping[str, Any]
 
 
 def added_columns(version: Version, schema: StructType) -> list[Column]:
-    """The columns of rows that a table lacks, with ids that it does not have; all may be null.
-
-    Raises:
-        AnalysisError: One has a type that Iceberg does not have.
-    """
+    """The columns of rows that a table lacks, with ids that it does not have; all may be null."""
     there = {field["name"].lower() for field in version.schema["fields"]}
     missing = [field for field in schema.fields if field.name.lower() not in there]
     newest = max((number for field in version.schema["fields"] for number in ids_of(field)), default=0)
@@ -46,13 +42,7 @@ def with_columns(version: Version, columns: Sequence[Column]) -> Version:
 
 
 def merged(session: SparkSession, version: Version, columns: Sequence[Column]) -> Any:
-    """The metadata of a version with columns added; only a commit makes it the table's.
-
-    Args:
-        session: The session.
-        version: The version, whose transaction is used up.
-        columns: The columns, to which Iceberg gives ids of its own.
-    """
+    """The metadata of a version with columns added; only a commit makes it the table's."""
     given = json.dumps({"type": "struct", "fields": columns})
     made = static_method(session, f"{ICEBERG}.SchemaParser.fromJson")(given).columns()
     update = version.transaction.updateSchema()

@@ -80,11 +80,7 @@ class Part:
         return IntegerType() if self.transform in _OF_TIME or self.transform.startswith("bucket") else self.kind
 
     def value(self, text: str | None) -> Any:
-        """A value as Iceberg's JSON of single values has it.
-
-        Raises:
-            SinkError: It is a time that is written in no ISO date of four digits.
-        """
+        """A value as Iceberg's JSON of single values has it."""
         try:
             return None if text is None else _VALUES[type(self.result)](text, self.result)
         except OverflowError as error:
@@ -96,11 +92,7 @@ class Part:
 
 
 def parts_of(spec: Mapping[str, Any], schema: StructType, where: str) -> list[Part]:
-    """The fields of a spec, but for those that are no more than null.
-
-    Raises:
-        AnalysisError: Naming one that is not written here.
-    """
+    """The fields of a spec, but for those that are no more than null."""
     beginning = "_sparkjet"
     while any(name.lower().startswith(beginning) for name in schema.fieldNames()):
         beginning = f"_{beginning}"
@@ -123,11 +115,7 @@ def parts_of(spec: Mapping[str, Any], schema: StructType, where: str) -> list[Pa
 
 
 def new_spec(partition_by: Sequence[str], schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The spec of a new table: columns, and transforms as in SQL: ``days(ts)``, ``truncate(4, k)``.
-
-    Raises:
-        AnalysisError: There is no such column.
-    """
+    """The spec of a new table: columns, and transforms as in SQL: ``days(ts)``, ``truncate(4, k)``."""
     columns = {field["name"].lower(): field for field in schema["fields"]}
     fields = []
     for number, text in enumerate(partition_by):

@@ -62,15 +62,7 @@ def widened(kind: DataType) -> DataType:
 
 
 def new_schema(schema: StructType, first: int = 1) -> dict[str, Any]:
-    """The schema of a new table as Iceberg's JSON; all columns may be null, so that any later row fits.
-
-    Args:
-        schema: Of the rows.
-        first: The first id.
-
-    Raises:
-        AnalysisError: A column has a type that Iceberg does not have, or another's name in another case.
-    """
+    """The schema of a new table as Iceberg's JSON; all columns may be null, so that any later row fits."""
     check_case(schema.fieldNames(), "the result")
     ids = count(first)
     fields = []
@@ -88,11 +80,7 @@ def new_schema(schema: StructType, first: int = 1) -> dict[str, Any]:
 
 
 def check_case(names: Iterable[str], where: str) -> None:
-    """Refuse columns whose names differ only by case: rows would go into the one that comes last.
-
-    Raises:
-        AnalysisError: Naming two of them.
-    """
+    """Refuse columns whose names differ only by case: rows would go into the one that comes last."""
     seen: dict[str, str] = {}
     for name in names:
         other = seen.setdefault(name.lower(), name)

@@ -301,12 +301,7 @@ class IcebergSink:
         raise SinkError(message)
 
     def _missing(self, table: IcebergTable, version: Version, handles: Sequence[Handle]) -> list[Handle]:
-        """The epochs that the table does not have, as these very transactions.
-
-        Raises:
-            CopiedHomeError: It has those of another copy of the home.
-            SinkError: It has a later epoch, and its snapshots do not say any more what came before.
-        """
+        """The epochs that the table does not have, as these very transactions."""
         last = version.last(application(handles[0]["query"], handles[0]["sink"]))
         return [handle for handle in handles if not self._is_committed(table, version, handle, last)]
 

@@ -81,11 +81,7 @@ class Version:
         return found is not None and bool(found.isBranch())
 
     def last(self, application: str) -> dict[str, Any] | None:
-        """What the property of an application tells of its newest epoch; None if there is none.
-
-        Raises:
-            SinkError: It is not what any query of ours has written.
-        """
+        """What the property of an application tells of its newest epoch; None if there is none."""
         text = self.properties.get(application)
         found = None if text is None else _told(text)
         if text is not None and found is None:

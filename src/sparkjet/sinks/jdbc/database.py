@@ -197,11 +197,7 @@ class Database:
 
     @contextlib.contextmanager
     def connected(self, *, as_executors: bool = False) -> Iterator[Connection]:
-        """A connection; what the database refuses is raised as a :class:`SinkError`, rows as its subclass.
-
-        Args:
-            as_executors: Whether it begins as those of Spark's writer do, without the user's statement.
-        """
+        """A connection; what the database refuses is raised as a :class:`SinkError`, rows as its subclass."""
         settings = self._settings
         try:
             connection = Connection(self.dialect.connection({**settings.spark, "dbtable": settings.table}))

@@ -60,11 +60,7 @@ class JdbcSettings:
 
     @staticmethod
     def of(options: Options) -> JdbcSettings:
-        """The settings in some options.
-
-        Raises:
-            AnalysisError: Naming an option that is missing or invalid.
-        """
+        """The settings in some options."""
         url, table = options.get("url"), options.get("dbtable")
         if not url or not url.lower().startswith("jdbc:"):
             message = 'start: format("jdbc") needs option("url", "jdbc:…"), the database, as in Spark.'

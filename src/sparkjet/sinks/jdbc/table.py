@@ -26,11 +26,7 @@ _PREFIXES = (
 
 
 def family_of(dialect: Dialect, connection: Connection, settings: JdbcSettings) -> str:
-    """What the statements depend on; refuses what would lose rows there.
-
-    Raises:
-        AnalysisError: Naming what is wrong with the URL or the database.
-    """
+    """What the statements depend on; refuses what would lose rows there."""
     product, version = connection.product()
     is_mysql = product.lower() in {"mysql", "mariadb"}
     if is_mysql and dialect.name != "MySQLDialect":
@@ -62,11 +58,7 @@ def family_of(dialect: Dialect, connection: Connection, settings: JdbcSettings) 
 
 
 def check_engine(connection: Connection, family: str, place: Place) -> None:
-    """Refuse a table whose engine has no transactions.
-
-    Raises:
-        AnalysisError: Naming the engine.
-    """
+    """Refuse a table whose engine has no transactions."""
     if family != "mysql":
         return
     found = connection.query(
@@ -84,11 +76,7 @@ def check_engine(connection: Connection, family: str, place: Place) -> None:
 
 
 def names_in(table: str, found: Sequence[TableColumn], schema: StructType) -> Mapping[str, str]:
-    """The table's name for each column of the rows: the same, or the only one but for upper and lower case.
-
-    Raises:
-        AnalysisError: Naming a column that does not fit.
-    """
+    """The table's name for each column of the rows: the same, or the only one but for upper and lower case."""
     names = {}
     where = f"dbtable: {table}"
     for own in schema.fieldNames():
@@ -114,11 +102,7 @@ def names_in(table: str, found: Sequence[TableColumn], schema: StructType) -> Ma
 
 
 def check_keys(connection: Connection, family: str, place: Place, keys: Sequence[str]) -> None:
-    """Refuse keys by which the database would not find the row to replace.
-
-    Raises:
-        AnalysisError: Naming what is missing.
-    """
+    """Refuse keys by which the database would not find the row to replace."""
     if not keys:
         return
     unique = connection.unique_keys(place)
@@ -145,11 +129,7 @@ def check_keys(connection: Connection, family: str, place: Place, keys: Sequence
 
 
 def new_columns(dialect: Dialect, schema: StructType, settings: JdbcSettings) -> str:
-    """The columns of a new table; Spark writes none into an old one either that it could not create.
-
-    Raises:
-        AnalysisError: Spark writes one of them into no database of this kind.
-    """
+    """The columns of a new table; Spark writes none into an old one either that it could not create."""
     try:
         columns = dialect.columns(schema, settings.table_types)
     except JAVA_ERRORS as error:

@@ -42,11 +42,7 @@ class Access:
 
     @staticmethod
     def of(properties: Mapping[str, str]) -> Access:
-        """The access in some properties, which both librdkafka and sparkjet must support.
-
-        Raises:
-            AnalysisError: Naming a property, never the value of a secret one.
-        """
+        """The access in some properties, which both librdkafka and sparkjet must support."""
         for name in properties:
             if name.startswith(("ssl.", "sasl.")) and name not in _SUPPORTED:
                 message = (
@@ -93,11 +89,7 @@ class Access:
         return self.properties.get("sasl.mechanism", self.properties.get("sasl.mechanisms", "")).upper()
 
     def tls(self) -> ssl.SSLContext:
-        """A TLS context for encrypted connections.
-
-        Raises:
-            AnalysisError: A file is missing, or is not in PEM format.
-        """
+        """A TLS context for encrypted connections."""
         given = self.properties
         try:
             context = ssl.create_default_context(cafile=given.get("ssl.ca.location"), cadata=given.get("ssl.ca.pem"))
@@ -123,11 +115,7 @@ class Access:
 
 
 def servers_of(properties: Mapping[str, str]) -> tuple[Node, ...]:
-    """The brokers to ask first.
-
-    Raises:
-        AnalysisError: There are none, or one is not ``host:port``.
-    """
+    """The brokers to ask first."""
     found = []
     for each in filter(None, (part.strip() for part in properties.get("bootstrap.servers", "").split(","))):
         host, colon, port = each.rpartition("://")[2].rpartition(":")

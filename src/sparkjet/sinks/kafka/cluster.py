@@ -133,10 +133,6 @@ class Cluster:
         """Abort what is open under a transactional id and fence its producer; returns the error code.
 
         Not with EndTxn: after that a live producer could still write to another partition, and commit it.
-
-        Args:
-            name: The transactional id.
-            timeout: Timeout in milliseconds of the id's next transaction, which never begins; brokers check it.
         """
         return self._at_coordinator(name, requests.init_producer(name, timeout), int)
 

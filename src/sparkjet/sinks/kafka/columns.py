@@ -22,11 +22,7 @@ _EXAMPLE = 'select(F.col("sym").alias("key"), F.to_json(F.struct("sym", "px")).a
 
 
 def check_columns(schema: T.StructType, topic: str | None) -> None:
-    """Reject rows that are not records.
-
-    Raises:
-        AnalysisError: Naming a column that is missing, has the wrong type or would be dropped.
-    """
+    """Reject rows that are not records."""
     names = schema.fieldNames()
     if "value" not in names:
         message = f"kafka: the result needs a column value, e.g. {_EXAMPLE}. Columns: {', '.join(names)}"

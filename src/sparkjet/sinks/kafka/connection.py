@@ -36,11 +36,7 @@ class Connection:
     """A connection to one broker; a context manager that closes it."""
 
     def __init__(self, node: Node, access: Access) -> None:
-        """Connects and authenticates.
-
-        Raises:
-            BrokerError: Naming the step that failed.
-        """
+        """Connects and authenticates."""
         self._name = f"{node.host}:{node.port}"
         self._number = 0
         try:
@@ -74,12 +70,7 @@ class Connection:
         self._socket.close()
 
     def ask(self, request: Request[T]) -> T:
-        """Send a request and wait for its answer.
-
-        Raises:
-            BrokerError: The connection is gone, or the answer is malformed. Whether the broker has executed the
-                request is then unknown.
-        """
+        """Send a request and wait for its answer."""
         self._number += 1
         header = Encoder().int16(request.key).int16(request.version).int32(self._number).string("sparkjet")
         if request.is_flexible:

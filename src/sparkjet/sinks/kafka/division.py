@@ -23,15 +23,6 @@ def parts_of(entry: Directory, handle: Handle, most: int, few: int) -> list[list
     take longer than its rows.
 
     Fixed in the handle, and not by what a later start is set to: a part is the same whoever publishes it.
-
-    Args:
-        entry: Where the files are.
-        handle: That of the outbox.
-        most: The most parts.
-        few: The most rows of an epoch that is one part.
-
-    Raises:
-        SinkError: The files do not have as many rows as were written.
     """
     counts, size = [], 0
     for name, _, _ in handle["files"]:

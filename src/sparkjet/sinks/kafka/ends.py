@@ -45,22 +45,14 @@ class PartitionEnds:
         return self._admin
 
     def of(self, topics: Sequence[str]) -> list[TopicPartition]:
-        """All partitions of some topics.
-
-        Raises:
-            SinkError: Brokers cannot be reached, or there is no such topic.
-        """
+        """All partitions of some topics."""
         with reached("topics of the rows"):
             found = publishing.topics_of(self.admin, topics, self._settings.patience)
         self.made = {name: str(each.topic_id) for name, each in found.items()}
         return [(name, part.id) for name, each in found.items() for part in each.partitions]
 
     def are_read(self, where: Sequence[TopicPartition], within: float) -> bool:
-        """Whether readers get to the ends of partitions, as these are now, within some seconds.
-
-        Raises:
-            SinkError: Brokers cannot be reached.
-        """
+        """Whether readers get to the ends of partitions, as these are now, within some seconds."""
         until = time.monotonic() + within
         with reached("ends of the partitions"):
             ends: Ends = publishing.ends_of(self.admin, where, UNCOMMITTED, self._settings.patience)
@@ -74,15 +66,6 @@ class PartitionEnds:
         """Write the ends that a killed broker has not written, as far as this user may: librdkafka cannot.
 
         To be called before anything initializes an id of the query again.
-
-        Args:
-            where: The partitions.
-            query: Identity of the query.
-            sink: Name of the sink.
-            is_routine: Whether it is done after each epoch.
-
-        Raises:
-            SinkError: Brokers cannot be reached.
         """
         access = self._settings.access
         if access is None or self.are_read(where, 0):

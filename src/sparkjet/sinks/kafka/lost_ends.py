@@ -27,16 +27,6 @@ def write_lost_ends(
 
     :mod:`sparkjet.sinks.kafka.markers` says how that comes about. It must be called before anything else initializes
     these ids: after that, their coordinator does not know any more how the transaction ended.
-
-    Args:
-        cluster: The brokers.
-        partitions: The partitions that readers cannot read to their ends.
-        prefix: What the ids begin with.
-        patience: Seconds to wait for a coordinator that is writing ends.
-        answers: Seconds to wait until it is known whose is all that is open.
-
-    Returns:
-        Whether that is known.
     """
     began = time.monotonic()
     while True:

@@ -42,12 +42,6 @@ def rewrite_lost_markers(
     A restarting coordinator may not know a partition's leader for a moment, take the partition for deleted, and mark a
     transaction complete without writing its end marker there ("likely deleted already", Kafka 4.3.1). Such a hanging
     transaction would hold read_committed consumers back for ever, and the producer's next one would join it.
-
-    Args:
-        cluster: The brokers.
-        partitions: The partitions to check.
-        prefix: The prefix of the query's transactional ids.
-        ended: Producers whose transactions have just been ended.
     """
     looking = tenacity.Retrying(
         stop=tenacity.stop_after_delay(_ARRIVING),

@@ -67,11 +67,7 @@ class Part:
     rows: int
 
     def published(self, marker: Marker | None) -> int:
-        """How many rows of the part are published, by the newest marker of its number.
-
-        Raises:
-            ForeignMarkerError: Another copy of the home has published this epoch, or a later one.
-        """
+        """How many rows of the part are published, by the newest marker of its number."""
         if marker is None:
             return 0
         if marker.name == self.name:
@@ -139,17 +135,6 @@ def publish(
     """Publish what is not published of a part; a generator that names each step right before it takes it.
 
     Any number may run at once for the same part: one that was fenced looks at the marker, and goes on.
-
-    Args:
-        part: The part.
-        brokers: The brokers.
-        clock: Seconds, rising.
-        longest: Seconds after which a transaction takes no more rows: far less than the brokers' timeout.
-        patience: Seconds to wait for open transactions of others.
-        again: Whether the part may have been tried before.
-
-    Raises:
-        PublishError: Readers do not reach an end in time, or other publishers keep fencing this one.
     """
     fenced = 0
     while True:

@@ -91,13 +91,6 @@ class TransactionPool:
 
         From then on a late attempt can neither publish nor destroy anything, as no two share an id. What it opens
         after this is aborted by a later commit, or at the next start.
-
-        Args:
-            results: One for each task.
-            speculates: Whether Spark may have run tasks twice at once.
-
-        Raises:
-            SinkError: Brokers cannot be reached, or have aborted one of the transactions.
         """
         use = self._begun()
         slots = [(result.name, result.rows) for result in results if result.name is not None]
@@ -117,12 +110,7 @@ class TransactionPool:
         return handle
 
     def commit(self, handle: Handle, between: Callable[[], None]) -> None:
-        """Commit what this driver or an earlier one prepared.
-
-        Raises:
-            LostTransactionError: The brokers have aborted some of it; the rest is committed.
-            SinkError: Brokers cannot be reached, or belong to another cluster than the rows; try again.
-        """
+        """Commit what this driver or an earlier one prepared."""
         seen = self._transactions.commit(handle, between)
         use = self._use
         if use is None or use.handle != handle:
@@ -134,11 +122,7 @@ class TransactionPool:
             self._may_have_orphans = bool(self._transactions.abort_open(prefix, handle["takeover"], kept))
 
     def abort(self, transaction: TransactionId) -> None:
-        """Abort what is open of a transaction that will not be decided.
-
-        Raises:
-            SinkError: Brokers cannot be reached; the next start aborts it.
-        """
+        """Abort what is open of a transaction that will not be decided."""
         use = self._use
         if use is None or use.transaction != transaction:
             return

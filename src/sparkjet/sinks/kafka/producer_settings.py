@@ -77,11 +77,7 @@ class KafkaSettings:
 
     @staticmethod
     def of(options: Options) -> KafkaSettings:
-        """The settings in some options.
-
-        Raises:
-            AnalysisError: Naming an option that is missing or invalid, never the value of a secret one.
-        """
+        """The settings in some options."""
         given = kafka_properties.properties_of(options, OURS)
         access = Access.of(given)
         if options.get("progressTopic") is not None:
@@ -109,11 +105,7 @@ def guarantee_of(options: Options) -> Guarantee:
 
 
 def producer_properties(properties: dict[str, str], *, in_transactions: bool) -> dict[str, str]:
-    """Properties of librdkafka's producers, from the user's and the defaults.
-
-    Raises:
-        AnalysisError: Naming a property that is invalid.
-    """
+    """Properties of librdkafka's producers, from the user's and the defaults."""
     for name, unit in _NUMBERS.items():
         # librdkafka takes 0x10 and 010 too, as C does: sparkjet would compute with another number, or fail.
         if name in properties and not (_NUMBER.fullmatch(properties[name]) and int(properties[name]) < 2**31):

@@ -100,14 +100,6 @@ class KafkaWriter:
 
         Once it has returned, every row is on the brokers, in an open transaction: the producer is gone without ending
         it, and the driver commits or aborts it.
-
-        Args:
-            writer: Name of this attempt, unique within this transaction.
-            batches: Rows; see :func:`sparkjet.sinks.kafka.columns.records`.
-            before_prepare: Called when everything has been handed to librdkafka, for fault tests.
-
-        Raises:
-            ProduceError: A broker rejected the rows or could not be reached.
         """
         name = "" if self.prefix is None else f"{self.prefix}{writer}"
         producer: Any = None

@@ -153,11 +153,7 @@ class ProgressTopic:
             return str(described(self._admin, self.name, self._patience).topic_id)
 
     def check(self, writers: int, replicas: int) -> None:
-        """Refuse a topic that would lose markers, or that is missing and may not be created; changes nothing.
-
-        Raises:
-            AnalysisError: With the command that makes a right one.
-        """
+        """Refuse a topic that would lose markers, or that is missing and may not be created; changes nothing."""
         found = self.partitions()
         if not found:
             self._create(writers, replicas, try_only=True)
@@ -204,11 +200,7 @@ class ProgressTopic:
         self.newest.clear()
 
     def catch_up(self) -> None:
-        """Read the markers that have been committed since the last call.
-
-        Raises:
-            SinkError: Brokers cannot be reached, or there is no such topic.
-        """
+        """Read the markers that have been committed since the last call."""
         with reached(f"progress topic {self.name!r}"):
             count = self.partitions()
             if not count:

@@ -249,13 +249,7 @@ def told_of(ends: Ends, watermark: int | None) -> dict[str, Any]:
 
 
 def answered(admin: Any, ask: Callable[[], T], patience: float) -> T:
-    """What brokers answer; asked again while leaders are elected, or the broker that was asked is gone.
-
-    Args:
-        admin: The client that asks.
-        ask: Asks once, and waits for :data:`ANSWER` at most.
-        patience: Seconds after which the error is final.
-    """
+    """What brokers answer; asked again while leaders are elected, or the broker that was asked is gone."""
     until = time.monotonic() + patience
     while True:
         try:
@@ -355,12 +349,7 @@ def marker_of(value: bytes | None) -> Marker | None:
 
 
 def rows_of(files: Sequence[Any], start: int) -> Iterator[pa.RecordBatch]:
-    """The rows of Parquet files from a row on, always in the same order.
-
-    Args:
-        files: Paths, or functions that open them.
-        start: The number of the first row.
-    """
+    """The rows of Parquet files from a row on, always in the same order."""
     for each in files:
         with contextlib.ExitStack() as opened:
             content = opened.enter_context(each()) if callable(each) else each

@@ -126,18 +126,7 @@ def check_epoch(
     settings: StagedSettings,
     each: Callable[[], Mapping[str, Mapping[str, Any]]],
 ) -> None:
-    """Refuse to decide on rows of which brokers would refuse any.
-
-    Args:
-        found: What was observed of all rows.
-        topics: The topics that exist among those of the rows.
-        progress: The progress topic.
-        settings: The sink's.
-        each: Observes the rows of each topic.
-
-    Raises:
-        SinkError: Naming what is wrong, and the way out.
-    """
+    """Refuse to decide on rows of which brokers would refuse any."""
     check_targets(found, topics, progress.name)
     check_ends(topics, settings.takes if progress.largest is None else min(settings.takes, progress.largest))
     limits = partial(check_rows, largest=settings.takes, compresses=settings.compresses)
@@ -154,16 +143,7 @@ def check_epoch(
 
 
 def check_targets(found: Mapping[str, Any], topics: Mapping[str, Topic], progress: str | None = None) -> None:
-    """Refuse to decide on rows for topics and partitions that they cannot be written to.
-
-    Args:
-        found: What was observed.
-        topics: The topics that exist among those of the rows.
-        progress: The progress topic, where its name is known.
-
-    Raises:
-        SinkError: Naming what is wrong, and the way out.
-    """
+    """Refuse to decide on rows for topics and partitions that they cannot be written to."""
     if progress in topics:
         # Each publisher would take the rows for another one's marker, and give up.
         message = f"Kafka: topic {progress!r} has the markers of this output, and takes no rows. Name another topic."
@@ -192,15 +172,7 @@ def check_targets(found: Mapping[str, Any], topics: Mapping[str, Topic], progres
 
 
 def check_ends(topics: Mapping[str, Topic], largest: int) -> None:
-    """Refuse topics of more partitions than the marker of an epoch can name.
-
-    Args:
-        topics: All topics of an epoch.
-        largest: The largest message that the progress topic, or librdkafka, takes.
-
-    Raises:
-        SinkError: Naming the way out.
-    """
+    """Refuse topics of more partitions than the marker of an epoch can name."""
     count = sum(each.partitions for each in topics.values())
     needed = _OF_MARKER + _OF_END * count + sum(map(len, topics))
     if needed > largest:
@@ -213,18 +185,7 @@ def check_ends(topics: Mapping[str, Topic], largest: int) -> None:
 
 
 def check_rows(found: Mapping[str, Any], name: str, topic: Topic, largest: int, *, compresses: bool) -> None:
-    """Refuse to decide on rows that a topic, or librdkafka, would not take.
-
-    Args:
-        found: What was observed of the rows of this topic, or of all.
-        name: The topic.
-        topic: What brokers say of it.
-        largest: The largest message that librdkafka takes.
-        compresses: Whether brokers may see smaller messages.
-
-    Raises:
-        RefusedRowsError: Naming what is wrong, and the way out.
-    """
+    """Refuse to decide on rows that a topic, or librdkafka, would not take."""
     for measured, refused in (("nameless", NAMELESS), ("cut_off", CUT_OFF)):
         if found.get(measured):
             message = f"Kafka: in {found[measured]} rows of the epoch {refused}"

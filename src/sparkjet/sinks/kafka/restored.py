@@ -28,11 +28,6 @@ def committed_after(cluster: Cluster, newest: TransactionId, handle: Handle | No
     - ids of a later takeover than the newest record, or of the same one and a later epoch, or of a later pool;
     - ids of the same takeover by another run: of a copy of the home;
     - ids of the last handle's pool whose producer or epoch is not the one in the handle.
-
-    Args:
-        cluster: The brokers.
-        newest: Takeover and epoch of the newest record.
-        handle: The sink's last handle in a record.
     """
     listed = cluster.open_transactions(prefix_of(newest.query, newest.sink), COMMITS)
     found = [ListedTransaction(name) for name in listed if ListedTransaction.is_ours(name)]

@@ -18,12 +18,7 @@ def described(admin: Any, name: str, patience: float) -> Any:
 
 
 def missing(topic: Any, operations: Sequence[str]) -> list[str]:
-    """Which operations brokers would refuse; none where they have no rules, or do not tell.
-
-    Args:
-        topic: From :func:`described`.
-        operations: Their names as ``kafka-acls.sh`` spells them.
-    """
+    """Which operations brokers would refuse; none where they have no rules, or do not tell."""
     allowed = topic.authorized_operations
     return [each for each in operations if allowed and AclOperation[each.upper()] not in allowed]
 

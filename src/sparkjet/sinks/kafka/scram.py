@@ -39,11 +39,7 @@ class Scram:
         return f"{_START}{self._bare}".encode()
 
     def final(self, challenge: bytes) -> bytes:
-        """The proof that answers the server's challenge.
-
-        Raises:
-            ScramError: The challenge does not answer :meth:`first`.
-        """
+        """The proof that answers the server's challenge."""
         try:
             given = _fields(challenge)
             nonce, salt, rounds = given["r"], base64.b64decode(given["s"]), int(given["i"])
@@ -64,11 +60,7 @@ class Scram:
         return f"{without_proof},p={base64.b64encode(proof).decode()}".encode()
 
     def verify(self, answer: bytes) -> None:
-        """Check the server's own proof.
-
-        Raises:
-            ScramError: The server does not know the password, so it is not the one we trust.
-        """
+        """Check the server's own proof."""
         try:
             proof = base64.b64decode(_fields(answer).get("v", ""))
         except ValueError:

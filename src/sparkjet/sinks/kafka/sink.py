@@ -114,11 +114,7 @@ class KafkaSink:
         return handle
 
     def check_alive(self, handle: Handle) -> None:
-        """See :meth:`Expiring.check_alive`.
-
-        Raises:
-            SinkError: A transaction is so old that brokers may abort it before its commit; the epoch must be rerun.
-        """
+        """See :meth:`Expiring.check_alive`."""
         check_alive(handle, self._now())
 
     def _now(self) -> float:
@@ -135,11 +131,7 @@ class KafkaSink:
         self._pool.commit(handle, between)
 
     def abort(self, transaction: TransactionId) -> None:
-        """See :meth:`Aborting.abort`.
-
-        Raises:
-            SinkError: Brokers cannot be reached; the next start aborts what is open.
-        """
+        """See :meth:`Aborting.abort`."""
         self._pool.abort(transaction)
 
     def published_after(self, newest: TransactionId, handle: Handle | None) -> Later:

@@ -130,11 +130,7 @@ class StagedKafkaSink(Outbox):
             raise AnalysisError(message) from error
 
     def published_after(self, newest: TransactionId, handle: Handle | None) -> Later:
-        """See :meth:`Sink.published_after`; checks the progress topic as well, whose name it knows.
-
-        Raises:
-            AnalysisError: The progress topic cannot be used, or has not what the record calls published.
-        """
+        """See :meth:`Sink.published_after`; checks the progress topic as well, whose name it knows."""
         if handle is not None and handle.get("way") != WAY:
             message = (
                 'commit: this home was written with commit=prepared. Go on with option("commit", "prepared"); or start '
@@ -181,11 +177,7 @@ class StagedKafkaSink(Outbox):
             raise AnalysisError(message)
 
     def _once_readable(self, progress: ProgressTopic, newest: TransactionId) -> None:
-        """Read what the progress topic has and readers do not get yet.
-
-        Raises:
-            AnalysisError: A transaction stays open there, so that it cannot be known.
-        """
+        """Read what the progress topic has and readers do not get yet."""
         where = (progress.name, COMPLETE)
         self._ends.write_lost([where], newest.query, newest.sink)
         if not self._ends.are_read([where], self._settings.patience):
@@ -233,13 +225,7 @@ class StagedKafkaSink(Outbox):
         return by_topic(read(self._session, entry, files_of(entry, stored)))
 
     def in_parts(self, stored: Handle, transaction: TransactionId, topics: Sequence[str]) -> Handle:
-        """The handle of rows that are in the outbox, with all that publishing them needs.
-
-        Args:
-            stored: That of the outbox.
-            transaction: Theirs.
-            topics: All topics that they go to.
-        """
+        """The handle of rows that are in the outbox, with all that publishing them needs."""
         progress = self._progress_of(transaction.query, transaction.sink)
         entry, complete = self._entries(transaction.sink).at(stored["box"]), progress.complete
         self._untried = stored["box"]

@@ -89,11 +89,7 @@ class StagedSettings:
 
     @staticmethod
     def of(options: Options) -> StagedSettings:
-        """The settings in some options.
-
-        Raises:
-            AnalysisError: Naming an option that is missing or invalid, never the value of a secret one.
-        """
+        """The settings in some options."""
         given = kafka_properties.properties_of(options, OURS)
         if guarantee_of(options) is not Guarantee.EXACTLY_ONCE:
             message = "commit: staged is for processingGuarantee=exactly-once; leave commit out for others."

@@ -44,13 +44,6 @@ class KafkaTransactions:
         """Fix which transactions belong to the epoch; None if there were no rows.
 
         Call it when every task has succeeded.
-
-        Args:
-            transaction: The transaction.
-            slots: Transactional id and number of rows of every task that had some.
-
-        Raises:
-            SinkError: Brokers cannot be reached, or have aborted one of them.
         """
         if not slots:
             return None
@@ -69,15 +62,7 @@ class KafkaTransactions:
             }
 
     def commit(self, handle: Handle, between: Callable[[], None]) -> MarkerState:
-        """Commit every transaction; those that were committed before are left as they are.
-
-        Returns:
-            Whether the partitions have the end markers.
-
-        Raises:
-            LostTransactionError: If the brokers have aborted some; the others are committed.
-            SinkError: Brokers cannot be reached, or belong to another cluster than the rows; try again.
-        """
+        """Commit every transaction; those that were committed before are left as they are."""
         lost: list[tuple[dict[str, Any], str]] = []
         with self._connected() as cluster:
             for slot in handle["transactions"]:
@@ -97,12 +82,7 @@ class KafkaTransactions:
         return MarkerState(all_ended=False, none_open=False)
 
     def check_copies(self, handle: Handle) -> None:
-        """Refuse to go on where another copy of the home has published.
-
-        Raises:
-            CopiedHomeError: A transaction of another run was committed after the epoch that the handle's began after.
-            SinkError: Brokers cannot be reached.
-        """
+        """Refuse to go on where another copy of the home has published."""
         with self._connected() as cluster:
             committed = self._found(cluster, prefix_of(handle["query"], handle["sink"]), COMMITS)
         try:
@@ -122,13 +102,7 @@ class KafkaTransactions:
                     _abort(cluster, found.gid)
 
     def abort_open(self, prefix: str, takeover: int, keep: Collection[str] = ()) -> int:
-        """Abort what is open of one sink or epoch, as it would hold consumers back; returns the number aborted.
-
-        Args:
-            prefix: The prefix of the ids.
-            takeover: Transactions of later drivers are left alone.
-            keep: Ids to keep.
-        """
+        """Abort what is open of one sink or epoch, as it would hold consumers back; returns the number aborted."""
         with self._connected() as cluster:
             found = [each for each in self._found(cluster, prefix) if each.takeover <= takeover]
             orphans = [each.gid for each in found if each.gid not in keep]
@@ -223,15 +197,7 @@ def _abort(cluster: Cluster, name: str) -> None:
 
 
 def check_alive(handle: Handle, now: float) -> None:
-    """Refuse to decide on transactions that brokers may abort before they are committed.
-
-    Args:
-        handle: What :meth:`KafkaTransactions.fix` returned.
-        now: Seconds since 1970, by the clock that ``prepared`` of the handle is from.
-
-    Raises:
-        SinkError: One is older than :data:`OLDEST` of its timeout.
-    """
+    """Refuse to decide on transactions that brokers may abort before they are committed."""
     for slot in handle["transactions"]:
         age, timeout = _age(handle, slot, now), slot["timeout"]
         if age > OLDEST * timeout:

@@ -31,18 +31,7 @@ def copy_batches(
     batches: Iterable[pa.RecordBatch],
     instants: frozenset[int] = frozenset(),
 ) -> int | None:
-    """COPY batches of one schema into a table, in the open transaction; returns the server's count, None without rows.
-
-    Args:
-        cursor: A cursor in a transaction.
-        copy: The COPY statement, without its options.
-        types: The query for the types of its columns.
-        batches: The rows.
-        instants: Positions of the columns that are microseconds since 1970.
-
-    Raises:
-        psycopg.errors.DatatypeMismatch: A column of the table was given another type meanwhile.
-    """
+    """COPY batches of one schema into a table, in the open transaction; returns its count, None without rows."""
     filled = (batch for batch in batches if batch.num_rows)
     first = next(filled, None)
     # Not by the server's count: it omits rows that a trigger has redirected to another table.

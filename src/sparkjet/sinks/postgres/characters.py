@@ -24,14 +24,6 @@ def check_characters(connection: psycopg.Connection[Any], entry: Directory, name
     """Have the server convert every character of an outbox entry, as only the server knows its conversions.
 
     Runs on the driver, which rereads the files for this, and only if the encoding is not in :data:`ALL`.
-
-    Args:
-        connection: A connection to the database, in autocommit.
-        entry: Directory of the Parquet files to write, with columns in the order of ``names``.
-        names: The table's columns, for the error.
-
-    Raises:
-        SinkError: Naming the column, a character and the encoding.
     """
     found: dict[int, set[str]] = {}
     for number, text in _texts(entry):

@@ -125,13 +125,7 @@ def blames_rows(error: psycopg.Error) -> bool:
 
 
 def explain(error: psycopg.Error, noticed: str = "", refused: str = CORRECT) -> str:
-    """The server's message and ``noticed``, on one line, and the way out; never the connection string.
-
-    Args:
-        error: What psycopg has raised.
-        noticed: A sentence to add.
-        refused: The way out where the table refuses a row.
-    """
+    """The server's message and ``noticed``, on one line, and the way out; never the connection string."""
     text = " ".join(f"{error} {noticed}".split())
     state = error.sqlstate or next((state for pattern, state in _TEXTS.items() if re.search(pattern, text)), None)
     if state is None and isinstance(error, psycopg.OperationalError):
@@ -189,14 +183,6 @@ class PreparedWriter:
         """Prepare a transaction with the rows; returns its id and the number of rows, None without rows.
 
         A failure before the end leaves nothing behind; a prepared transaction is an orphan unless the driver names it.
-
-        Args:
-            writer: Name of this attempt, never used twice.
-            batches: The rows.
-            before_prepare: Called when everything has been written, for fault tests.
-
-        Raises:
-            CopyError: The server rejected the rows or could not be reached.
         """
         gid = f"{self.prefix}{writer}"
         try:

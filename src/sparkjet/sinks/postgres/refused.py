@@ -39,11 +39,7 @@ class RefusedRows:
     accepted: int = 0
 
     def write(self, cursor: psycopg.Cursor[Any], target: Target, batches: Iterable[pa.RecordBatch]) -> None:
-        """Write what is accepted in the open transaction; a ``write`` of :meth:`PostgresTransactions.publish`.
-
-        Raises:
-            psycopg.Error: Not of a row: no privilege, no table, no connection.
-        """
+        """Write what is accepted in the open transaction; a ``write`` of :meth:`PostgresTransactions.publish`."""
         # What is deferred would otherwise be refused by COMMIT, together with all other rows.
         cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
         stage(cursor, target, batches)

@@ -39,11 +39,7 @@ class PostgresSettings:
 
     @staticmethod
     def of(options: Options) -> PostgresSettings:
-        """The settings in some options.
-
-        Raises:
-            AnalysisError: Naming an option that is missing or invalid, never the value of a secret one.
-        """
+        """The settings in some options."""
         table = options.get("dbtable")
         if table is None:
             message = 'start: format("postgres") needs option("dbtable", "…"), the table to write to.'
@@ -69,11 +65,7 @@ def _conninfo(options: Options) -> str:
 
 
 def connection_string(dsn: str, given: Mapping[str, str] | None = None) -> str:
-    """A dsn and the parts that are given beside it as one, with a time after which a silent server is given up.
-
-    Raises:
-        AnalysisError: It is none; the message does not quote it.
-    """
+    """A dsn and the parts that are given beside it as one, with a time after which a silent server is given up."""
     defaults = {"connect_timeout": "10", "application_name": "sparkjet"}
     try:
         return make_conninfo("", **{**defaults, **conninfo_to_dict(dsn), **(given or {})})

@@ -102,11 +102,7 @@ class PostgresSink(Outbox):
             logger.info("table %s: rows are tried out before each decision (%s)", self._settings.table, reasons)
 
     def _look(self, *, create: bool) -> None:
-        """Inspect the table and choose the way; repeated on creation, as it may have changed since the check.
-
-        Raises:
-            AnalysisError: Naming what does not fit.
-        """
+        """Inspect the table and choose the way; repeated on creation, as it may have changed since the check."""
         settings = self._settings
         try:
             with copying.connect(settings.conninfo) as connection:

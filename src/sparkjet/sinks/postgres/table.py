@@ -50,18 +50,7 @@ def look(
     *,
     create: bool,
 ) -> Table:
-    """Create what is missing, check everything that can be checked without rows, and describe the table.
-
-    Args:
-        connection: A connection to the server.
-        name: The table, as the user writes it.
-        columns: The columns of the rows.
-        keys: Columns that identify a row if rows replace older ones.
-        create: False to leave nothing behind: the statements run and are rolled back.
-
-    Raises:
-        AnalysisError: Naming what does not fit, and the way out.
-    """
+    """Create what is missing, check everything that can be checked without rows, and describe the table."""
     check_server(connection)
     schema, table = _parsed(connection, name)
     instants = frozenset(n for n, column in enumerate(columns) if column.is_instant)
@@ -87,11 +76,7 @@ def look(
 
 
 def check_server(connection: psycopg.Connection[Any]) -> None:
-    """Refuse a server that is too old, or that takes no rows.
-
-    Raises:
-        AnalysisError: Naming what it is.
-    """
+    """Refuse a server that is too old, or that takes no rows."""
     if connection.info.server_version < OLDEST:
         version = connection.info.parameter_status("server_version")
         message = f"postgres: the server is PostgreSQL {version}; 13 or newer is needed."

@@ -124,11 +124,7 @@ class PostgresTransactions:
         return {**_identity(transaction, target), "way": "prepared", **counted}
 
     def commit(self, handle: Handle, between: Callable[[], None]) -> None:
-        """Commit every slot, except those already committed; afterwards nothing of the epoch is left prepared.
-
-        Raises:
-            LostTransactionError: If a transaction is gone without having been committed.
-        """
+        """Commit every slot, except those already committed; afterwards nothing of the epoch is left prepared."""
         target, query, sink, epoch = _unpack(handle)
         with self.connected() as connection:
             _check_copies(connection, handle)
@@ -156,11 +152,7 @@ class PostgresTransactions:
                     _roll_back(connection, found.gid)
 
     def try_out(self, parts: Iterable[tuple[Target, Iterable[pa.RecordBatch]]]) -> None:
-        """Write rows in one transaction that is rolled back.
-
-        Raises:
-            SinkError: The server refuses a row, or could not be reached.
-        """
+        """Write rows in one transaction that is rolled back."""
         with self.connected() as connection, connection.cursor() as cursor:
             cursor.execute(f"{_LIMIT_PAUSES}; {BEGIN}".encode())
             for target, batches in parts:
@@ -175,17 +167,7 @@ class PostgresTransactions:
         between: Callable[[], None] = lambda: None,
         write: Write = write_rows,
     ) -> bool:
-        """Write the rows of a decided epoch and its marker in one transaction; False if that was done before.
-
-        Args:
-            handle: The epoch's.
-            batches: The rows.
-            between: Called when everything has been written, right before it becomes visible.
-            write: Writes the rows; by default :func:`write_rows`, which fails if the server refuses one of them.
-
-        Raises:
-            SinkError: The server refused, could not be reached, or another driver publishes this epoch; try again.
-        """
+        """Write the rows of a decided epoch and its marker in one transaction; False if that was done before."""
         target, query, sink, epoch = _unpack(handle)
         with self.connected(refused=_REFUSED) as connection, connection.cursor() as cursor:
             cursor.execute(_NAME_SESSION, [prefix_of(query, sink)])
@@ -248,11 +230,7 @@ class PostgresTransactions:
 
     @contextlib.contextmanager
     def connected(self, refused: str = CORRECT) -> Iterator[psycopg.Connection[Any]]:
-        """A connection in autocommit; errors of the server are raised as :class:`SinkError`, see :func:`explain`.
-
-        Raises:
-            RefusedRowsError: It refuses the rows.
-        """
+        """A connection in autocommit; errors of the server are raised as :class:`SinkError`, see :func:`explain`."""
         try:
             with closing(connect(self.conninfo)) as connection:
                 try:

@@ -95,11 +95,7 @@ class PostgresColumn:
 
 
 def columns_of(schema: T.StructType) -> list[PostgresColumn]:
-    """The columns of some rows.
-
-    Raises:
-        AnalysisError: Naming a column whose name or type PostgreSQL does not support.
-    """
+    """The columns of some rows."""
     for name in schema.fieldNames():
         if len(name.encode()) > _LONGEST_NAME or "\0" in name or schema.fieldNames().count(name) > 1:
             message = f"postgres: column {name!r} has a name that is not unique, contains NUL or exceeds 63 bytes."

@@ -32,11 +32,7 @@ _MOST_HEADERS = 100_000
 
 
 def check_columns(schema: T.StructType, settings: RabbitSinkSettings) -> None:
-    """Reject rows that are not messages.
-
-    Raises:
-        AnalysisError: Naming a column that is missing, has the wrong type or would be dropped.
-    """
+    """Reject rows that are not messages."""
     names = schema.fieldNames()
     if "body" not in names:
         message = f"rabbitmq: the result needs a column body, e.g. {_EXAMPLE}. Columns: {', '.join(names)}"

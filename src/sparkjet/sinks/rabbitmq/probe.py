@@ -21,13 +21,6 @@ def check_size(connection: pika.ConnectionParameters, size: int) -> None:
 
     A broker does not tell its limit. It looks at the size of a message first, and then for the queue, which there is
     not.
-
-    Args:
-        connection: How to connect.
-        size: Bytes of the largest body.
-
-    Raises:
-        SinkError: It is too large, or the broker cannot be reached.
     """
     try:
         with closing(pika.BlockingConnection(connection)) as opened:

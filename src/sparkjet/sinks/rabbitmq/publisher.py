@@ -35,16 +35,7 @@ class Message(NamedTuple):
 
 
 def publish(connection: pika.ConnectionParameters, messages: Iterator[Message], patience: float) -> None:
-    """Publish messages in their order; returns once every one is confirmed, and the connection is closed.
-
-    Args:
-        connection: How to connect.
-        messages: The messages, taken as fast as the broker confirms.
-        patience: Seconds without a confirmation after which the broker is given up.
-
-    Raises:
-        SinkError: A message could not be delivered, or nobody knows whether it was; publish all of them again.
-    """
+    """Publish messages in their order; returns once every one is confirmed, and the connection is closed."""
     _Publishing(connection, messages, patience).run()
 
 

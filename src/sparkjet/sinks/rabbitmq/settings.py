@@ -31,11 +31,7 @@ class RabbitSinkSettings:
 
     @staticmethod
     def of(options: Options) -> RabbitSinkSettings:
-        """The settings in some options; does not connect.
-
-        Raises:
-            AnalysisError: Naming an option that is invalid.
-        """
+        """The settings in some options; does not connect."""
         return RabbitSinkSettings(
             options.get("exchange"),
             options.get("routingKey"),

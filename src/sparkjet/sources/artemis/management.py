@@ -91,11 +91,7 @@ class Management:
         return [queue for queue, settings in every if not (settings.creates and settings.removes)]
 
     def counts(self, queues: Sequence[str] | None = None) -> Mapping[str, Counts]:
-        """What queues have, by default all.
-
-        Raises:
-            MissingQueueError: A queue does not exist.
-        """
+        """What queues have, by default all."""
         numbers = [number for number, queue in enumerate(self._queues) if queues is None or queue in queues]
         asked = [(number, name) for number in numbers for name in (_HELD, _GIVEN, _SCHEDULED, _CONSUMERS)]
         self._connection.send([self._question(*each) for each in asked])

@@ -40,11 +40,7 @@ class ArtemisSettings:
 
     @staticmethod
     def of(given: Mapping[str, str]) -> ArtemisSettings:
-        """The settings in the options of a reader; does not connect.
-
-        Raises:
-            AnalysisError: Naming an option that is missing, unknown or invalid.
-        """
+        """The settings in the options of a reader; does not connect."""
         options = Options(given)
         options.only(list(ARTEMIS_OPTIONS), NAME)
         queues = queue_names(options, NAME)

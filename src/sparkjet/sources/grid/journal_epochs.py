@@ -54,10 +54,6 @@ class JournalEpochs:
 
         It is that of the last epoch all of whose rows there have been read: of a partition without rows the newest.
         None where the writer has none; a partition is missing if none has begun yet.
-
-        Args:
-            offsets: Of each partition.
-            until: The last epoch that counts.
         """
         known = [each for each in self._known if until is None or each.epoch <= until]
         places = {

@@ -53,11 +53,7 @@ class JournalSettings:
 
     @staticmethod
     def of(options: Options) -> JournalSettings:
-        """The settings of some options; connects to nothing.
-
-        Raises:
-            AnalysisError: One is missing or wrong.
-        """
+        """The settings of some options; connects to nothing."""
         options.only(list(OPTIONS), NAME)
         limit, reader = options.get("maxOffsetsPerTrigger"), options.get("reader")
         if reader is not None:
@@ -72,15 +68,7 @@ class JournalSettings:
         )
 
     def starts(self, first: Mapping[int, int], ends: Mapping[int, int]) -> dict[int, int]:
-        """Where a new query starts in each partition.
-
-        Args:
-            first: The first offset that is retained of each.
-            ends: The end of each.
-
-        Raises:
-            AnalysisError: The option does not name exactly these partitions, or an offset that is not there.
-        """
+        """Where a new query starts in each partition."""
         wanted = dict.fromkeys(ends, self.starting) if isinstance(self.starting, int) else dict(self.starting)
         wrong = [f"lacks partition {each}" for each in ends if each not in wanted]
         wrong += [f"names partition {each}, which is none" for each in wanted if each not in ends]

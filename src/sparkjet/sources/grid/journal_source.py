@@ -150,11 +150,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = self._epochs.newest()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Where the next batch ends, and how far event time has come there.
-
-        Raises:
-            SourceError: Rows are lost (see ``failOnDataLoss``).
-        """
+        """Where the next batch ends, and how far event time has come there."""
         begun = JournalOffset.of(start)
         asked = begun.positions
         first = self._keep(begun)

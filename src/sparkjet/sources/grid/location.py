@@ -41,11 +41,7 @@ class Location:
 
     @staticmethod
     def of(options: Options, format: str, kind: str) -> Location:
-        """The location in some options.
-
-        Raises:
-            AnalysisError: ``path`` names none.
-        """
+        """The location in some options."""
         scheme, members, name = split_uri(options.get("path") or "")
         if scheme != "grid" or not name:
             message = (

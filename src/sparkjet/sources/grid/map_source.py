@@ -51,11 +51,7 @@ class MapSettings:
 
     @classmethod
     def of(cls, options: Options) -> MapSettings:
-        """The settings of some options.
-
-        Raises:
-            AnalysisError: One is missing or wrong.
-        """
+        """The settings of some options."""
         options.only([*OPTIONS, MANIFEST], NAME)
         epoch = None if options.get("epoch") is None else options.number("epoch", default=1)
         pinned = options.get(MANIFEST)
@@ -67,11 +63,7 @@ class MapSettings:
         return Map(self.location.uri, self.location.name, **self.location.files)
 
     def keys_of(self, version: MapVersion) -> list[tuple[object, ...]] | None:
-        """The keys to read; None for all.
-
-        Raises:
-            AnalysisError: They are none of this map.
-        """
+        """The keys to read; None for all."""
         if self.keys is None:
             return None
         kinds = version.kinds

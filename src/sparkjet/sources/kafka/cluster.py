@@ -62,12 +62,7 @@ class Cluster:
         return self._asked(listed)
 
     def ends(self, partitions: Iterable[TopicPartition], *, committed: bool) -> dict[TopicPartition, int]:
-        """The end of each partition.
-
-        Args:
-            partitions: The partitions.
-            committed: Whether to stop before the first open transaction, as a read_committed consumer does.
-        """
+        """The end of each partition."""
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
         return self._offsets(dict.fromkeys(partitions, OffsetSpec.latest()), isolation_level=level)
 

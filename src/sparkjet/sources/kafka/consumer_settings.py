@@ -92,11 +92,7 @@ class KafkaSourceSettings:
 
     @staticmethod
     def of(given: Mapping[str, str]) -> KafkaSourceSettings:
-        """The settings in the options of a reader; does not connect.
-
-        Raises:
-            AnalysisError: Naming an option that is missing, unknown or invalid, never the value of a secret one.
-        """
+        """The settings in the options of a reader; does not connect."""
         options = Options(given)
         options.only(list(KAFKA_SOURCE_OPTIONS), NAME)
         limit = options.get("maxOffsetsPerTrigger")

@@ -43,9 +43,6 @@ class EndOffsets:
         """How far each partition can be read from its start, and the positions of those without a valid start.
 
         The latter are new and recreated partitions, each at its first offset.
-
-        Raises:
-            SourceError: Records are lost (see ``failOnDataLoss``).
         """
         found = self._found(starts)
         ends = self._cluster.ends(found, committed=self._settings.committed)

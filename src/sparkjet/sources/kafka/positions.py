@@ -35,11 +35,7 @@ def from_offset(offset: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition,
 
 
 def parsed(option: str, text: str, example: str) -> dict[str, Any]:
-    """The JSON object in an option.
-
-    Raises:
-        AnalysisError: It is not a JSON object.
-    """
+    """The JSON object in an option."""
     try:
         found = json.loads(text)
     except ValueError:
@@ -52,9 +48,6 @@ def parsed(option: str, text: str, example: str) -> dict[str, Any]:
 
 def numbers(option: str, text: str, example: str) -> dict[TopicPartition, int]:
     """A number for each partition, from the JSON in an option.
-
-    Raises:
-        AnalysisError: It has another shape.
 
     >>> numbers("startingOffsets", '{"t": {"0": 5}}', "…")
     {('t', 0): 5}

@@ -107,11 +107,7 @@ class Reading:
                 raise SourceError(self._explained(error))
 
     def _skip(self, error: KafkaError) -> None:
-        """Resume at the next existing record; skips lost records only with ``failOnDataLoss=false``.
-
-        Raises:
-            SourceError: Records are lost, or no broker has answered.
-        """
+        """Resume at the next existing record; skips lost records only with ``failOnDataLoss=false``."""
         left = self._left()
         if left is not None and left[0] <= self._position < left[1]:
             # The broker did not know its partition yet: nothing is lost.
@@ -134,11 +130,7 @@ class Reading:
         self._resume_at(resumed)
 
     def _left(self) -> tuple[int, int] | None:
-        """The partition's first and end offset; None if the cluster, checked twice, does not have it.
-
-        Raises:
-            SourceError: No broker has answered.
-        """
+        """The partition's first and end offset; None if the cluster, checked twice, does not have it."""
         deadline = time.monotonic() + self._settings.patience
         pause, missed, partition = threading.Event(), False, self._wanted.partition
         while True:

@@ -36,9 +36,6 @@ def record_batches(wanted: Range, settings: KafkaSourceSettings) -> Iterator[pa.
     """Read a range, in an executor; each batch blocks until its records have arrived.
 
     Offsets without a record (transaction markers, aborted or compacted records) are skipped.
-
-    Raises:
-        SourceError: The cluster does not answer, refuses, or no longer has the records.
     """
     consumer = borrow(settings)
     try:

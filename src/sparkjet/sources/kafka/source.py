@@ -135,9 +135,6 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         It includes a new or recreated partition at its first offset, and its rows from the next batch on: so a batch's
         offsets determine where its rows begin, and a batch that is rerun has the same rows.
-
-        Raises:
-            SourceError: Records are lost (see ``failOnDataLoss``).
         """
         starts = from_offset(start)
         # Rows of these would be lost if the first batch were rerun: it would start at a later end.

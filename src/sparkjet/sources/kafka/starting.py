@@ -43,11 +43,7 @@ class Starting:
 
     @staticmethod
     def of(options: Options) -> Starting:
-        """The start in some options.
-
-        Raises:
-            AnalysisError: Several of them are set, or one is neither a word nor valid JSON.
-        """
+        """The start in some options."""
         given = [(way, text) for way in _WAYS if (text := options.get(way)) is not None]
         if len(given) > 1:
             message = f"option: {' and '.join(way for way, _ in given)} contradict each other; give one."
@@ -76,11 +72,7 @@ class Starting:
         return Starting(way, None, each, strategy == "latest")
 
     def wanted(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offset or time of each partition that is read.
-
-        Raises:
-            AnalysisError: The option does not name exactly these partitions.
-        """
+        """The offset or time of each partition that is read."""
         if self.each is None:
             return dict.fromkeys(partitions, LATEST if self.all is None else self.all)
         missing = [each for each in partitions if each not in self.each]

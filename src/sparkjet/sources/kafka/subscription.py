@@ -30,11 +30,7 @@ class Subscription:
 
     @staticmethod
     def of(options: Options) -> Subscription:
-        """The subscription in some options.
-
-        Raises:
-            AnalysisError: None or several of the three are set, or one is not a list, expression or JSON.
-        """
+        """The subscription in some options."""
         given = [(way, text) for way in WAYS if (text := options.get(way)) is not None]
         if len(given) != 1:
             found = ", ".join(way for way, _ in given) or "none of them"
@@ -73,11 +69,7 @@ class Subscription:
         return sorted((topic, partition) for topic in topics for partition in cluster[topic])
 
     def check(self, cluster: Mapping[str, Sequence[int]]) -> None:
-        """Reject named topics and partitions that do not exist.
-
-        Raises:
-            AnalysisError: Naming them.
-        """
+        """Reject named topics and partitions that do not exist."""
         missing = [topic for topic in self.topics if topic not in cluster]
         missing += [f"{name}-{number}" for name, number in self.assigned if number not in cluster.get(name, ())]
         if missing:

@@ -26,19 +26,7 @@ _LIMIT, _DEAD_LETTERS, _SINGLE = "x-delivery-limit", "x-dead-letter-exchange", "
 
 
 def examine(connection: pika.ConnectionParameters, queues: Sequence[str]) -> frozenset[str]:
-    """Refuse queues that would be read as empty, or whose messages would be dropped.
-
-    Args:
-        connection: How to connect.
-        queues: Queues that exist.
-
-    Returns:
-        Those whose messages all go to one of their consumers.
-
-    Raises:
-        SourceError: Naming the queue, and the way out.
-        AMQPError: A queue is missing, or the broker cannot be reached.
-    """
+    """Refuse queues that would be read as empty, or whose messages would be dropped."""
     single = set()
     with closing(pika.BlockingConnection(connection)) as asked:
         for queue in queues:

@@ -44,11 +44,7 @@ class RabbitSettings:
 
     @staticmethod
     def of(given: Mapping[str, str]) -> RabbitSettings:
-        """The settings in the options of a reader; does not connect.
-
-        Raises:
-            AnalysisError: Naming an option that is missing, unknown or invalid.
-        """
+        """The settings in the options of a reader; does not connect."""
         options = Options(given)
         options.only(list(SOURCE_OPTIONS), NAME)
         queues = queue_names(options, NAME)

@@ -94,11 +94,7 @@ class ReturnedFrames:
         self.arrow = arrow_type(schema)
 
     def checked(self, returned: Any) -> list[pd.DataFrame]:
-        """One element that a function has returned; empty ones are left out.
-
-        Raises:
-            OutputError: Not a DataFrame of the declared columns.
-        """
+        """One element that a function has returned; empty ones are left out."""
         if not isinstance(returned, pd.DataFrame):
             raise OutputError(f"it returned {type(returned).__name__}, not pandas.DataFrame, in its iterator")
         if not len(returned):
@@ -119,11 +115,7 @@ class ReturnedFrames:
         return sum(map(len, returned))
 
     def array(self, returned: Sequence[pd.DataFrame]) -> pa.Array:
-        """Checked DataFrames, one below the other, as a struct array.
-
-        Raises:
-            OutputError: A column does not have its declared type.
-        """
+        """Checked DataFrames, one below the other, as a struct array."""
         frame = returned[0] if len(returned) == 1 else pd.concat(returned, ignore_index=True)
         fields = [self.arrow.field(i) for i in range(self.arrow.num_fields)]
         columns = [

@@ -49,11 +49,7 @@ class ReturnedRows:
         self.arrow = arrow_type(schema)
 
     def checked(self, returned: Any) -> list[Row]:
-        """One element that a function has returned.
-
-        Raises:
-            OutputError: Not a Row with names.
-        """
+        """One element that a function has returned."""
         if not isinstance(returned, Row) or not hasattr(returned, "__fields__"):
             raise OutputError(f"it returned {returned!r}; return Rows with names, as in Row(name=value)")
         return [returned]
@@ -63,11 +59,7 @@ class ReturnedRows:
         return len(returned)
 
     def array(self, returned: Sequence[Row]) -> pa.Array:
-        """Checked Rows as a struct array; a field that a Row does not have is null.
-
-        Raises:
-            OutputError: A value does not have its declared type.
-        """
+        """Checked Rows as a struct array; a field that a Row does not have is null."""
         dicts = [each.asDict(recursive=True) for each in returned]
         fields = [self.arrow.field(i) for i in range(self.arrow.num_fields)]
         columns = []

@@ -81,11 +81,7 @@ def group_state_function(
     *,
     watermark: bool,
 ) -> UserFunction:
-    """``applyInPandasWithState``.
-
-    Raises:
-        AnalysisError: A schema cannot be parsed, or the timeout is not one of Spark's.
-    """
+    """``applyInPandasWithState``."""
     from sparkjet.stateful.functions.frames import Frames, ReturnedFrames  # noqa: PLC0415
     from sparkjet.stateful.functions.group_state_calls import GroupStateCalls  # noqa: PLC0415
 
@@ -128,11 +124,7 @@ def processor_function(
     pandas: bool,
     initial: StructType | None = None,
 ) -> UserFunction:
-    """``transformWithStateInPandas``, or with Rows ``transformWithState``.
-
-    Raises:
-        AnalysisError: A schema cannot be parsed, the time mode is not one of Spark's, or ``init`` fails.
-    """
+    """``transformWithStateInPandas``, or with Rows ``transformWithState``."""
     from sparkjet.stateful.functions.frames import Frames, ReturnedFrames  # noqa: PLC0415
     from sparkjet.stateful.functions.handle import EVENT_TIME, NONE, PROCESSING_TIME, TIME_MODES  # noqa: PLC0415
     from sparkjet.stateful.functions.processor_calls import ProcessorCalls  # noqa: PLC0415
@@ -163,11 +155,7 @@ def processor_function(
 
 
 def schema_of(method: str, option: str, declared: StructType | str) -> StructType:
-    """A declared schema, with everything nullable.
-
-    Raises:
-        AnalysisError: It cannot be parsed.
-    """
+    """A declared schema, with everything nullable."""
     try:
         parsed = DataType.fromDDL(declared) if isinstance(declared, str) else declared
     except PySparkException as error:

@@ -70,11 +70,7 @@ class StateValues:
         return [None if each is None else tuple(self.schema.fromInternal(each)) for each in found]
 
     def write(self, values: Sequence[tuple[Any, ...] | None]) -> pa.Array:
-        """A struct array of normalized tuples.
-
-        Raises:
-            UnfitStateError: A tuple does not have the schema.
-        """
+        """A struct array of normalized tuples."""
         try:
             return self._write(values)
         except Exception:
