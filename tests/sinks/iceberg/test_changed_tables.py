@@ -223,7 +223,7 @@ def test_a_commit_that_comes_when_its_version_was_removed_takes_nothing_back(
         written(sink, rows, epoch)
     left = {"v4.metadata.json", "v5.metadata.json"}
     assert {path.name for path in (tmp_path / "metadata").glob("v*.json")} == left
-    assert not sink._append(sink.table, stale, zombie)
+    assert not sink._append(sink.table, stale, [zombie])
     assert {path.name for path in (tmp_path / "metadata").glob("v*.json")} == left
     assert (tmp_path / "metadata" / "version-hint.text").read_text() == "5"
     assert numbers(iceberg, tmp_path) == [1, 1, 1]

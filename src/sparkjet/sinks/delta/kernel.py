@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from py4j.java_gateway import get_field
-from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql.types import StructType
 
 from sparkjet.errors import AnalysisError, SinkError
-from sparkjet.java import end_callback, java_class, static_method
+from sparkjet.java import java_class, static_method
 from sparkjet.query_log import logger
+from sparkjet.sinks.delta.log_committer import DEFAULTS, KERNEL, LOG, LogCommitter
 from sparkjet.sinks.delta.partitions import literal
 from sparkjet.sinks.delta.statistics import as_json
 from sparkjet.sinks.jars import enter, is_a, said
@@ -28,14 +28,12 @@ if TYPE_CHECKING:
 
     from sparkjet.storage.directory import Directory
 
-LOG = "_delta_log"
 _ADDED = 0
 """Where Kernel's row of a file has the action that added it."""
-_KERNEL, _DEFAULTS = "io.delta.kernel", "io.delta.kernel.defaults"
 _PACKAGES = ",".join(
     f"io.delta:{name}:4.4.0" for name in ("delta-kernel-api", "delta-kernel-defaults", "delta-storage")
 )
-_NEEDED = f"{_KERNEL}.TableManager", f"{_DEFAULTS}.engine.DefaultEngine", "io.delta.storage.LogStore"
+_NEEDED = f"{KERNEL}.TableManager", f"{DEFAULTS}.engine.DefaultEngine", "io.delta.storage.LogStore"
 _LACKING = (
     'format("delta") needs Delta Kernel, which Spark does not have. Set spark.jars.packages to '
     f"{_PACKAGES} before the session is made."
@@ -106,7 +104,7 @@ class Version:
     properties: Mapping[str, str]
     features: tuple[str, ...]
     java: Any
-    committer: _LogCommitter
+    committer: LogCommitter
 
 
 class DeltaTable:
@@ -127,16 +125,16 @@ class DeltaTable:
     def version(self) -> Version | None:
         """The newest version, None if there is no table."""
         self._enter()
-        committer = _LogCommitter(self._session, self._directory)
+        committer = LogCommitter(self._session, self._directory)
         try:
-            found = static_method(self._session, f"{_KERNEL}.TableManager.loadSnapshot")(self._place)
+            found = static_method(self._session, f"{KERNEL}.TableManager.loadSnapshot")(self._place)
             java = found.withCommitter(committer).build(self._engine())
         except JAVA_ERRORS as error:
             if is_a(error, _NOT_FOUND):
                 return None
             raise SinkError(self._explained(error)) from error
         protocol = java.getProtocol()
-        written = static_method(self._session, f"{_KERNEL}.internal.types.DataTypeJsonSerDe.serializeStructType")
+        written = static_method(self._session, f"{KERNEL}.internal.types.DataTypeJsonSerDe.serializeStructType")
         return Version(
             java.getVersion(),
             StructType.fromJson(json.loads(written(java.getSchema()))),
@@ -151,13 +149,13 @@ class DeltaTable:
         """Create the table unless another process does so first."""
         self._enter()
         self.log.create()
-        committer = _LogCommitter(self._session, self._directory)
+        committer = LogCommitter(self._session, self._directory)
         try:
             building = self._creation(schema, by).withCommitter(committer)
             if partition_by:
-                layout = static_method(self._session, f"{_KERNEL}.transaction.DataLayoutSpec.partitioned")
+                layout = static_method(self._session, f"{KERNEL}.transaction.DataLayoutSpec.partitioned")
                 building = building.withDataLayoutSpec(layout(self._columns(partition_by)))
-            none = static_method(self._session, f"{_KERNEL}.utils.CloseableIterable.emptyIterable")()
+            none = static_method(self._session, f"{KERNEL}.utils.CloseableIterable.emptyIterable")()
             engine = self._engine()
             building.build(engine).commit(engine, none)
         except JAVA_ERRORS as error:
@@ -191,7 +189,7 @@ class DeltaTable:
         try:
             metadata = self._with_schema(version, schema)
             needed = static_method(
-                self._session, f"{_KERNEL}.internal.tablefeatures.TableFeatures.autoUpgradeProtocolBasedOnMetadata"
+                self._session, f"{KERNEL}.internal.tablefeatures.TableFeatures.autoUpgradeProtocolBasedOnMetadata"
             )(metadata, java_class(self._session, "java.util.ArrayList")(), version.java.getProtocol())
         except JAVA_ERRORS as error:
             raise AnalysisError(self._explained(error)) from error
@@ -215,9 +213,9 @@ class DeltaTable:
             row = self._with_schema(version, schema).toRow()
             rows = java_class(self._session, "java.util.ArrayList")()
             rows.add(
-                static_method(self._session, f"{_KERNEL}.internal.actions.SingleAction.createMetadataSingleAction")(row)
+                static_method(self._session, f"{KERNEL}.internal.actions.SingleAction.createMetadataSingleAction")(row)
             )
-            iterable = java_class(self._session, f"{_KERNEL}.utils.CloseableIterable")
+            iterable = java_class(self._session, f"{KERNEL}.utils.CloseableIterable")
             transaction = self._transaction(version, by, operation="MANUAL_UPDATE")
             # Without what Kernel does after a commit: its summary of the table would have the schema of before.
             transaction.commit(engine, iterable.inMemoryIterable(self._iterator(rows)))
@@ -238,7 +236,7 @@ class DeltaTable:
     def files(self, version: Version) -> list[ActiveFile]:
         """The files of a version."""
         self._enter()
-        written = static_method(self._session, f"{_DEFAULTS}.internal.json.JsonUtils.rowToJson")
+        written = static_method(self._session, f"{DEFAULTS}.internal.json.JsonUtils.rowToJson")
         found = []
         try:
             batches = version.java.getScanBuilder().build().getScanFiles(self._engine(), True)
@@ -275,7 +273,7 @@ class DeltaTable:
                 self._add(rows, file, version, engine, state)
             for each in removed or ():
                 rows.add(self._removal(each))
-            iterable = java_class(self._session, f"{_KERNEL}.utils.CloseableIterable")
+            iterable = java_class(self._session, f"{KERNEL}.utils.CloseableIterable")
             done = transaction.commit(engine, iterable.inMemoryIterable(self._iterator(rows)))
         except JAVA_ERRORS as error:
             if committer.failure is not None:
@@ -293,17 +291,17 @@ class DeltaTable:
         return self._directory.uri() if path is None else f"file:{path}"
 
     def _creation(self, schema: StructType, by: str) -> Any:
-        read = static_method(self._session, f"{_KERNEL}.internal.types.DataTypeJsonSerDe.deserializeStructType")
-        create = static_method(self._session, f"{_KERNEL}.TableManager.buildCreateTableTransaction")
+        read = static_method(self._session, f"{KERNEL}.internal.types.DataTypeJsonSerDe.deserializeStructType")
+        create = static_method(self._session, f"{KERNEL}.TableManager.buildCreateTableTransaction")
         return create(self._place, read(schema.json()), by)
 
     def _with_schema(self, version: Version, schema: StructType) -> Any:
-        read = static_method(self._session, f"{_KERNEL}.internal.types.DataTypeJsonSerDe.deserializeStructType")
+        read = static_method(self._session, f"{KERNEL}.internal.types.DataTypeJsonSerDe.deserializeStructType")
         metadata = version.java.getMetadata().withNewSchema(read(schema.json()))
         properties = version.properties
         has_defaults = "allowColumnDefaults" in version.features
         compatible = properties.get("delta.enableIcebergCompatV3") == "true"
-        validate = static_method(self._session, f"{_KERNEL}.internal.util.SchemaUtils.validateSchema")
+        validate = static_method(self._session, f"{KERNEL}.internal.util.SchemaUtils.validateSchema")
         validate(metadata.getSchema(), False, has_defaults, compatible)
         return metadata
 
@@ -314,7 +312,7 @@ class DeltaTable:
         identity: tuple[str, int] | None = None,
         operation: str = "STREAMING_UPDATE",
     ) -> Any:
-        kind = getattr(java_class(self._session, f"{_KERNEL}.Operation"), operation)
+        kind = getattr(java_class(self._session, f"{KERNEL}.Operation"), operation)
         building = version.java.buildUpdateTableTransaction(by, kind).withMaxRetries(0)
         if identity is not None:
             building = building.withTransactionId(*identity)
@@ -322,15 +320,15 @@ class DeltaTable:
 
     def _add(self, rows: Any, file: DataFile, version: Version, engine: Any, state: Any) -> None:
         """Append the action that adds a file to ``rows``."""
-        transactions = java_class(self._session, f"{_KERNEL}.Transaction")
+        transactions = java_class(self._session, f"{KERNEL}.Transaction")
         values = java_class(self._session, "java.util.HashMap")()
         for name in version.partition_by:
             values.put(name, literal(self._session, version.schema[name].dataType, file.values[name]))
         context = transactions.getWriteContext(engine, state, values)
         columns = [list(each.getNames()) for each in context.getStatisticsColumns()]
         statistics = as_json(ParquetFooter(self._directory, file.name), version.schema, columns)
-        read = static_method(self._session, f"{_KERNEL}.statistics.DataFileStatistics.deserializeFromJson")
-        status = java_class(self._session, f"{_KERNEL}.utils.DataFileStatus")(
+        read = static_method(self._session, f"{KERNEL}.statistics.DataFileStatistics.deserializeFromJson")
+        status = java_class(self._session, f"{KERNEL}.utils.DataFileStatus")(
             f"{self._place}/{file.name}", file.size, int(time.time() * 1000), read(statistics, version.java.getSchema())
         )
         single = java_class(self._session, "java.util.ArrayList")()
@@ -340,9 +338,9 @@ class DeltaTable:
 
     def _removal(self, file: ActiveFile) -> Any:
         """The action that removes a file."""
-        added = java_class(self._session, f"{_KERNEL}.internal.actions.AddFile")(file.java.getStruct(_ADDED))
+        added = java_class(self._session, f"{KERNEL}.internal.actions.AddFile")(file.java.getStruct(_ADDED))
         now = java_class(self._session, "java.util.Optional").of(int(time.time() * 1000))
-        actions = f"{_KERNEL}.internal.actions.SingleAction.createRemoveFileSingleAction"
+        actions = f"{KERNEL}.internal.actions.SingleAction.createRemoveFileSingleAction"
         return static_method(self._session, actions)(added.toRemoveFileRow(True, now))
 
     def _after(self, done: Any, engine: Any) -> None:
@@ -355,79 +353,23 @@ class DeltaTable:
                 logger.warning("%s was committed, but not its %s: %s", self._directory, hook.getType(), said(error))
 
     def _iterator(self, values: Any) -> Any:
-        return static_method(self._session, f"{_KERNEL}.internal.util.Utils.toCloseableIterator")(values.iterator())
+        return static_method(self._session, f"{KERNEL}.internal.util.Utils.toCloseableIterator")(values.iterator())
 
     def _columns(self, names: Sequence[str]) -> Any:
         columns = java_class(self._session, "java.util.ArrayList")()
         for name in names:
-            columns.add(java_class(self._session, f"{_KERNEL}.expressions.Column")(name))
+            columns.add(java_class(self._session, f"{KERNEL}.expressions.Column")(name))
         return columns
 
     def _engine(self) -> Any:
         settings = self._session._jsparkSession.sessionState().newHadoopConf()
-        return static_method(self._session, f"{_DEFAULTS}.engine.DefaultEngine.create")(settings)
+        return static_method(self._session, f"{DEFAULTS}.engine.DefaultEngine.create")(settings)
 
     def _enter(self) -> None:
         enter(self._session, _NEEDED, _LACKING)
 
     def _explained(self, error: Exception) -> str:
         return f"Delta's table {self._directory}: {said(error)}"
-
-
-class _LogCommitter:
-    """Kernel's committer: puts a version into the log, for the JVM to call."""
-
-    def __init__(self, session: SparkSession, directory: Directory) -> None:
-        ensure_callback_server_started(session.sparkContext._gateway)
-        self._session, self._directory = session, directory
-        self.told: str | None = None
-        """What the history says of the version, ``userMetadata``; of one that only makes the table, nothing."""
-        self.is_blind = True
-        """Whether files are only added, whatever is read."""
-        self.has_lost = False
-        """Whether another process has put the version first."""
-        self.failure: Exception | None = None
-        """Why it could not be put: of a failure Java hands on the text only."""
-
-    def commit(self, engine: Any, rows: Any, metadata: Any) -> Any:
-        del engine  # it would write by Delta's own stores
-        try:
-            return self._put(rows, metadata)
-        except _LostError:
-            self.has_lost = True
-            raise
-        except Exception as error:
-            self.failure = error
-            raise
-        finally:
-            end_callback(self._session)
-
-    def _put(self, rows: Any, metadata: Any) -> Any:
-        written = static_method(self._session, f"{_DEFAULTS}.internal.json.JsonUtils.rowToJson")
-        lines: list[str] = []
-        while rows.hasNext():
-            lines.append(self._line(written(rows.next())))
-        name = f"{metadata.getVersion():020d}.json"
-        content = "".join(f"{line}\n" for line in lines).encode()
-        if not self._directory.below(LOG).put(name, content):
-            raise _LostError(name)
-        status = static_method(self._session, f"{_KERNEL}.utils.FileStatus.of")(
-            metadata.getPublishedDeltaFilePath(), len(content), int(time.time() * 1000)
-        )
-        parsed = static_method(self._session, f"{_KERNEL}.internal.files.ParsedPublishedDeltaData.forFileStatus")
-        return java_class(self._session, f"{_KERNEL}.commit.CommitResponse")(parsed(status))
-
-    def _line(self, action: str) -> str:
-        """An action as it is written; that of the commit itself says more than Kernel lets its callers say."""
-        if self.told is None or not action.startswith('{"commitInfo"'):
-            return action
-        found = json.loads(action)
-        # Of blind appends, others that delete or compact rows need not give way.
-        found["commitInfo"] |= {"isBlindAppend": self.is_blind, "userMetadata": self.told}
-        return json.dumps(found, separators=(",", ":"))
-
-    class Java:
-        implements = ("io.delta.kernel.commit.Committer",)
 
 
 def _active_file(row: Any, added: Mapping[str, Any]) -> ActiveFile:
@@ -439,7 +381,3 @@ def _active_file(row: Any, added: Mapping[str, Any]) -> ActiveFile:
         added.get("deletionVector") is not None,
         row,
     )
-
-
-class _LostError(Exception):
-    """Another process has put this version into the log."""

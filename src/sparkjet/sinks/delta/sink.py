@@ -239,7 +239,7 @@ class DeltaSink:
         return files | new
 
     def _append(
-        self, table: DeltaTable, version: Version, handles: Sequence[Handle], displacing: Displacing | None
+        self, table: DeltaTable, version: Version, handles: Sequence[Handle], displacing: Displacing | None = None
     ) -> frozenset[str] | None:
         """Add epochs to a version; the files that it was given, None if that is not the newest any more."""
         staged, last = StagedFiles(self._base(handles[0])), handles[-1]
