@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 
 import sparkjet as sj
 from sparkjet.errors import RefusedRowsError
+from sparkjet.plan import planning
 from sparkjet.testing import CollectingSink, StreamDriver
 
 if TYPE_CHECKING:
@@ -106,3 +107,24 @@ def test_too_many_end_the_query(spark: SparkSession) -> None:
     driver = driver_of(spark, query)
     with pytest.raises(sj.FailuresError, match="2 rows of the epoch have failed"):
         driver.process(rows_of(("good", 1), ("bad", 2), ("bad", 3)))
+
+
+def test_rows_that_have_failed_are_counted_also_where_a_sink_has_not_read_them(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As a sink of sparkjet's own, for which no batch is held.
+    monkeypatch.setattr(planning, "READ_ONCE", _Every())
+
+    def query(stream: sj.Stream) -> list[Any]:
+        found = stream.divert(errors=True)
+        return [found.withColumn("n", F.expr("CAST(10 / n AS INT)")).select("k", "n"), found.deadLetters]
+
+    driver = driver_of(spark, query)
+    for given, letters in (([("good", 1), ("bad", 5), ("good", 0)], 2), ([("bad", 3)], 3), ([("good", 3)], 3)):
+        driver.process(rows_of(*given))
+        assert len(driver.results(1)) == letters
+
+
+class _Every(frozenset[str]):
+    def __contains__(self, item: object) -> bool:
+        return True
