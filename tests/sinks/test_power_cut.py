@@ -72,7 +72,7 @@ def test_what_a_delta_table_has_is_not_prepared_again(tmp_path: Path, monkeypatc
 
     sink = DeltaSink(PosixDirectory(tmp_path), cast("Any", None))
     monkeypatch.setattr(sink, "_table", lambda _: Table())
-    monkeypatch.setattr(sink, "_is_committed", lambda *_: True)
+    monkeypatch.setattr(sink, "_missing", lambda *_: ([], frozenset()))
     prepared = sink.directory.below(f"_sparkjet/{QUERY}/results/prepared")
     handle = {"directory": str(tmp_path), "query": QUERY, "sink": "results", "folder": "f", "epoch": 1, "run": ""}
     with recorded(tmp_path, monkeypatch) as cut:

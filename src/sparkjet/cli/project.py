@@ -14,6 +14,7 @@ from pathlib import Path
 
 import sparkjet as sj
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 HERE = Path(__file__).parent
 READINGS = "ts timestamp, site string, watts long"
