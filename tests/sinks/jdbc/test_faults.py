@@ -155,7 +155,7 @@ def test_a_server_that_only_reads_publishes_when_it_writes_again(
 
 
 def test_a_database_that_is_full_publishes_when_it_has_room_again(jdbc: SparkSession, tmp_path: Path) -> None:
-    with small_disk(tmp_path / "disk", 8) as disk:
+    with small_disk(tmp_path / "disk", 32) as disk:
         url = f"jdbc:h2:{disk.directory}/orders;WRITE_DELAY=0"
         sink = started(jdbc, {"url": url, "driver": "org.h2.Driver"})
         many = jdbc.range(20_000).selectExpr("repeat('x', 100) AS k", "id AS n")
