@@ -110,6 +110,14 @@ class Committer:
         handle = self.sinks[name].prepare(rows, transaction)
         return [] if handle is None else [PreparedTransaction(name, handle, self._formats[name])]
 
+    def prepare_tried(
+        self, name: str, rows: DataFrame, transaction: TransactionId, earlier: Sequence[PreparedTransaction]
+    ) -> list[PreparedTransaction]:
+        """Like :meth:`prepare`, and tried out behind what was tried out before it."""
+        made = self.prepare(name, rows, transaction)
+        self.try_out([*earlier, *made], earlier)
+        return made
+
     def due(self, now: int) -> set[str]:
         """The outputs that want an epoch by the clock, though there are no rows for them."""
         return {name for name, sink in self.sinks.items() if isinstance(sink, Clocked) and sink.is_due(now)}

@@ -73,13 +73,15 @@ class DeadLetters:
 
     def rows(self, epoch: int, refused: Sequence[DataFrame] = ()) -> DataFrame | None:
         """The dead letters as their sink gets them; None if there are none."""
-        count = 0 if self._failed is None else self._failed.count()
-        of_sinks = sum(each.count() for each in refused)
-        if not count + of_sinks:
+        count = 0
+        if self._failed is not None:
+            self.counts = _by_place(self._failed)
+            count = self.counts.total()
+        for each in refused:
+            self.counts += _by_place(each)
+        if not self.counts:
             return None
-        self._check(count + of_sinks)
-        for each in (*([] if self._failed is None or not count else [self._failed]), *refused):
-            self.counts.update(dict(each.groupBy(f"{FAILURE}.{PLACE}").count().collect()))
+        self._check(self.counts.total())
         values = {
             "_stage": F.col(f"{FAILURE}.{PLACE}"),
             "_substream": F.col(SUBSTREAM),
@@ -173,6 +175,11 @@ def _letters(tried: DataFrame, diverted: DivertedChain) -> DataFrame:
     lacking = F.coalesce(*(F.when(step.isin(each), F.lit(text)) for text, each in steps.items()))
     added = {_VIOLATED: is_violation(expected(diverted.links)), OUTPUTS: lacking}
     return rows.where(~dropped).withColumns(added)
+
+
+def _by_place(rows: DataFrame) -> Counter[str]:
+    """How many rows have failed where."""
+    return Counter(dict(rows.groupBy(f"{FAILURE}.{PLACE}").count().collect()))
 
 
 def _shaped(rows: DataFrame, values: Mapping[str, Column]) -> DataFrame:

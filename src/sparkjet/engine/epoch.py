@@ -290,8 +290,7 @@ class Epoch:
         if isinstance(output, PlannedDeadLetters) or output.chain is None or output.chain.tried_from is None:
             return committer.prepare(output.name, rows, transaction)
         try:
-            made = committer.prepare(output.name, rows, transaction)
-            committer.try_out([*earlier, *made], [*earlier])
+            made = committer.prepare_tried(output.name, rows, transaction, earlier)
         except RefusedRowsError as error:
             committer.abort([transaction])
             tried = self._moment.of(self._tried_rows(output), "tried", output.name)
@@ -299,8 +298,7 @@ class Epoch:
             self._refused[output.name] = refused
             again = refused.next_transaction()
             self._opened.append(again)
-            made = committer.prepare(output.name, refused.accepted(), again)
-            committer.try_out([*earlier, *made], [*earlier])
+            made = committer.prepare_tried(output.name, refused.accepted(), again, earlier)
         self._tried += made
         return made
 

@@ -107,8 +107,8 @@ class RefusedRows:
         """What the sink says of the rows up to one, without some: those before are tried too, as rows may conflict."""
         transaction = self.next_transaction()
         try:
-            made = self._committer.prepare(transaction.sink, self._others(last, refused), transaction)
-            self._committer.try_out([*self._earlier, *made], [*self._earlier])
+            rows = self._others(last, refused)
+            self._committer.prepare_tried(transaction.sink, rows, transaction, self._earlier)
         except RefusedRowsError as error:
             return error
         finally:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import reduce
 from operator import or_
@@ -13,14 +13,14 @@ from pyspark.sql import functions as F
 from sparkjet.catalyst.columns import FAILURE, KEPT, ORIGINAL, quoted, visible
 from sparkjet.catalyst.expressions import label
 from sparkjet.plan.diverting import PLACE, STEP, Tries, failure
-from sparkjet.plan.transformations import Link
+from sparkjet.plan.links import where
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from pyspark.sql import Column, DataFrame
 
-    from sparkjet.plan.transformations import Transformations
+    from sparkjet.plan.transformations import Link, Transformations
 
 VIOLATION = "EXPECTATION_VIOLATION"
 """What ``_error`` of a dead letter says, where no expression has raised."""
@@ -117,8 +117,6 @@ class Expected:
 
 def expect(expectation: Expectation) -> Link:
     """The link of an expectation: a filter that says of which rows it was not met."""
-    met = F.coalesce(expectation.condition, F.lit(False))
-    passed = F.when(F.col(KEPT), met).otherwise(False)
     tries = Tries([(f"{expectation.place}:", expectation.condition)])
 
     def tried(frame: DataFrame, step: int) -> DataFrame:
@@ -130,14 +128,7 @@ def expect(expectation: Expectation) -> Link:
         marks[FAILURE] = F.coalesce(marks.get(FAILURE, F.col(FAILURE)), violated)
         return tries.without(frame.withColumns(marks))
 
-    return Link(
-        lambda frame: frame.where(met),
-        lambda frame: frame.withColumn(KEPT, passed),
-        filters=True,
-        tried=tried,
-        tries=lambda: tries,
-        expectation=expectation,
-    )
+    return replace(where(expectation.condition), tried=tried, tries=lambda: tries, expectation=expectation)
 
 
 def expected(links: Iterable[Link], *actions: Action) -> dict[int, Expectation]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from sparkjet.catalyst.doors import COUNTERS, is_open
 from sparkjet.catalyst.plan_analysis import is_repeatable
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 READ_ONCE = frozenset({"delta", "files", "iceberg", "jdbc", "kafka", "memory", "noop", "postgres", "table"})
 """Formats of sinks that read all rows of an epoch when they prepare it."""
+_Name = TypeVar("_Name", int, str)
 Planned: TypeAlias = PlannedOutput | PlannedStreamOutput | PlannedDeadLetters
 
 
@@ -194,14 +195,17 @@ def _lacking(link: Link, readers: Sequence[Reader]) -> list[str]:
     return list(dict.fromkeys(name for each in having for name in each.outputs))
 
 
-def expected_chains(chains: Sequence[tuple[int, Transformations]]) -> tuple[tuple[int, Expected], ...]:
-    """The expectations of chains, each where it is read first: of what they begin with in common rows count once."""
+def expected_chains(chains: Sequence[tuple[_Name, Transformations]]) -> tuple[tuple[_Name, Expected], ...]:
+    """The expectations of chains, each where it is read first: of what they begin with in common rows count once.
+
+    A chain is given with the number of its source, or the name of what reads it.
+    """
     counted: list[Expectation] = []
-    found: list[tuple[int, Expected]] = []
-    for source, chain in chains:
+    found: list[tuple[_Name, Expected]] = []
+    for name, chain in chains:
         each = Expected.of(chain, counted)
         if each.all:
-            found.append((source, each))
+            found.append((name, each))
             counted += each.all
     return tuple(found)
 
@@ -215,14 +219,7 @@ def _expected_of(plan: Plan) -> dict[str, Expected]:
         if feed.parent is not None
     ]
     readers += [(output.name, output.chain) for output in plan.of_stages if output.chain is not None]
-    counted: list[Expectation] = []
-    found: dict[str, Expected] = {}
-    for name, chain in readers:
-        each = Expected.of(chain, counted)
-        if each.all:
-            found[name] = each
-            counted += each.all
-    return found
+    return dict(expected_chains(readers))
 
 
 def _check_named(names: Sequence[str]) -> None:

@@ -159,7 +159,7 @@ def table_sink(
         new = (place, file_format or "parquet", tuple(partition_by), options)
         return TableSink(*new, columns=None, located=path is not None, **settings)
     found = catalog.getTableMetadata(identifier)
-    provider = _provider(found)
+    provider = provider_in(found)
     partitions = tuple(listed(found.partitionColumnNames()))
     if provider not in FORMATS:
         raise _refused(table, f"its format is {provider}")
@@ -195,10 +195,11 @@ def table_sink(
 def provider_of(name: str, session: SparkSession) -> str | None:
     """The format of a table in the session's catalog, None if there is no such table."""
     catalog, identifier = identified(name, session)
-    return _provider(catalog.getTableMetadata(identifier)) if catalog.tableExists(identifier) else None
+    return provider_in(catalog.getTableMetadata(identifier)) if catalog.tableExists(identifier) else None
 
 
-def _provider(found: Any) -> str:
+def provider_in(found: Any) -> str:
+    """The format of a table, as the catalog describes it."""
     return str(found.provider().get()).lower() if found.provider().isDefined() else "a view"
 
 

@@ -18,12 +18,18 @@ if TYPE_CHECKING:
 _NUMBER = "_sparkjet_number"
 
 
-def check_keys(schema: StructType, keys: Sequence[str]) -> None:
-    """Refuse columns by which no rows can be compared."""
+def check_there(schema: StructType, keys: Sequence[str]) -> None:
+    """Refuse columns that rows do not have."""
     for key in keys:
         if key not in schema.fieldNames():
             message = f"keyColumns: no column {key!r} in the result. Columns: {', '.join(schema.fieldNames())}"
             raise AnalysisError(message)
+
+
+def check_keys(schema: StructType, keys: Sequence[str]) -> None:
+    """Refuse columns by which no rows can be compared."""
+    check_there(schema, keys)
+    for key in keys:
         if _is_nested(schema[key].dataType):
             message = (
                 f"keyColumns: {key!r} is {schema[key].dataType.simpleString()}, by which rows are not compared here. "

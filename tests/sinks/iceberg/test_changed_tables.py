@@ -188,14 +188,17 @@ def test_manifests_that_were_merged_are_gone(iceberg: SparkSession, tmp_path: Pa
     assert numbers(iceberg, tmp_path) == [1, 1, 1]
 
 
+def keep_one_version(sink: IcebergSink) -> None:
+    """Have a table's commits remove older metadata."""
+    update = sink.table._load().updateProperties()
+    update.set("write.metadata.delete-after-commit.enabled", "true")
+    update.set("write.metadata.previous-versions-max", "1").commit()
+
+
 def test_a_hint_at_a_version_that_was_removed_is_put_right(iceberg: SparkSession, tmp_path: Path) -> None:
     rows = iceberg.sql(ROW)
     sink = sink_of(iceberg, tmp_path, rows)
-    kept = {"write.metadata.delete-after-commit.enabled": "true", "write.metadata.previous-versions-max": "1"}
-    update = sink.table._load().updateProperties()
-    for name, value in kept.items():
-        update.set(name, value)
-    update.commit()
+    keep_one_version(sink)
     for epoch in (1, 2):
         written(sink, rows, epoch)
     assert not (tmp_path / "metadata" / "v1.metadata.json").exists()
@@ -210,11 +213,7 @@ def test_a_commit_that_comes_when_its_version_was_removed_takes_nothing_back(
 ) -> None:
     rows = iceberg.sql(ROW)
     sink = sink_of(iceberg, tmp_path, rows)
-    kept = {"write.metadata.delete-after-commit.enabled": "true", "write.metadata.previous-versions-max": "1"}
-    update = sink.table._load().updateProperties()
-    for name, value in kept.items():
-        update.set(name, value)
-    update.commit()
+    keep_one_version(sink)
     stale, zombie = sink.table.version(), prepared(sink, rows, 1)
     assert stale is not None
     # Its successor, while it sleeps.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sparkjet.errors import AnalysisError, SinkError
 from sparkjet.sinks.jars import said
-from sparkjet.sinks.table import OPTION, identified, location, provider_of, sql_text
+from sparkjet.sinks.table import OPTION, identified, location, provider_in, sql_text
 from sparkjet.storage.hadoop_file_system import JAVA_ERRORS
 
 if TYPE_CHECKING:
@@ -45,10 +45,11 @@ def named_table(name: str, session: SparkSession, path: str | None) -> NamedTabl
     catalog, identifier = identified(name, session, _refused)
     quoted = str(identifier.quotedString())
     if catalog.tableExists(identifier):
-        provider = provider_of(name, session)
+        found = catalog.getTableMetadata(identifier)
+        provider = provider_in(found)
         if provider != "delta":
             raise _refused(quoted, f"its format is {provider}")
-        place = location(catalog.getTableMetadata(identifier).location())
+        place = location(found.location())
         if path is not None:
             message = f'{OPTION}: {quoted} is in {place}. Leave path="{path}" out.'
             raise AnalysisError(message)

@@ -23,6 +23,7 @@ from sparkjet.sinks.jdbc.statements import EPOCHS, ROW, Statements, is_orphan, s
 from sparkjet.sinks.jdbc.table import check_engine, check_keys, family_of, names_in, new_columns
 from sparkjet.sinks.naming import ListedTransaction, prefix_of
 from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
+from sparkjet.sinks.upserts import check_there
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -71,10 +72,7 @@ class JdbcSink:
     def check(self, schema: StructType) -> None:
         """See :meth:`Sink.check`."""
         self._schema = schema
-        for key in self._settings.keys:
-            if key not in schema.fieldNames():
-                message = f"keyColumns: no column {key!r} in the result. Columns: {', '.join(schema.fieldNames())}"
-                raise AnalysisError(message)
+        check_there(schema, self._settings.keys)
         try:
             with self._database.connected(as_executors=True) as connection:
                 # Values are cut where the executors write them.

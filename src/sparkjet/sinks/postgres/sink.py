@@ -26,6 +26,7 @@ from sparkjet.sinks.postgres.transactions import PostgresTransactions, decided_r
 from sparkjet.sinks.postgres.types import PostgresColumn, columns_of, faults, length
 from sparkjet.sinks.protocol import Guarantee, Handle, Later, TransactionId
 from sparkjet.sinks.tasks import run_tasks
+from sparkjet.sinks.upserts import check_there
 from sparkjet.storage.written import metrics
 
 if TYPE_CHECKING:
@@ -85,11 +86,8 @@ class PostgresSink(Outbox):
 
     def check(self, schema: StructType) -> None:
         """See :meth:`Sink.check`; a missing table is created in a transaction that is rolled back."""
-        settings, self._columns = self._settings, columns_of(schema)
-        for key in settings.keys:
-            if key not in schema.fieldNames():
-                message = f"keyColumns: no column {key!r} in the result. Columns: {', '.join(schema.fieldNames())}"
-                raise AnalysisError(message)
+        self._columns = columns_of(schema)
+        check_there(schema, self._settings.keys)
         self._look(create=False)
 
     def create(self) -> None:
