@@ -35,6 +35,7 @@ C, D, S = of_connect(Column), of_connect(object), of_connect(object)
 # By the function that has the signature.
 METHODS: dict[str, Callable[[Any], Any]] = {
     "Stream.agg": lambda s: s.agg(C),
+    "Expecting.expect": lambda s: s.expect("known", C, "drop"),
     "FrameMethods.crossJoin": lambda s: s.crossJoin(D),
     "FrameMethods.drop": lambda s: s.drop(C),
     "FrameMethods.filter": lambda s: s.filter(C),

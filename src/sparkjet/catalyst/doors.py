@@ -295,6 +295,7 @@ DOORS = (
             "engine/executors",
             "plan/window_join",
             "sinks/delta/kernel",
+            "sinks/delta/log_committer",
             "sinks/delta/partitions",
             "sinks/iceberg/appending",
             "sinks/iceberg/library",

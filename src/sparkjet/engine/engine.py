@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from sparkjet.catalyst.logical_plans import analyzed
 from sparkjet.catalyst.physical_plans import as_frame
 from sparkjet.engine.caught_up import caught_up_by
 from sparkjet.engine.context import CaughtUp, EngineContext, EpochRequest
@@ -155,7 +156,7 @@ class Engine:
         replay = request.replay(self.record)
         if replay is not None:
             self._context.configure(self._context.session)
-            batch = as_frame(self._context.session, replay.letters._jdf.queryExecution().analyzed())
+            batch = as_frame(self._context.session, analyzed(replay.letters))
             self._run(EpochRequest(EpochKind.TICK, self._now(), batch, replay=replay))
 
     def join(self, *, wait: bool = True) -> None:

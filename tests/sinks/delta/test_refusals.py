@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql.types import StructType
 
 from sparkjet.errors import AnalysisError, SinkError
-from sparkjet.sinks.delta import kernel
+from sparkjet.sinks.delta import kernel, log_committer
 from sparkjet.sinks.delta.kernel import DeltaTable, Version
 from sparkjet.storage.posix_directory import PosixDirectory
 
@@ -39,7 +39,7 @@ class Building:
 
 
 def table(place: Path, patched: pytest.MonkeyPatch, refused: str) -> DeltaTable:
-    patched.setattr(kernel, "ensure_callback_server_started", lambda _: None)
+    patched.setattr(log_committer, "ensure_callback_server_started", lambda _: None)
     patched.setattr(kernel, "static_method", lambda *_: lambda *_: None)
     session = SimpleNamespace(sparkContext=SimpleNamespace(_gateway=None))
     made = DeltaTable(cast("Any", session), PosixDirectory(place))
