@@ -117,8 +117,8 @@ def label(column: Column | str) -> str:
 def redacted(column: Column, session: SparkSession) -> str:
     """A column as spelled where others read it: no text of a constant, as it may be a key or a password.
 
-    >>> redacted(F.expr("aes_decrypt(body, 'key') + 1"), spark)
-    "+(aes_decrypt(body, '…'), 1)"
+    >>> redacted(F.expr("concat(aes_decrypt(body, 'key'), name)"), spark)
+    "concat(aes_decrypt(body, '…'), name)"
     """
 
     def shown(part: Any) -> Any:

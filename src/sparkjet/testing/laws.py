@@ -82,8 +82,8 @@ def check_aggregate(
         AssertionError: A law is broken; the message names it, both results and the accumulators.
         AnalysisError: A part got no samples, or an aggregate does not fit them.
 
-    >>> from pyspark.sql import functions as F
-    >>> check_aggregate([F.sum("id"), F.stddev("id")], spark.range(10))
+    >>> from sparkjet import functions as J
+    >>> check_aggregate([J.top_n("id", 3), J.percentile_cont("id", 0.5)], spark.range(10))
     """
     inputs = Inputs(samples, microseconds(samples, event_time))
     subjects = [
