@@ -13,6 +13,7 @@ from pyspark.sql.streaming import StatefulProcessor
 from pyspark.sql.types import LongType
 
 from sparkjet.catalyst.columns import quoted
+from sparkjet.plan.diverting import ADDED
 
 # Workers do not have the tests.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -88,7 +89,7 @@ def tried(rows: DataFrame, *tries: tuple[str, str, Callable[[DataFrame], DataFra
 def letters(dead: Any) -> Any:
     """Dead letters as :func:`tried` has them."""
     place = F.regexp_extract("_stage", r"^(where|withColumn \w+)", 1)
-    return dead.withColumn("place", place).drop("_stage", "_error", "_message", "_trace", "_substream", "_epoch")
+    return dead.withColumn("place", place).drop(*ADDED)
 
 
 def counted(key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:

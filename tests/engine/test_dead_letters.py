@@ -197,6 +197,20 @@ def test_several_results_of_one_stream_share_what_they_have_in_common(spark: Spa
     assert found == Counter((at(second), error) for second, error in errors)
 
 
+def test_a_result_may_have_the_rows_as_they_are_where_they_are_diverted(spark: SparkSession) -> None:
+    def query(stream: sj.Stream) -> list[Any]:
+        diverted = stream.divert(errors=True)
+        numbers = diverted.withColumn("px", F.col("px").cast("int"))
+        return [diverted.groupBy("k").count(), numbers.groupBy("k").agg(F.sum("px").alias("px")), diverted.deadLetters]
+
+    driver = StreamDriver(spark, query, SCHEMA, outputMode="complete")
+    driver.process(rows(9))
+    assert {row.k: row["count"] for row in driver.results(0)} == {"a": 5, "b": 4}
+    assert {row.k: row.px for row in driver.results(1)} == {"a": 20, "b": 9}
+    (letter,) = driver.results(2)
+    assert (letter.px, letter._outputs) == ("n/a", "out1")
+
+
 @pytest.mark.parametrize("phase", mostly_crash(EpochPhase, [EpochPhase.PREPARE], crash=[]))
 def test_after_a_crash_each_dead_letter_is_there_once(spark: SparkSession, phase: EpochPhase) -> None:
     def query(stream: sj.Stream) -> list[Any]:

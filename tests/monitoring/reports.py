@@ -32,6 +32,7 @@ def report(
     sinks: Sequence[SinkReport] = (),
     open_windows: int | None = None,
     failed: Mapping[str, int] | None = None,
+    violated: Mapping[str, int] | None = None,
 ) -> ProgressReport:
     known = dict(substreams or {})
     times = [each.watermark for each in known.values() if each.watermark is not None and not each.idle]
@@ -48,4 +49,5 @@ def report(
         sinks=list(sinks),
         open_windows=open_windows,
         failed_rows=dict(failed or {}),
+        expectations={name: DroppedCount(rows, rows) for name, rows in (violated or {}).items()},
     )

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import msgspec
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
 from sparkjet.clock import ManualClock
-from sparkjet.engine.progress_report import DroppedCount, SinkReport
+from sparkjet.engine.progress_report import SinkReport
 from sparkjet.monitoring import Collector, Run, Runs
 from sparkjet.monitoring.metrics import HISTOGRAM, METRICS, exposition
 from tests.faults.waiting import until
@@ -29,8 +28,9 @@ def one(name: str, started: int = 0) -> Run:
 def test_every_metric_has_a_value_and_the_table_is_what_is_scraped() -> None:
     runs, run = Runs(), one("q")
     known = {"a": substream(NOW - 9 * SECOND, holds=True), "b": substream(NOW, idle=True)}
-    done = report(1, known, late=3, sinks=[SinkReport("results", 5, {"epoch": 1})], failed={"where px > 0": 2})
-    run.history.add(msgspec.structs.replace(done, expectations={"positive": DroppedCount(1, 1)}), NOW - 2 * SECOND, 11)
+    dead = {"failed": {"where px > 0": 2}, "violated": {"positive": 1}}
+    sinks = [SinkReport("results", 5, {"epoch": 1})]
+    run.history.add(report(1, known, late=3, sinks=sinks, **dead), NOW - 2 * SECOND, 11)
     run.grid = lambda: {"members": [{"frozen": False}, {"frozen": True}]}
     until(lambda: run.members() is not None, "the grid to be asked")
     runs.add(run)

@@ -135,7 +135,8 @@ def test_every_query_of_dashboard_and_alerts_gives_data(tmp_path: Path) -> None:
             known = {"a": substream(now - 1000 * SECOND, holds=True), "b": substream(now)}
             known["c"] = substream(None, holds=True)
             waits = SinkReport("results", 5, {"epoch": epoch})
-            run.history.add(report(epoch, known, late=epoch, sinks=[waits]), now, 11)
+            dead = {"failed": {"where px > 0": epoch}, "violated": {"positive": epoch}}
+            run.history.add(report(epoch, known, late=epoch, sinks=[waits], **dead), now, 11)
 
     page = None
     feeding = threading.Thread(target=feed)

@@ -172,7 +172,9 @@ def _letters(tried: DataFrame, diverted: DivertedChain) -> DataFrame:
     dropped = is_violation(expected(diverted.links, Action.DROP, Action.FAIL))
     step, texts = F.col(f"{FAILURE}.{STEP}"), sorted({*diverted.lacking.values()})
     steps = {text: [number for number, each in diverted.lacking.items() if each == text] for text in texts}
-    lacking = F.coalesce(*(F.when(step.isin(each), F.lit(text)) for text, each in steps.items()))
+    # With a null, as nothing may be computed behind divert that could raise.
+    named = (F.when(step.isin(each), F.lit(text)) for text, each in steps.items())
+    lacking = F.coalesce(F.lit(None).cast("string"), *named)
     added = {_VIOLATED: is_violation(expected(diverted.links)), OUTPUTS: lacking}
     return rows.where(~dropped).withColumns(added)
 
