@@ -181,6 +181,8 @@ def test_exploded_rows_do_not_stall_the_watermark(spark: SparkSession, tmp_path:
     assert spans(spark.table("exploded"), "total") == [(0, 10, 8)]
 
 
+# In CI, `engine/test_changes.py`.
+@pytest.mark.long
 def test_early_rows_come_with_each_batch_and_do_not_change_the_final_ones(spark: SparkSession, tmp_path: Path) -> None:
     given = feed(tmp_path)
     given.add(*rows([1, 2], k="a", v=1))

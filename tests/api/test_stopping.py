@@ -78,7 +78,7 @@ def finish(spark: SparkSession, feed: Feed, home: Path) -> list[int]:
 @pytest.mark.parametrize(
     ("timeout", "overlap"),
     [
-        (0, False),
+        pytest.param(0, False, marks=pytest.mark.long),
         (0.1, True),
         pytest.param(0, True, marks=pytest.mark.long),
         pytest.param(0.1, False, marks=pytest.mark.long),
@@ -215,7 +215,7 @@ class BrokenError(Exception):
     """What a function of the user fails with."""
 
 
-@pytest.mark.parametrize("overlap", [False, True])
+@pytest.mark.parametrize("overlap", [pytest.param(False, marks=pytest.mark.long), True])
 def test_a_failure_is_one_for_spark_too_though_it_comes_between_two_batches(
     spark: SparkSession, feed: Feed, tmp_path: Path, terminated: Callable[[], None], *, overlap: bool
 ) -> None:
@@ -234,7 +234,7 @@ def test_a_failure_is_one_for_spark_too_though_it_comes_between_two_batches(
         query.awaitTermination(PATIENCE)
 
 
-@pytest.mark.parametrize("overlap", [False, True])
+@pytest.mark.parametrize("overlap", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_an_epoch_that_retires_a_substream_may_fail_with_any_error(
     spark: SparkSession, feed: Feed, tmp_path: Path, terminated: Callable[[], None], *, overlap: bool
 ) -> None:

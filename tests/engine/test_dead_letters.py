@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SCHEMA = "ts string, k string, px string"
-MODES = mostly_long({name: name for name in ("at once", "in batches", "restored")}, ["restored"])
+WAYS = ("at once", "in batches", "restored")
+MODES = mostly_long({each: each for each in WAYS}, ["restored"])
 BAD = 7
 
 
@@ -73,7 +74,8 @@ def test_without_windows(spark: SparkSession, mode: str) -> None:
     assert (letter._substream, letter._epoch) == (None, 1)
 
 
-@pytest.mark.parametrize("mode", MODES)
+# In CI, the fuzzer has windows behind rows that fail, over restarts.
+@pytest.mark.parametrize("mode", mostly_long({each: each for each in WAYS}, ["at once"]))
 @pytest.mark.parametrize("watermark_first", mostly_crash([False, True], [False], crash=[]))
 def test_before_windows_a_failed_row_still_moves_the_watermark(
     spark: SparkSession, mode: str, watermark_first: bool
@@ -211,7 +213,8 @@ def test_a_result_may_have_the_rows_as_they_are_where_they_are_diverted(spark: S
     assert (letter.px, letter._outputs) == ("n/a", "out1")
 
 
-@pytest.mark.parametrize("phase", mostly_crash(EpochPhase, [EpochPhase.PREPARE], crash=[]))
+# In CI, `crash/test_dead_letters.py` kills drivers at each phase.
+@pytest.mark.parametrize("phase", mostly_crash(EpochPhase, [], crash=[]))
 def test_after_a_crash_each_dead_letter_is_there_once(spark: SparkSession, phase: EpochPhase) -> None:
     def query(stream: sj.Stream) -> list[Any]:
         found = parsed(stream)
@@ -226,7 +229,8 @@ def test_after_a_crash_each_dead_letter_is_there_once(spark: SparkSession, phase
     assert [(row.px, row._epoch) for row in driver.results(1)] == [("n/a", 1)]
 
 
-@pytest.mark.parametrize("kind", ["sql", "python"])
+# Of Python, `catalyst/test_python_calls.py` shows that it is called once.
+@pytest.mark.parametrize("kind", mostly_long({each: each for each in ("sql", "python")}, ["sql"]))
 def test_what_differs_each_time_is_tried_once_for_results_and_dead_letters(spark: SparkSession, kind: str) -> None:
     fails = F.udf(lambda: 1 // random.getrandbits(1), "int") if kind == "python" else None
 

@@ -31,7 +31,7 @@ QUERIES: dict[str, Callable[[Any], Any]] = {
 }
 
 
-TOGETHER = ("stacks", "sessions", "rolling")
+TOGETHER = ("stacks", "rolling")
 
 
 @pytest.mark.parametrize("names", [TOGETHER, *(pytest.param((name,), marks=pytest.mark.long) for name in QUERIES)])

@@ -14,7 +14,7 @@ import sparkjet as sj
 from sparkjet.catalyst.columns import TIME
 from sparkjet.testing import CollectingSink, StreamDriver
 from tests.engine.run import Event, EventDriver
-from tests.parameters import mostly_crash
+from tests.parameters import mostly_crash, mostly_long
 from tests.stateful.deduplication_run import Kind, naive
 from tests.windows import model
 
@@ -93,7 +93,7 @@ def _microseconds(time: Any) -> int:
     return round(time.timestamp() * 1_000_000)
 
 
-@pytest.mark.parametrize("columns", [["id"], None], ids=str)
+@pytest.mark.parametrize("columns", mostly_long({"['id']": ["id"], "None": None}, ["None"]))
 def test_a_batch_is_deduplicated_like_sparks(spark: SparkSession, columns: list[str] | None) -> None:
     rows = spark.sql(
         "SELECT if(id % 7 = 0, null, concat('k', id % 5)) AS id, timestamp_seconds(id % 11) AS ts, id % 3 AS n,"
