@@ -141,7 +141,8 @@ def test_a_union_of_unions_by_name(spark: SparkSession, tmp_path: Path) -> None:
     assert sorted(progress["substreams"]) == ["1/all", "2/1/all", "2/2/all"]
 
 
-@pytest.mark.parametrize("python", [False, True])
+# In CI, filters of SQL are among the links of `plan/test_links.py`.
+@pytest.mark.parametrize("python", [pytest.param(False, marks=pytest.mark.long), True])
 def test_what_follows_a_filter_sees_none_of_the_rows_that_it_drops(
     spark: SparkSession, tmp_path: Path, python: bool
 ) -> None:

@@ -31,7 +31,8 @@ AFTER_THE_BATCH = pytest.mark.parametrize(
             (Guarantee.AT_LEAST_ONCE, sj.EpochPhase.PREPARE),
             (Guarantee.EXACTLY_ONCE, sj.EpochPhase.SAVE),
         ],
-        quick={(Guarantee.EXACTLY_ONCE, sj.EpochPhase.SAVE)},
+        # In CI, exactly once is what drivers are killed for in `crash/farmed/test_steps.py`.
+        quick=(),
         crash={(Guarantee.AT_LEAST_ONCE, sj.EpochPhase.ADVANCE)},
     ),
 )

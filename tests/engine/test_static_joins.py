@@ -53,6 +53,8 @@ def totals(driver: EventDriver, output: int = 0) -> list[Any]:
     return sorted((row.window.end.second, str(row.name), row.total) for row in found)
 
 
+# In CI, windows over joined rows are below, and conditions in `plan/test_static_join.py`.
+@pytest.mark.long
 def test_windows_over_joined_rows_and_over_a_condition(spark: SparkSession, tmp_path: Path, names: DataFrame) -> None:
     def query(stream: Stream) -> list[WindowedStream]:
         rows = timed(stream).where("value <> 0")

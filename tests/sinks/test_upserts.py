@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from sparkjet.sinks.protocol import Handle
 
 Row = tuple[Any, ...]
-ROWS = 40
+ROWS, RUNS = 40, 2
 SCHEMA = "k string, d date, n long, v string"
 ONE, TWO = date(2026, 1, 1), date(1969, 12, 31)
 EPOCHS: tuple[tuple[Row, ...], ...] = (
@@ -178,11 +178,11 @@ def test_of_many_drivers_at_once_each_epoch_is_written_once_and_in_order(tables:
     assert tables.left(tmp_path / "t") == []
 
 
-# Of Delta, drivers that are killed at each step: `crash/farmed/test_delta.py`.
+# Of Delta, the page of the guide, whose examples CI runs.
 @often("iceberg")
 def test_a_query_in_update_mode_is_the_batch_whatever_was_cut_off(tables: Tables, tmp_path: Path) -> None:
     feed = Feed(tmp_path / "in")
-    for _ in range(3):
+    for _ in range(RUNS):
         feed.add(*rows(range(ROWS)))
         stream = sj.stream(feed.read(tables.session)).withColumn("k", F.when(F.col("id") % 5 > 0, F.col("id") % 5))
         counts = stream.groupBy("k").agg(F.count("*").alias("n"), F.sum("id").alias("total"))
@@ -190,7 +190,7 @@ def test_a_query_in_update_mode_is_the_batch_whatever_was_cut_off(tables: Tables
         writer = writer.options(mode="upsert", keyColumns="k", checkpointLocation=tmp_path / "home")
         writer.trigger(availableNow=True).start().awaitTermination()
     groups: dict[int | None, list[int]] = {}
-    for number in range(3 * ROWS):
+    for number in range(RUNS * ROWS):
         groups.setdefault(number % 5 or None, []).append(number)
     expected = [{"k": key, "n": len(own), "total": sum(own)} for key, own in groups.items()]
     assert sorted(map(str, tables.rows(tmp_path / "out"))) == sorted(map(str, expected))

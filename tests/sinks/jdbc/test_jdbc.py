@@ -193,6 +193,7 @@ def test_rows_that_are_gone_before_the_decision_are_not_called_lost(spark: Spark
         sink.try_out(handle, [])
 
 
+@pytest.mark.parametrize("options", ["maria", pytest.param("h2", marks=pytest.mark.long)], indirect=True)
 def test_a_table_that_a_dead_task_still_holds_is_left_to_the_next_start(
     spark: SparkSession, options: Mapping[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -340,6 +340,8 @@ def test_initial_state_comes_once(spark: SparkSession, pandas: bool) -> None:
     assert sorted(driver.results()[2:]) == [Row(k="a", total=304), Row(k="b", total=1004)]
 
 
+# In CI, windows follow one, which is a stage like any other.
+@pytest.mark.long
 def test_a_function_may_follow_another(spark: SparkSession) -> None:
     def count(key: Any, frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
         state.update(((state.getOption or (0,))[0] + sum(len(frame) for frame in frames),))
