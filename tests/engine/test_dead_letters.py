@@ -109,6 +109,8 @@ def test_a_row_whose_time_cannot_be_read_has_none_for_the_watermark(spark: Spark
     assert Counter((row.k, row._substream) for row in driver.results(1)) == Counter([("a", "a"), ("new", "new")])
 
 
+# In CI, the fuzzer drops and diverts rows before the watermark.
+@pytest.mark.long
 def test_a_row_that_is_dropped_before_the_watermark_does_not_advance_it(spark: SparkSession) -> None:
     def query(stream: sj.Stream) -> list[Any]:
         timed = stream.divert(errors=True).withColumn("ts", F.col("ts").cast("timestamp"))
@@ -181,6 +183,8 @@ def test_before_rolling_aggregates(spark: SparkSession) -> None:
     assert [row.px for row in driver.results(1)] == ["n/a"]
 
 
+# In CI, `test_expectations.py` shows it of what rows do not meet.
+@pytest.mark.long
 def test_several_results_of_one_stream_share_what_they_have_in_common(spark: SparkSession) -> None:
     def query(stream: sj.Stream) -> list[Any]:
         found = parsed(stream)

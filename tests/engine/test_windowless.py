@@ -129,7 +129,7 @@ def test_beside_windows_late_rows_and_rows_without_a_time_are_delivered(
     assert not {*driver.results(3)[0].asDict()} & {*HIDDEN}
 
 
-@pytest.mark.parametrize("watermark", [None, "1 second"])
+@pytest.mark.parametrize("watermark", [pytest.param(None, marks=pytest.mark.long), "1 second"])
 @pytest.mark.parametrize("filtered", [pytest.param(False, marks=pytest.mark.long), True])
 def test_a_union_has_the_rows_of_both(
     spark: SparkSession, tmp_path: Path, watermark: str | None, filtered: bool

@@ -108,6 +108,8 @@ def test_a_batch_is_deduplicated_like_sparks(spark: SparkSession, columns: list[
     assert sj.stream(rows).distinct().toDF().count() == rows.distinct().count()
 
 
+# In CI, `ported/test_installed_state.py` and the fuzzer drop duplicates without a watermark.
+@pytest.mark.long
 def test_of_a_stream_without_a_watermark_every_row_comes_once(spark: SparkSession) -> None:
     """Rows without a time as well, and over a restart."""
     rows = [("a", None, 1), ("a", None, 1), (None, None, 1), ("b", "2026-01-01 00:00:00", 1)]

@@ -97,17 +97,14 @@ class TestByTheDriver(Contract):
 
 
 class TestInTasks(Contract):
-    """Those that are left out here, `test_other_brokers` and `protocol/kafka` do in CI."""
+    """The others, `TestByTheDriver`, `test_other_brokers` and `protocol/kafka` do in CI."""
 
     OFTEN = (
         "test_an_epoch_without_rows_prepares_nothing",
         "test_a_repeated_commit_changes_nothing",
-        "test_a_commit_cut_short_is_finished_by_the_next",
         "test_orphans_of_earlier_drivers_are_rolled_back_but_not_the_decided",
-        "test_a_driver_that_was_itself_taken_over_rolls_back_nothing_of_its_successor",
         "test_rows_that_it_refuses_are_told_from_other_failures_before_the_decision",
         "test_what_a_copy_of_the_home_has_published_is_not_taken_for_its_own",
-        "test_a_query_goes_on_from_a_copy_of_its_home",
     )
 
     @pytest.fixture
