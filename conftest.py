@@ -26,7 +26,7 @@ pytest.register_assert_rewrite(*(f"sparkjet.testing.{suite}_contract" for suite 
 pytest_plugins = ["scripts.doc_examples", "tests.servers.fixtures", "tests.servers.scheduling", "pytester"]
 
 # A busy machine is no fault of a test's.
-# Each run draws other examples: half as many as usual, in a run that is made ten times a day.
+# Half as many examples as usual, as every run draws others.
 settings.register_profile("sparkjet", max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("sparkjet")
 
