@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 KINDS = {"by time": Kind(0, by_time=True), "within 10": Kind(10), "for ever": Kind(None)}
-# In CI, what is kept for a while is compared with Spark's in `ported/test_installed_state.py`.
+# In CI, `plan/test_deduplication.py` has those by time, and `ported/test_installed_state.py` those within a while.
 QUICK_KINDS = [
-    pytest.param(kind, id=name, marks={"within 10": pytest.mark.long, "for ever": pytest.mark.crash}.get(name, ()))
+    pytest.param(kind, id=name, marks=pytest.mark.crash if kind.keep is None else pytest.mark.long)
     for name, kind in KINDS.items()
 ]
 EXAMPLE = timeline("""
