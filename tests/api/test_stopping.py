@@ -115,6 +115,8 @@ def test_a_second_stop_waits_again(spark: SparkSession, feed: Feed, tmp_path: Pa
     assert not query.isActive
 
 
+# In CI, below queries are stopped at any moment, and what is left is not acknowledged.
+@pytest.mark.long
 def test_a_batch_that_spark_has_planned_is_left_to_the_next_run(
     spark: SparkSession,
     feed: Feed,

@@ -255,7 +255,8 @@ def test_state_that_is_removed_leaves_nothing(spark: SparkSession) -> None:
             ],
             [["a"], ["b", "c"]],
         ),
-        (lambda: [F.collate("feed", "UTF8_LCASE").alias("by")], [["a", "b", "c"]]),
+        # In CI, keys that a collation holds equal are those of rolling aggregates and of sessions.
+        pytest.param(lambda: [F.collate("feed", "UTF8_LCASE").alias("by")], [["a", "b", "c"]], marks=pytest.mark.long),
     ],
     ids=["null, nan, nested", "collated"],
 )
