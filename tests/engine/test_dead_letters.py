@@ -232,8 +232,7 @@ def test_after_a_crash_each_dead_letter_is_there_once(spark: SparkSession, phase
     assert [(row.px, row._epoch) for row in driver.results(1)] == [("n/a", 1)]
 
 
-# Of Python, `catalyst/test_python_calls.py` shows that it is called once.
-@pytest.mark.parametrize("kind", mostly_long({each: each for each in ("sql", "python")}, ["sql"]))
+@pytest.mark.parametrize("kind", ["sql", "python"])
 def test_what_differs_each_time_is_tried_once_for_results_and_dead_letters(spark: SparkSession, kind: str) -> None:
     fails = F.udf(lambda: 1 // random.getrandbits(1), "int") if kind == "python" else None
 

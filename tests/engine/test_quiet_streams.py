@@ -189,7 +189,7 @@ def test_a_substream_is_retired_by_timeout(quiet: Quiet) -> None:
     assert sorted(progress["substreams"]) == ["a"]
 
 
-# In CI, `test_changes.py` sends rows by the clock, and marks the final ones.
+# In CI, `test_changes.py` sends rows by the clock, and at last those of windows that close.
 @pytest.mark.long
 def test_early_rows_come_by_the_clock_and_then_the_final_row(quiet: Quiet) -> None:
     quiet.feed.add(*rows([1, 2], v=1))
