@@ -26,7 +26,8 @@ pytest.register_assert_rewrite(*(f"sparkjet.testing.{suite}_contract" for suite 
 pytest_plugins = ["scripts.doc_examples", "tests.servers.fixtures", "tests.servers.scheduling", "pytester"]
 
 # A busy machine is no fault of a test's.
-settings.register_profile("sparkjet", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# Half as many examples as usual, as every run draws others.
+settings.register_profile("sparkjet", max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("sparkjet")
 
 MACHINES = {"artemis", "hdfs", "kafka", "kafka_old", "kafka_secure", "rabbitmq", "spark", "zookeeper"}

@@ -132,11 +132,11 @@ def test_windows_equal_the_naive_ones(spark: SparkSession, tmp_path: Path, path:
 
 @pytest.mark.parametrize("max_duration", [None, pytest.param(7, marks=pytest.mark.long)])
 def test_sessions_equal_the_naive_ones(spark: SparkSession, tmp_path: Path, max_duration: int | None) -> None:
-    gap = 5
-    made: list[tuple[Callable[[], Aggregate], Fold]] = [(total, values(sum)), (J.count, len), MODE, LONGEST]
-    expected, late = naive_sessions(BATCHES, gap, max_duration, [fold for _, fold in made])
+    gap, batches = 5, [BATCHES[0], *BATCHES[2:]]
+    made: list[tuple[Callable[[], Aggregate], Fold]] = [(J.count, len), MODE, LONGEST]
+    expected, late = naive_sessions(batches, gap, max_duration, [fold for _, fold in made])
     run = SessionRun(session_of(spark), gap, max_duration, [make() for make, _ in made])
-    for batch, wanted in zip(BATCHES, expected, strict=True):
+    for batch, wanted in zip(batches, expected, strict=True):
         assert sorted(run.feed(batch), key=repr) == sorted(wanted, key=repr)
         run.restart(tmp_path)
     assert run.late == late

@@ -83,8 +83,8 @@ def test_spark_connect_is_refused_at_every_entry(spark: SparkSession) -> None:
     ("made", "advice"),
     [
         ("timestamp_ntz'2026-01-01 00:00:00'", 'F.col("ts").cast("timestamp")'),
-        ("date'2026-01-01'", 'F.col("ts").cast("timestamp")'),
-        ("'2026-01-01 00:00:00'", 'F.col("ts").cast("timestamp")'),
+        pytest.param("date'2026-01-01'", 'F.col("ts").cast("timestamp")', marks=pytest.mark.long),
+        pytest.param("'2026-01-01 00:00:00'", 'F.col("ts").cast("timestamp")', marks=pytest.mark.long),
         ("1767225600000L", 'F.timestamp_millis("ts")'),
         ("named_struct('at', timestamp'2026-01-01 00:00:00')", 'F.col("ts.at")'),
     ],

@@ -32,10 +32,11 @@ def overall(offers: Any) -> Any:
     return offers.groupBy("load", "kind").agg(F.max("cents").alias("p")).groupby(["kind"]).max("p").groupBy().count()
 
 
-def test_every_epoch_gives_sparks_result_of_all_rows_so_far(spark: SparkSession) -> None:
+@pytest.mark.parametrize("count", [2, pytest.param(3, marks=pytest.mark.long)])
+def test_every_epoch_gives_sparks_result_of_all_rows_so_far(spark: SparkSession, count: int) -> None:
     queries = by_kind, overall
     driver = StreamDriver(spark, lambda offers: [query(offers) for query in queries], SCHEMA, outputMode="complete")
-    for number, rows in enumerate(EPOCHS, 1):
+    for number, rows in enumerate(EPOCHS[:count], 1):
         driver.process(rows)
         driver.restart()
         so_far = spark.createDataFrame([row for epoch in EPOCHS[:number] for row in epoch], SCHEMA)

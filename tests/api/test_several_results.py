@@ -97,7 +97,9 @@ def test_a_second_run_goes_on_at_every_level(spark: SparkSession, tmp_path: Path
 
 
 # Unions of what is not filtered are in engine/test_windowless.py and below.
-@pytest.mark.parametrize("filtered", [pytest.param(False, marks=pytest.mark.long), True])
+# In CI, the pages of the guide unite streams, and so does the fuzzer, with filters before.
+@pytest.mark.long
+@pytest.mark.parametrize("filtered", [False, True])
 def test_a_union_waits_for_the_least_of_all_inputs(spark: SparkSession, tmp_path: Path, filtered: bool) -> None:
     left, right = feed(tmp_path, "left"), feed(tmp_path, "right")
     left.add(*rows([0, 5], p="x", v=1))
@@ -141,7 +143,8 @@ def test_a_union_of_unions_by_name(spark: SparkSession, tmp_path: Path) -> None:
     assert sorted(progress["substreams"]) == ["1/all", "2/1/all", "2/2/all"]
 
 
-@pytest.mark.parametrize("python", [False, True])
+# In CI, filters of SQL are among the links of `plan/test_links.py`.
+@pytest.mark.parametrize("python", [pytest.param(False, marks=pytest.mark.long), True])
 def test_what_follows_a_filter_sees_none_of_the_rows_that_it_drops(
     spark: SparkSession, tmp_path: Path, python: bool
 ) -> None:
@@ -181,6 +184,8 @@ def test_exploded_rows_do_not_stall_the_watermark(spark: SparkSession, tmp_path:
     assert spans(spark.table("exploded"), "total") == [(0, 10, 8)]
 
 
+# In CI, `engine/test_changes.py`.
+@pytest.mark.long
 def test_early_rows_come_with_each_batch_and_do_not_change_the_final_ones(spark: SparkSession, tmp_path: Path) -> None:
     given = feed(tmp_path)
     given.add(*rows([1, 2], k="a", v=1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +14,10 @@ from pyspark.sql.udf import UserDefinedFunction
 from pyspark.util import PythonEvalType
 
 import sparkjet as sj
+from tests.together import all_rows
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 COUNT = 1_000
 
@@ -143,15 +145,19 @@ def misfits() -> dict[str, UserDefinedFunction]:
 def test_what_does_not_fit_the_type_is_a_failure(spark: SparkSession) -> None:
     kinds = misfits()
     given = spark.createDataFrame([("1",), ("x",), ("2",)], "text string").coalesce(1)
+    frames: dict[tuple[str, str], DataFrame] = {}
     for name, kind in kinds.items():
         found = sj.stream(given).divert(errors=True).withColumn("n", kind("text"))
-        letters = found.deadLetters.toDF().collect()
-        assert {row.text for row in letters} == ({"1", "2", "x"} if name == "no_array" else {"x"}), name
-        assert all(row._error in {"ValueError", "TypeError", "pyarrow.lib.ArrowInvalid"} for row in letters), name
-        rows = found.toDF().collect()
+        frames[name, "letters"] = found.deadLetters.toDF().select("text", "_error")
+        frames[name, "rows"] = found.toDF()
+    of_all = {name: [*map(json.loads, rows)] for name, rows in all_rows(frames).items()}
+    for name in kinds:
+        letters, rows = of_all[name, "letters"], of_all[name, "rows"]
+        assert {row["text"] for row in letters} == ({"1", "2", "x"} if name == "no_array" else {"x"}), name
+        assert all(row["_error"] in {"ValueError", "TypeError", "pyarrow.lib.ArrowInvalid"} for row in letters), name
         assert len(rows) == 3 - len(letters)
         if name == "halves":
-            assert {row.n for row in rows} == {(1, 1), (2, 2)}
+            assert [row["n"] for row in rows] == [{"half": number, "rest": number} for number in (1, 2)]
 
 
 def test_functions_use_what_is_broadcast(spark: SparkSession) -> None:

@@ -167,7 +167,8 @@ def cases() -> Iterator[object]:
         for name in of_command:
             slow = command == "start" and name in {*LONG, "frozen"}
             # Asked as `status` asks, and waited for twice.
-            slow = slow or (command, name) == ("reform", "somebody else listens")
+            # As `status` asks too.
+            slow = slow or (command, name) in {(each, "somebody else listens") for each in ("map", "reform")}
             yield pytest.param(command, name, marks=pytest.mark.long if slow else (), id=f"{command}, {name}")
 
 

@@ -17,13 +17,20 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 NEAR = {
+    "E01": "E05",
     "E04": "E05",
     "E07": "E03",
     "N01": "N04, and in other orders in windows/test_sessions.py",
+    "N03": "N04, and other keys in windows/test_sessions.py",
+    "N08": "N18",
     "N20": "N12, and restarted in windows/test_sessions.py",
     "R02": "R04, and longer windows in windows/test_sliding.py",
     "S01b": "S02a",
     "S03b": "S02a",
+    "S07": "S19",
+    "S15": "S06b",
+    "T01": "T12",
+    "T02": "S17",
     "T04": "S09",
     "W03": "T10",
     "W05": "S05a",

@@ -46,7 +46,8 @@ def rows_only(df: Any) -> Any:
     return df.where("v > 2").select("k", (F.col("v") * 2).alias("double")).dropna().toDF("key", "double")
 
 
-@pytest.mark.parametrize("query", [windowed, chained, rows_only])
+# In CI, windows of windows of a batch are compared with Spark's in `api/test_like_spark.py` too.
+@pytest.mark.parametrize("query", [windowed, pytest.param(chained, marks=pytest.mark.long), rows_only])
 def test_the_result_is_that_of_spark(events: DataFrame, query: Any) -> None:
     result = query(sj.stream(events))
     assert not result.isStreaming

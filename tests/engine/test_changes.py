@@ -43,6 +43,8 @@ class Sent:
         return sorted(new.elements(), key=str)
 
 
+# In CI, `ported/test_ported.py` compares with Spark's update mode.
+@pytest.mark.long
 def test_each_batch_sends_what_sparks_update_mode_sends(spark: SparkSession, tmp_path: Path) -> None:
     feed = Feed(tmp_path / "in")
     feed.add(*rows([1, 7], k="a"), *rows([12], k=None))
@@ -112,6 +114,8 @@ def test_a_restart_sends_what_is_open_once_more(spark: SparkSession) -> None:
     assert sent.since() == []
 
 
+# In CI, the page of the guide on several results shows early rows and the final one; the fuzzer marks them too.
+@pytest.mark.long
 def test_marked_rows_end_with_a_final_one_for_each_window(spark: SparkSession) -> None:
     driver = StreamDriver(spark, tumbling, SCHEMA, outputMode="update", isEarly=True)
     sent = Sent(driver)

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SCHEMA = "ts string, k string, px string"
-MODES = mostly_long({name: name for name in ("at once", "in batches", "restored")}, ["restored"])
+# In CI, the fuzzer has rows that fail over restarts, with windows behind them.
+MODES = mostly_long({name: name for name in ("at once", "in batches", "restored")}, ["at once"])
 BAD = 7
 
 
@@ -107,6 +108,8 @@ def test_a_row_whose_time_cannot_be_read_has_none_for_the_watermark(spark: Spark
     assert Counter((row.k, row._substream) for row in driver.results(1)) == Counter([("a", "a"), ("new", "new")])
 
 
+# In CI, the fuzzer drops and diverts rows before the watermark.
+@pytest.mark.long
 def test_a_row_that_is_dropped_before_the_watermark_does_not_advance_it(spark: SparkSession) -> None:
     def query(stream: sj.Stream) -> list[Any]:
         timed = stream.divert(errors=True).withColumn("ts", F.col("ts").cast("timestamp"))
@@ -179,6 +182,8 @@ def test_before_rolling_aggregates(spark: SparkSession) -> None:
     assert [row.px for row in driver.results(1)] == ["n/a"]
 
 
+# In CI, `test_expectations.py` shows it of what rows do not meet.
+@pytest.mark.long
 def test_several_results_of_one_stream_share_what_they_have_in_common(spark: SparkSession) -> None:
     def query(stream: sj.Stream) -> list[Any]:
         found = parsed(stream)
@@ -211,7 +216,8 @@ def test_a_result_may_have_the_rows_as_they_are_where_they_are_diverted(spark: S
     assert (letter.px, letter._outputs) == ("n/a", "out1")
 
 
-@pytest.mark.parametrize("phase", mostly_crash(EpochPhase, [EpochPhase.PREPARE], crash=[]))
+# In CI, `crash/test_dead_letters.py` kills drivers at each phase.
+@pytest.mark.parametrize("phase", mostly_crash(EpochPhase, [], crash=[]))
 def test_after_a_crash_each_dead_letter_is_there_once(spark: SparkSession, phase: EpochPhase) -> None:
     def query(stream: sj.Stream) -> list[Any]:
         found = parsed(stream)

@@ -62,6 +62,8 @@ def test_what_may_not_live_until_its_commit_is_not_decided(spark: SparkSession, 
     assert [row[2] for row in run.results()] == [1]
 
 
+# In CI, `test_undecided.py` shows it, whatever the sinks are.
+@pytest.mark.long
 def test_a_query_that_ends_or_idles_records_that_nothing_is_open(spark: SparkSession, tmp_path: Path) -> None:
     run = run_of(spark, tmp_path)
     run.feed([Event("a", "k", 1, 1), Event("a", "k", 12, 2)])

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pytest
     from pyspark.sql import SparkSession
 
-KEYS, EPOCHS = 40, 7
+KEYS, EPOCHS = 40, 5
 """Enough epochs that segments are merged."""
 
 

@@ -51,6 +51,8 @@ def pairs(driver: StreamDriver) -> list[tuple[Any, ...]]:
     return sorted(((row["letter"], *each) for row, each in zip(found, seconds, strict=True)), key=repr)
 
 
+# In CI, `test_join_laws.py` compares with the naive join, and `crash/farmed/test_steps.py` kills drivers that join.
+@pytest.mark.long
 def test_a_side_that_lags_loses_nothing_and_rows_without_a_partner_come_when_they_are_known(
     spark: SparkSession,
 ) -> None:

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 import sparkjet as sj
 from sparkjet import EpochPhase
 from sparkjet.testing import CollectingSink, StreamDriver
+from tests.parameters import mostly_long
 
 pytestmark = pytest.mark.spark
 
@@ -59,7 +60,7 @@ def numbers(rows: Sequence[Row]) -> list[str]:
     return sorted(str({**row.asDict(), "window": None, "ts": None}) for row in rows)
 
 
-@pytest.mark.parametrize("name", AT_ONCE)
+@pytest.mark.parametrize("name", mostly_long({name: name for name in AT_ONCE}, ["several outputs"]))
 def test_an_epoch_has_random_numbers_of_its_own_and_the_same_when_it_is_run_again(
     spark: SparkSession, name: str
 ) -> None:

@@ -110,6 +110,8 @@ def test_state_lost_in_an_end_is_restored_and_both_epochs_are_run_again(spark: S
     assert run.engine.state.late.total() == 1
 
 
+# In CI, drivers whose epochs overlap are killed at each step in `crash/farmed/test_steps.py`.
+@pytest.mark.long
 def test_a_batch_that_spark_has_committed_and_no_record_has_is_run_again(spark: SparkSession, tmp_path: Path) -> None:
     committed, stopped = threading.Event(), threading.Event()
 

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 import sparkjet as sj
 from sparkjet.catalyst import kept_plans
 from tests.feed import Feed
+from tests.parameters import mostly_long
 
 pytestmark = pytest.mark.spark
 
@@ -31,10 +32,11 @@ QUERIES: dict[str, Callable[[Any], Any]] = {
 }
 
 
-TOGETHER = ("stacks", "sessions", "rolling")
+TOGETHER = {"together": ("stacks", "sessions", "rolling"), **{name: (name,) for name in QUERIES}}
 
 
-@pytest.mark.parametrize("names", [TOGETHER, *(pytest.param((name,), marks=pytest.mark.long) for name in QUERIES)])
+# In CI, `test_growth.py` counts the kept plans of the others.
+@pytest.mark.parametrize("names", mostly_long(TOGETHER, ["stacks"]))
 def test_later_epochs_use_the_plans_of_the_first(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: tuple[str, ...]
 ) -> None:

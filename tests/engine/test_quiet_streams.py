@@ -91,6 +91,8 @@ def test_a_lull_closes_windows_without_a_batch_and_a_restart_repeats_nothing(qui
     assert again.exception() is None
 
 
+# In CI, `time/test_policies.py` has the policies, and other tests here let the clock close windows.
+@pytest.mark.long
 def test_clock_driven_policies(quiet: Quiet) -> None:
     quiet.feed.add(*rows([1, 1005], v=1))
     quiet.start(policy=sj.limiting_timestamp_and_wall_clock_lag("20 seconds", "30 seconds"))
@@ -126,6 +128,8 @@ def test_an_idle_substream_does_not_hold_the_others_and_revived_never_lowers_the
     assert quiet.counts() == [(0, 2), (20, 4)]
 
 
+# In CI, `time/test_coalescing.py`.
+@pytest.mark.long
 def test_all_idle_flushes_the_highest_watermark(quiet: Quiet) -> None:
     quiet.feed.add(*rows([1, 31], p="a", v=1), *rows([3], p="b", v=1))
     query = quiet.start(by="p", substreams=["a", "b"], idleTimeout="1 minute")
@@ -168,6 +172,8 @@ def test_a_retired_substream_holds_nothing_even_after_a_restart(quiet: Quiet) ->
     assert quiet.counts() == [(0, 2), (20, 1)]
 
 
+# In CI, `time/test_retirement.py`; that the engine retires one is above.
+@pytest.mark.long
 def test_a_substream_is_retired_by_timeout(quiet: Quiet) -> None:
     quiet.feed.add(*rows([1, 25], p="a", v=1), *rows([3], p="b", v=1))
     query = quiet.start(by="p", substreams=["a", "b"], substreamTimeout="10 minutes")
@@ -183,6 +189,8 @@ def test_a_substream_is_retired_by_timeout(quiet: Quiet) -> None:
     assert sorted(progress["substreams"]) == ["a"]
 
 
+# In CI, `test_changes.py` sends rows by the clock, and at last those of windows that close.
+@pytest.mark.long
 def test_early_rows_come_by_the_clock_and_then_the_final_row(quiet: Quiet) -> None:
     quiet.feed.add(*rows([1, 2], v=1))
     query = quiet.start(policy="0 seconds", mode="update", period="30 seconds")

@@ -101,6 +101,8 @@ def branches(prices: sj.Stream) -> Any:
     return [prices.select("k", "px"), prices.select("k", F.expr("10 / (px - 5)").alias("x"))]
 
 
+# In CI, those of branches are, below.
+@pytest.mark.long
 def test_windowless_results_are_as_without_the_fault(spark: SparkSession, tmp_path: Path) -> None:
     prices = Prices(spark, tmp_path, lambda found: found.where("px > 0").select("k", "px", "seen"))
     prices.add(FIRST, "1")
@@ -149,7 +151,10 @@ def test_a_row_comes_only_where_it_is_lacking(
         assert outputs == Counter(
             [("EUR 7", all_of_them), ("EUR 4", all_of_them), ("5", "results2"), ("5", "results2")]
         )
+    first = prices.dead().localCheckpoint()
     prices.replay().awaitTermination()
+    with pytest.raises(sj.AnalysisError, match=r"of epochs \[1\] were replayed before"):
+        prices.replay(first)
     assert prices.out(0) == Counter([("a", 5), ("a", 7), ("b", 2), ("b", 4), ("c", 5)])
     if shape is branches:
         assert prices.out(1) == Counter([("a", 5.0), ("b", -10 / 3), ("b", -10.0)])

@@ -53,6 +53,8 @@ def totals(driver: EventDriver, output: int = 0) -> list[Any]:
     return sorted((row.window.end.second, str(row.name), row.total) for row in found)
 
 
+# In CI, windows over joined rows are below, and conditions in `plan/test_static_join.py`.
+@pytest.mark.long
 def test_windows_over_joined_rows_and_over_a_condition(spark: SparkSession, tmp_path: Path, names: DataFrame) -> None:
     def query(stream: Stream) -> list[WindowedStream]:
         rows = timed(stream).where("value <> 0")
@@ -67,7 +69,7 @@ def test_windows_over_joined_rows_and_over_a_condition(spark: SparkSession, tmp_
     assert totals(driver) == totals(driver, 1) == expected
 
 
-@pytest.mark.parametrize("how", mostly_crash(HOWS[:4], quick={"inner", "left_anti"}, crash={"left_semi"}))
+@pytest.mark.parametrize("how", mostly_crash(HOWS[:4], quick={"inner"}, crash={"left_semi"}))
 def test_rows_that_a_join_drops_move_the_watermark(
     spark: SparkSession, tmp_path: Path, names: DataFrame, how: str
 ) -> None:

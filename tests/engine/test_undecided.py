@@ -144,7 +144,8 @@ def test_an_epoch_that_fails_is_undone_at_once_in_every_sink(spark: SparkSession
     assert [sums(run, sink) for sink in range(3)] == [[1], [1], [1]]
 
 
-@pytest.mark.parametrize("after_the_put", [False, True])
+# What was not put is run again in the tests above.
+@pytest.mark.parametrize("after_the_put", [pytest.param(False, marks=pytest.mark.long), True])
 def test_nothing_is_undone_when_the_put_fails_as_it_may_have_decided(
     spark: SparkSession, tmp_path: Path, *, after_the_put: bool
 ) -> None:

@@ -41,7 +41,7 @@ def positive(stream: Stream) -> Stream:
 PHASES = [EpochPhase.AGGREGATE, EpochPhase.PREPARE, EpochPhase.DECIDE, EpochPhase.COMMITTING]
 
 
-@pytest.mark.parametrize("phase", mostly_crash(PHASES, quick={EpochPhase.PREPARE}))
+@pytest.mark.parametrize("phase", mostly_crash(PHASES, quick=(), crash={*PHASES} - {EpochPhase.PREPARE}))
 def test_every_row_comes_once_over_a_crash(spark: SparkSession, tmp_path: Path, phase: EpochPhase) -> None:
     driver = EventDriver(spark, tmp_path, positive)
     driver.feed([event(5, 1), event(3, 0)])
@@ -129,7 +129,7 @@ def test_beside_windows_late_rows_and_rows_without_a_time_are_delivered(
     assert not {*driver.results(3)[0].asDict()} & {*HIDDEN}
 
 
-@pytest.mark.parametrize("watermark", [None, "1 second"])
+@pytest.mark.parametrize("watermark", [pytest.param(None, marks=pytest.mark.long), "1 second"])
 @pytest.mark.parametrize("filtered", [pytest.param(False, marks=pytest.mark.long), True])
 def test_a_union_has_the_rows_of_both(
     spark: SparkSession, tmp_path: Path, watermark: str | None, filtered: bool

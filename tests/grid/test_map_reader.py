@@ -447,7 +447,7 @@ def test_each_read_is_of_one_epoch_while_others_are_written(writer: MapWriter, g
     threads = [threading.Thread(target=read) for _ in range(2)]
     for thread in threads:
         thread.start()
-    for epoch in range(2, 30):
+    for epoch in range(2, 16):
         writer.write(epoch, dict.fromkeys(keys, epoch))
     over.set()
     for thread in threads:

@@ -124,7 +124,7 @@ def test_readers_in_every_order(grid: Grid, kind: str) -> None:
 @pytest.mark.parametrize("kind", ["map", "journal"])
 def test_readers_without_a_grid_say_so(grid: Grid, kind: str) -> None:
     write(kind, grid)
-    reader, methods = reader_of(kind, grid, patience=1.0)
+    reader, methods = reader_of(kind, grid, patience=0.1)
     for member in [*grid.members]:
         grid.kill(member)
     for name, method in methods.items():

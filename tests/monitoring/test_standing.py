@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparkjet.engine.progress_report import SubstreamReport
@@ -17,6 +17,7 @@ def waited_for(each: SubstreamReport) -> bool:
     return not each.idle and (each.watermark is not None or each.holds_watermark)
 
 
+@settings(max_examples=30)
 @given(some)
 def test_it_is_what_the_definition_says(known: dict[str, SubstreamReport]) -> None:
     found = standing_of(known)

@@ -56,6 +56,8 @@ def prepared(spark: SparkSession, sink: ForeachSink | ForeachBatchSink, home: Pa
     return handle
 
 
+# In CI, `ported/test_ported.py` gives objects to `foreach`.
+@pytest.mark.long
 def test_an_object_is_called_as_by_spark(spark: SparkSession, tmp_path: Path) -> None:
     for name in ("in", "sparks", "ours"):
         (tmp_path / name).mkdir()

@@ -27,6 +27,7 @@ from sparkjet.sinks.staged_files import StagedFiles
 from sparkjet.storage.posix_directory import PosixDirectory
 from sparkjet.testing.sink_contract import QUERY, RUN, transaction
 from tests.feed import Feed, rows
+from tests.parameters import mostly_long
 from tests.sinks.delta.reading import rows_of
 from tests.sinks.delta.test_delta import table_with
 from tests.sinks.iceberg.reading import IcebergReader
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from sparkjet.sinks.protocol import Handle
 
 Row = tuple[Any, ...]
-ROWS = 40
+ROWS, RUNS = 40, 2
 SCHEMA = "k string, d date, n long, v string"
 ONE, TWO = date(2026, 1, 1), date(1969, 12, 31)
 EPOCHS: tuple[tuple[Row, ...], ...] = (
@@ -86,6 +87,12 @@ def tables(request: pytest.FixtureRequest, delta: SparkSession, iceberg: SparkSe
     return Tables(request.param, delta if request.param == "delta" else iceberg)
 
 
+def often(*formats: str) -> pytest.MarkDecorator:
+    """In CI with some formats only, where what both do is the same code or is shown of the other one elsewhere."""
+    both = {name: name for name in ("delta", "iceberg")}
+    return pytest.mark.parametrize("tables", mostly_long(both, formats), indirect=True)
+
+
 def frame(session: SparkSession, given: Iterable[Row], schema: str = SCHEMA) -> DataFrame:
     return session.createDataFrame([*given], schema).coalesce(1)
 
@@ -119,7 +126,20 @@ def texts(found: Iterable[dict[str, Any]]) -> list[str]:
     )
 
 
-@pytest.mark.parametrize("by", [(), ("d",), ("k", "d")], ids=["unpartitioned", "by a date", "by all keys"])
+PARTITIONS: dict[str, tuple[str, ...]] = {"unpartitioned": (), "by a date": ("d",), "by all keys": ("k", "d")}
+# Without partitions: the commit that is cut off, below.
+OFTEN = {("delta", "by all keys"), ("iceberg", "by a date")}
+
+
+@pytest.mark.parametrize(
+    ("tables", "by"),
+    [
+        pytest.param(name, by, id=f"{name}-{of}", marks=() if (name, of) in OFTEN else pytest.mark.long)
+        for name in ("delta", "iceberg")
+        for of, by in PARTITIONS.items()
+    ],
+    indirect=["tables"],
+)
 def test_rows_replace_older_ones_with_their_keys_and_others_stay(
     tables: Tables, tmp_path: Path, by: tuple[str, ...]
 ) -> None:
@@ -138,6 +158,8 @@ def test_rows_replace_older_ones_with_their_keys_and_others_stay(
     assert tables.left(path) == []
 
 
+# Of Delta: what others write after a look, below, and many drivers in `delta/test_delta.py`.
+@often("iceberg")
 def test_of_many_drivers_at_once_each_epoch_is_written_once_and_in_order(tables: Tables, tmp_path: Path) -> None:
     session = tables.session
     schema = "k long, n long"
@@ -156,9 +178,11 @@ def test_of_many_drivers_at_once_each_epoch_is_written_once_and_in_order(tables:
     assert tables.left(tmp_path / "t") == []
 
 
+# Of Delta, the page of the guide, whose examples CI runs.
+@often("iceberg")
 def test_a_query_in_update_mode_is_the_batch_whatever_was_cut_off(tables: Tables, tmp_path: Path) -> None:
     feed = Feed(tmp_path / "in")
-    for _ in range(3):
+    for _ in range(RUNS):
         feed.add(*rows(range(ROWS)))
         stream = sj.stream(feed.read(tables.session)).withColumn("k", F.when(F.col("id") % 5 > 0, F.col("id") % 5))
         counts = stream.groupBy("k").agg(F.count("*").alias("n"), F.sum("id").alias("total"))
@@ -166,7 +190,7 @@ def test_a_query_in_update_mode_is_the_batch_whatever_was_cut_off(tables: Tables
         writer = writer.options(mode="upsert", keyColumns="k", checkpointLocation=tmp_path / "home")
         writer.trigger(availableNow=True).start().awaitTermination()
     groups: dict[int | None, list[int]] = {}
-    for number in range(3 * ROWS):
+    for number in range(RUNS * ROWS):
         groups.setdefault(number % 5 or None, []).append(number)
     expected = [{"k": key, "n": len(own), "total": sum(own)} for key, own in groups.items()]
     assert sorted(map(str, tables.rows(tmp_path / "out"))) == sorted(map(str, expected))
@@ -259,6 +283,8 @@ def test_files_that_are_gone_are_named_and_the_table_stays_as_it_was(tables: Tab
     assert tables.rows(tmp_path) == [{"k": "a", "n": 1}]
 
 
+# Which epochs are committed together is decided before a format comes into it.
+@often("delta")
 def test_epochs_that_waited_without_keys_are_one_group_and_those_with_keys_replace_each_other(
     tables: Tables, tmp_path: Path
 ) -> None:

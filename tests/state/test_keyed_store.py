@@ -218,7 +218,7 @@ def test_the_store_equals_a_dict_over_random_runs(
     holds()
 
 
-@pytest.mark.parametrize("kind", mostly_long(KINDS, often={"replaced", "deletable"}))
+@pytest.mark.parametrize("kind", mostly_long(KINDS, often={"deletable"}))
 def test_what_is_obsolete_leaves_the_memory(session: SparkSession, kind: Kind) -> None:
     store = kind.store()
     watermark = 0

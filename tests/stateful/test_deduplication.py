@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 KINDS = {"by time": Kind(0, by_time=True), "within 10": Kind(10), "for ever": Kind(None)}
+# In CI, `plan/test_deduplication.py` has those by time, and `ported/test_installed_state.py` those within a while.
 QUICK_KINDS = [
-    pytest.param(kind, id=name, marks=[pytest.mark.crash] if kind.keep is None else []) for name, kind in KINDS.items()
+    pytest.param(kind, id=name, marks=pytest.mark.crash if kind.keep is None else pytest.mark.long)
+    for name, kind in KINDS.items()
 ]
 EXAMPLE = timeline("""
     time            -10       0         10        20        30        40

@@ -234,7 +234,8 @@ def test_sessions_equal_the_naive_ones_over_random_runs(
     holds()
 
 
-@pytest.mark.parametrize("limited", mostly_long(LIMITS, {"unlimited"}))
+# In CI, `conformance/test_spark.py` asks for early rows of sessions, over a restore too.
+@pytest.mark.parametrize("limited", mostly_long(LIMITS, ()))
 def test_early_rows_are_the_open_sessions_and_change_nothing(session: SparkSession, limited: bool) -> None:
     max_duration = LONGEST if limited else None
     run = SessionRun(session, GAP, max_duration, _aggregates()[:2])
@@ -256,6 +257,8 @@ def test_early_rows_are_the_open_sessions_and_change_nothing(session: SparkSessi
     run.discard()
 
 
+# In CI, one order is a case of `conformance/test_spark.py`.
+@pytest.mark.long
 def test_n02_every_order_gives_the_same_sessions(session: SparkSession) -> None:
     drawn = timeline("""
         time       0         10        20        30        40        50
@@ -367,6 +370,8 @@ def test_at_the_limits_of_64_bits_nothing_overflows(session: SparkSession) -> No
     run.discard()
 
 
+# In CI, cases of `conformance/test_spark.py`.
+@pytest.mark.long
 def test_late_is_what_is_below_the_watermark(session: SparkSession) -> None:
     run = SessionRun(session, 10, None, [J.count()])
     run.operator.skip_to(5)

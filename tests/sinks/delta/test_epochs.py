@@ -130,6 +130,8 @@ def test_epochs_of_two_copies_are_told_apart_in_groups_too(delta: SparkSession, 
     assert (numbers(tmp_path), DeltaTable(tmp_path).version()) == ([1, 1, 1], 1)
 
 
+# In CI, two outputs of Iceberg's do; that Delta's log tells them apart by name is in `test_delta.py`.
+@pytest.mark.long
 def test_two_outputs_of_one_query_go_into_one_table(delta: SparkSession, tmp_path: Path) -> None:
     table, home = tmp_path / "t", tmp_path / "home"
     query = driver(delta, home, table, every=2, outputs=2)

@@ -140,7 +140,7 @@ def test_a_table_that_is_not_there_has_no_branch(iceberg: SparkSession, tmp_path
         sink.check(iceberg.sql(ROW).schema)
 
 
-@pytest.mark.parametrize("number", [1, 3])
+@pytest.mark.parametrize("number", [pytest.param(1, marks=pytest.mark.long), 3])
 def test_other_formats_are_written_as_their_readers_want_them(
     iceberg: SparkSession, tmp_path: Path, number: int
 ) -> None:

@@ -47,15 +47,16 @@ def started(spark: SparkSession, options: Mapping[str, str]) -> JdbcSink:
     return sink
 
 
+@pytest.mark.parametrize("step", [390, pytest.param(130, marks=pytest.mark.long)])
 def test_an_answer_that_is_lost_anywhere_doubles_nothing(
-    spark: SparkSession, mariadb: MariaServer, database: str
+    spark: SparkSession, mariadb: MariaServer, database: str, step: int
 ) -> None:
     """Also that of the COMMIT, after which the driver does not know whether there was one."""
     lost = published = 0
     with TcpProxy(mariadb.port) as proxy:
         sink = sink_of(spark, mariadb, database, proxy.port)
         # What the server says from a commit's login to its end is some kilobytes.
-        for epoch, left in enumerate(range(0, 4000, 130), 1):
+        for epoch, left in enumerate(range(0, 4000, step), 1):
             handle = sink.prepare(spark.createDataFrame([("k", epoch)], SCHEMA), transaction(epoch, run=RUN))
             assert handle is not None
             proxy.left = left

@@ -75,7 +75,6 @@ class TestKafka(Contract):
     OFTEN = (
         "test_nothing_is_seen_before_the_commit_and_everything_after",
         "test_an_epoch_without_rows_prepares_nothing",
-        "test_a_repeated_commit_changes_nothing",
         "test_a_commit_cut_short_is_finished_by_the_next",
         "test_orphans_of_earlier_drivers_are_rolled_back_but_not_the_decided",
         "test_a_driver_that_was_itself_taken_over_rolls_back_nothing_of_its_successor",

@@ -48,12 +48,36 @@ def under_test(spark: SparkSession, directory: Path, dsn: str, **options: str) -
 
 
 class TestPrepared(SinkContract):
+    """In CI, without epochs that add up and drivers that slept, which `protocol/test_matrix.py` has."""
+
+    OFTEN = (
+        "test_nothing_is_seen_before_the_commit_and_everything_after",
+        "test_an_epoch_without_rows_prepares_nothing",
+        "test_a_repeated_commit_changes_nothing",
+        "test_a_commit_cut_short_is_finished_by_the_next",
+        "test_orphans_of_earlier_drivers_are_rolled_back_but_not_the_decided",
+        "test_a_driver_that_was_itself_taken_over_rolls_back_nothing_of_its_successor",
+        "test_rows_that_it_refuses_are_told_from_other_failures_before_the_decision",
+        "test_it_knows_later_epochs_or_says_that_it_cannot",
+        "test_what_a_copy_of_the_home_has_published_is_not_taken_for_its_own",
+    )
+
     @pytest.fixture
     def target(self, spark: SparkSession, tmp_path: Path, dsn: str) -> SinkUnderTest:
         return under_test(spark, tmp_path, dsn, prepared="always")
 
 
 class TestOutbox(SinkContract):
+    """In CI, what is PostgreSQL's; the whole contract is kept in `test_outbox.py`."""
+
+    OFTEN = (
+        "test_nothing_is_seen_before_the_commit_and_everything_after",
+        "test_a_commit_cut_short_is_finished_by_the_next",
+        "test_rows_that_it_refuses_are_told_from_other_failures_before_the_decision",
+        "test_it_knows_later_epochs_or_says_that_it_cannot",
+        "test_what_a_copy_of_the_home_has_published_is_not_taken_for_its_own",
+    )
+
     @pytest.fixture
     def target(self, spark: SparkSession, tmp_path: Path, dsn: str) -> SinkUnderTest:
         return under_test(spark, tmp_path, dsn, prepared="never")

@@ -62,8 +62,9 @@ class Second:
         return Counter(map(tuple, found.select("hour", "k", "n", "v", "windows").collect()))
 
 
+@pytest.mark.parametrize("length", [300, pytest.param(150, marks=pytest.mark.long)])
 def test_the_second_query_equals_spark_s_batch_restored_after_each_epoch_and_waits_for_no_idle_partition(
-    spark: SparkSession, location: GridLocation, tmp_path: Path
+    spark: SparkSession, location: GridLocation, tmp_path: Path, length: int
 ) -> None:
     sj.register_sources(spark)
     place = JournalPlace("ten")
@@ -74,9 +75,9 @@ def test_the_second_query_equals_spark_s_batch_restored_after_each_epoch_and_wai
     second = Second(spark, options, tmp_path / "second")
 
     chance, sent = random.Random(7), []
-    for start in range(0, 300, 150):
+    for start in range(0, 300, length):
         # Two keys, so two partitions of four never have a row.
-        batch = [(at(start + chance.uniform(0, 150)), chance.choice("ab"), chance.randint(1, 9)) for _ in range(30)]
+        batch = [(at(start + chance.uniform(0, length)), chance.choice("ab"), chance.randint(1, 9)) for _ in range(30)]
         sent += sorted(batch)
         first.process(sorted(batch))
         progress = second.run()

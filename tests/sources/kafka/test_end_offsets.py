@@ -132,6 +132,8 @@ def test_of_a_topic_with_expired_history_nothing_is_missed_that_was_promised(kaf
     assert end == {first: {"0": 2}, second: {"0": 1000}}
 
 
+# In CI, above without a broker, and with one in `test_source.py`.
+@pytest.mark.long
 def test_a_recreated_topic_is_read_from_its_new_beginning(kafka: KafkaServer) -> None:
     topic = kafka.topic()
     send(kafka, topic, b"1", b"2", b"3")

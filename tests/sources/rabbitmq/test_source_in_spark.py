@@ -54,15 +54,15 @@ def test_each_message_is_written_once_and_acknowledged(
     spark: SparkSession, rabbitmq: RabbitServer, tmp_path: Path
 ) -> None:
     queues = rabbitmq.queue(), rabbitmq.queue(quorum=True)
-    for queue, first in zip(queues, (0, 500), strict=True):
-        send(rabbitmq, queue, *ids(first, first + 500))
-    df = table(spark, rabbitmq, *queues, maxMessagesPerTrigger=300)
+    for queue, first in zip(queues, (0, 200), strict=True):
+        send(rabbitmq, queue, *ids(first, first + 200))
+    df = table(spark, rabbitmq, *queues, maxMessagesPerTrigger=250)
     read(df, tmp_path)
-    assert written(tmp_path) == ids(0, 1000)
+    assert written(tmp_path) == ids(0, 400)
     assert ready(rabbitmq, *queues) == [0, 0]
-    send(rabbitmq, queues[0], *ids(1000, 1010))
+    send(rabbitmq, queues[0], *ids(400, 410))
     read(df, tmp_path)
-    assert written(tmp_path) == ids(0, 1010)
+    assert written(tmp_path) == ids(0, 410)
     assert ready(rabbitmq, *queues) == [0, 0]
 
 

@@ -195,6 +195,8 @@ def test_the_processor_of_sparks_documentation(spark: SparkSession, pandas: bool
     assert sorted(driver.results()) == [Row(id=ids(0), count=1), Row(id=ids(0), count=2), Row(id=ids(1), count=3)]
 
 
+# In CI, functions and processors see what they see in Spark, above.
+@pytest.mark.long
 def test_the_example_of_sparks_distribution(spark: SparkSession) -> None:
     """Sessions of words, from the file that comes with Spark."""
     function = example("structured_network_wordcount_session_window").run("def func")
