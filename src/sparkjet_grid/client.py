@@ -12,20 +12,20 @@ from typing_extensions import Self
 from sparkjet_grid.access import Access
 from sparkjet_grid.background import in_background, in_context
 from sparkjet_grid.cluster_state import ClusterState
+from sparkjet_grid.connections import Fetched
 from sparkjet_grid.contact import Contact
 from sparkjet_grid.entries import Key, key_of
 from sparkjet_grid.errors import GridError, MissingEntriesError, MovedError, StaleStateError
-from sparkjet_grid.fetching import Fetched
 from sparkjet_grid.finding import Finding, Found
 from sparkjet_grid.getting import Counters, Getting, missing_text
-from sparkjet_grid.messages import MOST, Held
-from sparkjet_grid.putting import NewEntry, Putting
-from sparkjet_grid.requests import (
+from sparkjet_grid.messages import (
+    MOST,
     GetContacts,
     GetLastSlot,
     GetSlot,
     GetSlots,
     GetStatus,
+    Held,
     LastSlot,
     Listed,
     ListEntries,
@@ -38,6 +38,7 @@ from sparkjet_grid.requests import (
     Unheld,
     Verify,
 )
+from sparkjet_grid.putting import NewEntry, Putting
 
 PATIENCE = 60.0
 """Seconds until a grid is given up."""

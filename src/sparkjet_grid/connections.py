@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
+import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.flight as fl
 
 from sparkjet_grid.access import Access
 from sparkjet_grid.background import in_background
+from sparkjet_grid.contents import Digest
+from sparkjet_grid.entries import Key
 from sparkjet_grid.errors import AnalysisError, ForbiddenError, GridError, MalformedError, UnreachableError
 from sparkjet_grid.log import logger
-from sparkjet_grid.messages import ERRORS, Message, Refusal, decoded, encoded
-from sparkjet_grid.requests import Ping
+from sparkjet_grid.messages import (
+    ERRORS,
+    Get,
+    Held,
+    HeldNow,
+    Message,
+    Part,
+    Piece,
+    Ping,
+    Put,
+    Refusal,
+    decoded,
+    encoded,
+)
 
 T = TypeVar("T")
 
@@ -159,3 +174,93 @@ def answered(error: GridError) -> Any:
 def _short(error: BaseException) -> str:
     """The first sentence: what follows repeats it with gRPC's own words."""
     return str(error).partition(". Detail:")[0].partition(". gRPC client")[0][:300].rstrip(".") + "."
+
+
+class Sending:
+    """One call that puts entries to a member.
+
+    In the background, so that whoever waits for the answer need not wait for a member that has left meanwhile.
+
+    Args:
+        connections: To members.
+        uri: Of the member.
+        call: What begins the call.
+        schema: Of all entries.
+    """
+
+    def __init__(self, connections: Connections, uri: str, call: Put, schema: pa.Schema) -> None:
+        self._connections, self._uri, self._call, self._schema = connections, uri, call, schema
+        self._entries: queue.SimpleQueue[tuple[Part, Sequence[pa.RecordBatch]] | None] = queue.SimpleQueue()
+        self.answer = in_background(self._sent, f"grid-to-{uri}")
+        """The entries as the member holds them now, or why it does not."""
+
+    def send(self, part: Part, batches: Sequence[pa.RecordBatch]) -> None:
+        """Send one entry; returns at once."""
+        self._entries.put((part, batches))
+
+    def finish(self) -> None:
+        """There are no more entries."""
+        self._entries.put(None)
+
+    def _sent(self) -> list[Held]:
+        with refusals(self._uri):
+            descriptor = fl.FlightDescriptor.for_command(encoded(self._call))
+            client, options = self._connections.to(self._uri), self._connections.options(self._call.seconds)
+            writer, reader = client.do_put(descriptor, self._schema, options)
+            # Closing raises what the member has refused; what it says counts more than that writing has failed.
+            with writer:
+                self._write(writer)
+                writer.done_writing()
+                answer = reader.read()
+            if answer is None:
+                raise UnreachableError(f"{self._uri} has ended the call without an answer.")
+            return decoded(answer, HeldNow).held
+
+    def _write(self, writer: Any) -> None:
+        while (entry := self._entries.get()) is not None:
+            part, batches = entry
+            metadata = pa.py_buffer(encoded(part))
+            for batch in batches:
+                writer.write_with_metadata(batch, metadata)
+
+
+class Fetched(NamedTuple):
+    """An entry as it came."""
+
+    key: Key
+    schema: pa.Schema
+    batches: list[pa.RecordBatch]
+    digest: Digest
+
+
+def fetched(
+    connections: Connections, uri: str, keys: Sequence[Key], seconds: float, sender: str = ""
+) -> Iterator[Fetched]:
+    """The entries that a member holds of some, as they come; what it does not hold is left out."""
+    left = list(keys)
+    while left:
+        came: set[Key] = set()
+        for each in _of_one_schema(connections, uri, Get(left, sender), seconds):
+            came.add(each.key)
+            yield each
+        left = [key for key in left if key not in came] if came else []
+
+
+def _of_one_schema(connections: Connections, uri: str, call: Get, seconds: float) -> Iterator[Fetched]:
+    entry: Fetched | None = None
+    with refusals(uri):
+        reader = connections.to(uri).do_get(fl.Ticket(encoded(call)), connections.options(seconds))
+        schema = reader.schema
+        for chunk in reader:
+            position = decoded(chunk.app_metadata, Piece).position
+            if position >= len(call.keys):
+                raise MalformedError(f"{uri} has sent what it was not asked for.")
+            key = call.keys[position]
+            if entry is not None and entry.key != key:
+                yield entry
+                entry = None
+            entry = entry or Fetched(key, schema, [], Digest())
+            entry.batches.append(chunk.data)
+            entry.digest.add(chunk.data)
+    if entry is not None:
+        yield entry

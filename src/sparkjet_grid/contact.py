@@ -18,8 +18,7 @@ from sparkjet_grid.background import in_background
 from sparkjet_grid.cluster_state import ClusterState, Member
 from sparkjet_grid.connections import Connections
 from sparkjet_grid.errors import AnalysisError, GridError, MovedError, QuorumLostError, UnreachableError
-from sparkjet_grid.messages import Message
-from sparkjet_grid.requests import GetState, GetStatus, Status
+from sparkjet_grid.messages import GetState, GetStatus, Message, Status
 
 T = TypeVar("T")
 

@@ -9,15 +9,13 @@ from dataclasses import dataclass
 
 from sparkjet_grid.background import Loop, in_background
 from sparkjet_grid.cluster_state import ClusterState, ready
-from sparkjet_grid.connections import Connections
+from sparkjet_grid.connections import Connections, Fetched, fetched
 from sparkjet_grid.contents import Content, check_batch, check_schema
 from sparkjet_grid.control import Control
 from sparkjet_grid.entries import Entries, Key
 from sparkjet_grid.errors import GridFullError, MalformedError, QuorumLostError, StorageError
-from sparkjet_grid.fetching import Fetched, fetched
 from sparkjet_grid.log import logger
-from sparkjet_grid.messages import Held
-from sparkjet_grid.requests import Listed, ListEntries
+from sparkjet_grid.messages import Held, Listed, ListEntries
 from sparkjet_grid.view import View
 
 _GROUP = 32 << 20

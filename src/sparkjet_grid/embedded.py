@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import os
+import stat
+import tempfile
 from pathlib import Path
 
 import msgspec
 
 from sparkjet_grid.access import Access
+from sparkjet_grid.client import PATIENCE, GridClient
 from sparkjet_grid.connections import Connections
-from sparkjet_grid.errors import GridError
+from sparkjet_grid.errors import AnalysisError, GridError
 from sparkjet_grid.known_types import known
-from sparkjet_grid.local_directory import local_directory
-from sparkjet_grid.requests import Ping
+from sparkjet_grid.messages import Ping
+from sparkjet_grid.places import split_uri
 
 NOTED = "member.json"
 """Where the one of a directory is noted."""
@@ -58,3 +64,34 @@ def running_member(directory: Path) -> EmbeddedMember | None:
     noted = directory / NOTED
     found = msgspec.json.decode(noted.read_bytes(), type=known(EmbeddedMember)) if noted.exists() else None
     return found if found is not None and found.answers else None
+
+
+def local_directory(home: str) -> Path:
+    """A directory of this user's, the same for every driver of a home on this machine.
+
+    That the next start finds it again is a convenience: it may then see that the home has lost records. Below the
+    temporary directory anybody may create the name first, so a directory that is not ours alone is not used.
+    """
+    digest = hashlib.sha256(home.encode()).hexdigest()[:16]
+    path = Path(tempfile.gettempdir(), f"sparkjet-{os.getuid()}-{digest}")
+    with contextlib.suppress(FileExistsError):
+        path.mkdir(mode=0o700)
+    found = path.lstat()
+    is_ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077
+    return path if is_ours else Path(tempfile.mkdtemp(prefix="sparkjet-"))
+
+
+def client_of(uri: str, access: Access, patience: float = PATIENCE) -> GridClient:
+    """A client of the grid of a URI."""
+    scheme, members, name = split_uri(uri)
+    if scheme != "grid" or name:
+        message = f'uri: "{uri}" names no grid, as grid://10.0.0.1:5710 does. What it holds is the next argument.'
+        raise AnalysisError(message)
+    if members:
+        access.token()
+        return GridClient(members.split(","), access, patience=patience)
+    member = running_member(embedded_directory())
+    if member is None:
+        message = f'uri: "{uri}" is the member that drivers start on this machine, and none runs.'
+        raise AnalysisError(message)
+    return GridClient([member.address], member.access, patience=patience)

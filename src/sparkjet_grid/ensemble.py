@@ -16,12 +16,11 @@ from kazoo.exceptions import (
     ReconfigInProcessError,
 )
 
-from sparkjet_grid.cluster_state import ClusterState
+from sparkjet_grid.access import check_free, free_port
+from sparkjet_grid.cluster_state import ClusterState, wanted_voters
 from sparkjet_grid.errors import AnalysisError, NoServerError, QuorumLostError, StorageError
 from sparkjet_grid.known_types import known
-from sparkjet_grid.listening import check_free, free_port
 from sparkjet_grid.log import logger
-from sparkjet_grid.voters import wanted_voters
 from sparkjet_grid.zookeeper_config import ServerAddress, Voting
 from sparkjet_grid.zookeeper_server import ZooKeeperServer
 from sparkjet_grid.zookeeper_session import ZooKeeperSession

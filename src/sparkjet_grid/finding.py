@@ -18,7 +18,7 @@ from sparkjet_grid.entries import Entries, Key
 from sparkjet_grid.errors import MalformedError
 from sparkjet_grid.getting import again
 from sparkjet_grid.map_layers import EXPIRES, GONE, HASH, found
-from sparkjet_grid.requests import FindRows, FoundRows, Lookup
+from sparkjet_grid.messages import FindRows, FoundRows, Lookup
 
 _PIECE = 4 << 20
 """Bytes of rows in one message, unless a row has more."""

@@ -11,10 +11,10 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from sparkjet_grid.background import in_background
+from sparkjet_grid.connections import Fetched, fetched
 from sparkjet_grid.contact import AWAY, Contact
 from sparkjet_grid.entries import Key
 from sparkjet_grid.errors import GridError, MissingEntriesError
-from sparkjet_grid.fetching import Fetched, fetched
 from sparkjet_grid.log import logger
 from sparkjet_grid.messages import MOST, Held
 

@@ -10,11 +10,10 @@ from typing_extensions import Self
 
 from sparkjet_grid.access import Access
 from sparkjet_grid.client import PATIENCE, GridClient
-from sparkjet_grid.client_of import client_of
+from sparkjet_grid.embedded import client_of
 from sparkjet_grid.errors import AnalysisError, FallenBehindError, MissingEntriesError, nearest
-from sparkjet_grid.journal_store import JournalStore
+from sparkjet_grid.journal_store import JournalStore, tables_of
 from sparkjet_grid.journal_version import EPOCH, OFFSET, PARTITION, JournalVersion, Position
-from sparkjet_grid.journal_writing import tables_of
 from sparkjet_grid.places import JournalPlace
 from sparkjet_grid.reader_leases import Lease
 from sparkjet_grid.version_store import Writer, names_of

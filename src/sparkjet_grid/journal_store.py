@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
+import sys
+import uuid
 from collections.abc import Mapping, Sequence
 
 import msgspec
+import pyarrow as pa
 
+from sparkjet_grid.client import GridClient
 from sparkjet_grid.entries import Key
 from sparkjet_grid.errors import GridError, MissingEntriesError
 from sparkjet_grid.files import contents_of
-from sparkjet_grid.journal_retention import Offsets, lowest
-from sparkjet_grid.journal_version import Chunk, JournalVersion
+from sparkjet_grid.journal_version import (
+    EPOCH,
+    LARGEST,
+    PROGRESS,
+    Appended,
+    Chunk,
+    JournalVersion,
+    Offsets,
+    lowest,
+    thinned,
+    to_merge,
+)
 from sparkjet_grid.known_types import known
 from sparkjet_grid.messages import Held
+from sparkjet_grid.places import Place
+from sparkjet_grid.putting import NewEntry
 from sparkjet_grid.reader_leases import LeaseBook, holder_of
 from sparkjet_grid.version_store import VersionStore
 
@@ -69,3 +85,108 @@ def _told(partition: int, chunks: Sequence[Chunk]) -> str:
         f"{rows} rows of its partition {partition}, offsets {chunks[0].first} to {chunks[-1].end - 1}, of epochs "
         f"{chunks[0].first_epoch} to {chunks[-1].last_epoch}"
     )
+
+
+_BATCH = 64 << 20
+"""Bytes of the batches of a chunk, more or less."""
+
+
+def chunk_schema(schema: pa.Schema) -> pa.Schema:
+    """The schema of chunks with rows of some schema."""
+    return pa.schema([*schema, pa.field(EPOCH, pa.int64(), nullable=False)])
+
+
+class Appending:
+    """Appends rows to partitions that nobody else appends to in this transaction.
+
+    An attempt of a task writes under names of its own; those that no manifest names are removed later.
+
+    Args:
+        client: Of the grid.
+        place: Of the journal.
+        transaction: Its name.
+        base: The version that the new one follows; None if it is the first.
+        epoch: Of the rows.
+        clock: Of the epoch.
+        mergeable: Bytes of a chunk that is merged into another.
+    """
+
+    def __init__(
+        self,
+        client: GridClient,
+        place: Place,
+        transaction: str,
+        base: JournalVersion | None,
+        epoch: int,
+        clock: int,
+        mergeable: int = LARGEST,
+    ) -> None:
+        self._client, self._place, self._transaction = client, place, transaction
+        self._base, self._epoch, self._clock = base, epoch, clock
+        self._mergeable = mergeable
+        self._ends: dict[int, int] = {}
+
+    def append(self, rows: Mapping[int, pa.Table]) -> list[Appended]:
+        """Append rows to some partitions: to each for the first time with newer chunks that are merged with it."""
+        is_first = {partition: partition not in self._ends for partition in rows}
+        there = {
+            partition: self._base.chunks[partition] if self._base is not None and is_first[partition] else ()
+            for partition in rows
+        }
+        taken = {
+            partition: _taken(there[partition], table.num_rows, self._mergeable) for partition, table in rows.items()
+        }
+        older = tables_of(self._client, [chunk.entry for chunks in taken.values() for chunk in chunks])
+        entries = []
+        for partition, table in rows.items():
+            new = table.append_column(
+                pa.field(EPOCH, pa.int64(), nullable=False), pa.repeat(pa.scalar(self._epoch), table.num_rows)
+            )
+            merged = pa.concat_tables([*(older[chunk.entry.name] for chunk in taken[partition]), new])
+            entries.append(self._entry(f"{partition}-{uuid.uuid4().hex}", merged, partition))
+        appended = []
+        for (partition, table), held in zip(rows.items(), self._client.put(entries), strict=True):
+            before = self._base.ends[partition] if self._base is not None else 0
+            first = self._ends.get(partition, before)
+            self._ends[partition] = first + table.num_rows
+            chunk = _chunk(taken[partition], first, self._epoch, self._clock, held)
+            appended.append(Appended(partition, table.num_rows, len(taken[partition]), chunk))
+        return appended
+
+    def with_progress(self, version: JournalVersion) -> JournalVersion:
+        """A version that says as well how far its own epoch came."""
+        there = version.progress
+        row = {"epoch": version.epoch, "watermark": version.watermark, "ends": [*version.ends]}
+        new = pa.Table.from_pylist([row], PROGRESS)
+        # Whatever they take, which their rows bound.
+        taken = _taken(there, 1, sys.maxsize)
+        older = tables_of(self._client, [chunk.entry for chunk in taken])
+        merged = thinned(pa.concat_tables([*(older[chunk.entry.name] for chunk in taken), new]))
+        [held] = self._client.put([self._entry(f"progress-{uuid.uuid4().hex}", merged, 0)])
+        chunk = _chunk(taken, version.number, self._epoch, self._clock, held)
+        return msgspec.structs.replace(version, progress=(*there[: len(there) - len(taken)], chunk))
+
+    def _entry(self, name: str, rows: pa.Table, partition: int) -> NewEntry:
+        # In several: a task may have more rows than one message takes.
+        count = max(1, rows.num_rows * _BATCH // max(1, rows.nbytes))
+        batches = rows.combine_chunks().to_batches(max_chunksize=count)
+        where = self._client.key(self._place.root).partition + partition
+        where %= len(self._client.state().rows)
+        return self._client.entry(f"{self._place.layers(self._transaction)}{name}", rows.schema, batches, where)
+
+
+def tables_of(client: GridClient, entries: Sequence[Held]) -> dict[str, pa.Table]:
+    """The rows of entries, by their names."""
+    return {each.key.name: pa.Table.from_batches(each.batches, each.schema) for each in client.get(entries)}
+
+
+def _taken(chunks: Sequence[Chunk], rows: int, most: int) -> Sequence[Chunk]:
+    """The newest chunks that are to be merged with so many new rows."""
+    count = to_merge(rows, [chunk.entry for chunk in chunks], most)
+    return chunks[len(chunks) - count :]
+
+
+def _chunk(taken: Sequence[Chunk], first: int, epoch: int, clock: int, held: Held) -> Chunk:
+    if not taken:
+        return Chunk(first, epoch, epoch, clock, held)
+    return Chunk(taken[0].first, taken[0].first_epoch, epoch, clock, held)

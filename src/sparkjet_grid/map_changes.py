@@ -14,13 +14,12 @@ import pyarrow.compute as pc
 
 from sparkjet_grid.errors import GridError
 from sparkjet_grid.fitting import fitted
+from sparkjet_grid.journal_store import Appending, tables_of
 from sparkjet_grid.journal_version import Appended
-from sparkjet_grid.journal_writing import Appending, tables_of
 from sparkjet_grid.map_keys import hash_of, texts_of
 from sparkjet_grid.map_layers import EXPIRES, GONE, found, layer_schema, merged
-from sparkjet_grid.map_store import MapStore
+from sparkjet_grid.map_store import MapStore, Written, write_layers
 from sparkjet_grid.map_version import MapVersion
-from sparkjet_grid.map_writing import Written, write_layers
 
 OLD, NEW = "old", "new"
 """Columns after the keys: the row before the epoch and the one after it, null where there is none."""

@@ -12,7 +12,7 @@ from typing_extensions import Self
 
 from sparkjet_grid.access import Access
 from sparkjet_grid.client import PATIENCE, GridClient
-from sparkjet_grid.client_of import client_of
+from sparkjet_grid.embedded import client_of
 from sparkjet_grid.errors import AnalysisError, MissingEntriesError, ReleasedError, nearest
 from sparkjet_grid.finding import Found
 from sparkjet_grid.fitting import fitted

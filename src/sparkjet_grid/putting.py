@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from sparkjet_grid.background import in_context
+from sparkjet_grid.connections import Sending
 from sparkjet_grid.contact import AWAY, Contact
 from sparkjet_grid.entries import Key
 from sparkjet_grid.errors import GridError, MovedError
 from sparkjet_grid.messages import SLOWEST, Held, Part, Put
-from sparkjet_grid.sending import Sending
 
 _GROUP = 32 << 20
 """Bytes that one call puts: what is repeated if it fails."""

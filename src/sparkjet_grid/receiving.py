@@ -9,12 +9,11 @@ from typing import Any
 import pyarrow as pa
 from typing_extensions import Self
 
-from sparkjet_grid.connections import Connections
+from sparkjet_grid.connections import Connections, Sending
 from sparkjet_grid.contents import Content, Digest, check_batch, check_schema, size_of
 from sparkjet_grid.entries import Entries, Key
 from sparkjet_grid.errors import DifferentContentError, GridFullError, MalformedError, MovedError
 from sparkjet_grid.messages import Held, Part, Put
-from sparkjet_grid.sending import Sending
 from sparkjet_grid.view import View
 
 _NEWER_WITHIN = 2.0

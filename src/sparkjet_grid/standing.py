@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sparkjet_grid.cluster_state import ClusterState, Member
     from sparkjet_grid.errors import GridError
-    from sparkjet_grid.requests import Status
+    from sparkjet_grid.messages import Status
 
 
 def described(found: Mapping[str, Status | GridError]) -> dict[str, Any]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -17,13 +19,44 @@ from kazoo.exceptions import (
     SessionExpiredError,
     SessionMovedError,
 )
+from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.states import KazooState
 from kazoo.security import make_digest_acl
 
 from sparkjet_grid.errors import AnalysisError, QuorumLostError
 from sparkjet_grid.zookeeper_config import USER
 from sparkjet_grid.zookeeper_settings import ZooKeeperSettings
-from sparkjet_grid.zookeeper_sockets import ClosingHandler
+
+
+class ClosingHandler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo has no types
+    """kazoo's own handler leaves a socket open if its server does not listen, or refuses our certificate."""
+
+    def create_connection(
+        self,
+        address: tuple[str, int],
+        hostname: str | None = None,
+        timeout: float | None = None,
+        use_ssl: bool = False,
+        ca: str | None = None,
+        certfile: str | None = None,
+        keyfile: str | None = None,
+        **_others: Any,
+    ) -> socket.socket:
+        """A connected socket, over TLS if asked for; called by kazoo's thread, with what its client was made with."""
+        connection = socket.create_connection(address, timeout)
+        try:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if not use_ssl:
+                return connection
+            # Only the authorities of the grid are trusted, not those of the machine.
+            context = ssl.create_default_context(cafile=ca)
+            if certfile is not None:
+                context.load_cert_chain(certfile, keyfile)
+            return context.wrap_socket(connection, server_hostname=hostname)
+        except OSError:
+            connection.close()
+            raise
+
 
 _AGAIN = ConnectionLoss, OperationTimeoutError, SessionMovedError
 """Errors of a connection or a server, after which another attempt may find another one."""

@@ -13,7 +13,7 @@ from sparkjet.errors import AnalysisError
 from sparkjet_grid.access import TOKEN_VARIABLE, Access, create_token
 from sparkjet_grid.client import GridClient
 from sparkjet_grid.errors import GridFullError
-from sparkjet_grid.requests import Status
+from sparkjet_grid.messages import Status
 from sparkjet_grid.sizes import size_of
 from tests.grid.batches import ROWS, rows_of
 from tests.grid.certificates import Authority

@@ -12,7 +12,7 @@ from sparkjet.cli import main
 from sparkjet.cli.grid_places import listed, moment
 from sparkjet.time import MAX, MIN
 from sparkjet_grid.journal_reader import Journal
-from sparkjet_grid.journal_retention import Retention
+from sparkjet_grid.journal_version import Retention
 from sparkjet_grid.messages import Held
 from sparkjet_grid.places import JournalPlace
 from tests.grid.grids import Grid, grid_of

@@ -26,9 +26,8 @@ from sparkjet_grid.errors import (
     UnreachableError,
 )
 from sparkjet_grid.member import Member
-from sparkjet_grid.messages import Held
+from sparkjet_grid.messages import GetState, Held, Listed, Unheld, Verify
 from sparkjet_grid.putting import NewEntry
-from sparkjet_grid.requests import GetState, Listed, Unheld, Verify
 from tests.faults.waiting import until
 from tests.grid.batches import FILE, ROWS, file_of, rows_of
 from tests.grid.grids import Grid, grid_of

@@ -11,7 +11,7 @@ import pytest
 
 from sparkjet_grid.errors import AnalysisError, FallenBehindError, LostRowsError, ReleasedError
 from sparkjet_grid.journal_reader import Journal
-from sparkjet_grid.journal_retention import FullError, Retention
+from sparkjet_grid.journal_version import FullError, Retention
 from sparkjet_grid.reader_leases import LEASE
 from tests.grid.grids import Grid, grid_of
 from tests.grid.journals import PARTITIONS, JournalWriter, read

@@ -6,8 +6,8 @@ import socket
 
 import pytest
 
+from sparkjet_grid.access import addresses, check_free, free_port
 from sparkjet_grid.errors import AnalysisError
-from sparkjet_grid.listening import addresses, check_free, free_port
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "localhost", "::1", "0.0.0.0"])  # noqa: S104 - only tried

@@ -22,9 +22,8 @@ from sparkjet_grid.map_keys import hash_of, text_of
 from sparkjet_grid.map_layers import EXPIRES, GONE, HASH, layer_schema, merged
 from sparkjet_grid.map_reader import EPOCH, WATERMARK, Map
 from sparkjet_grid.map_store import MapStore
-from sparkjet_grid.messages import Held
+from sparkjet_grid.messages import FindRows, Held, Lookup
 from sparkjet_grid.reader_leases import LEASE, LeaseBook
-from sparkjet_grid.requests import FindRows, Lookup
 from tests.faults.waiting import until
 from tests.grid.grids import Grid, grid_of
 from tests.grid.maps import MapWriter

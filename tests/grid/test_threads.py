@@ -23,13 +23,12 @@ from sparkjet_grid.copying import Copying
 from sparkjet_grid.entries import Entries
 from sparkjet_grid.errors import AnalysisError, GridError, StorageError
 from sparkjet_grid.in_process_control import InProcessControl
-from sparkjet_grid.lease import Lease
 from sparkjet_grid.member import Member as WholeMember
 from sparkjet_grid.member import MemberSettings
 from sparkjet_grid.membership import Membership
 from sparkjet_grid.pings import Pings
 from sparkjet_grid.strangers import Strangers
-from sparkjet_grid.view import View
+from sparkjet_grid.view import Lease, View
 from sparkjet_grid.zookeeper_control import ZooKeeperControl
 from sparkjet_grid.zookeeper_settings import ZooKeeperSettings
 from tests.faults.waiting import until

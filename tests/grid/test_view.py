@@ -6,8 +6,7 @@ import pytest
 
 from sparkjet_grid.cluster_state import ClusterState, Member, first, joined
 from sparkjet_grid.errors import MovedError, QuorumLostError
-from sparkjet_grid.lease import Lease
-from sparkjet_grid.view import LEASE, View
+from sparkjet_grid.view import LEASE, Lease, View
 from tests.faults.waiting import until
 from tests.grid.shared_control import SharedCluster, SharedControl
 

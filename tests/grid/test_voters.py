@@ -6,8 +6,7 @@ from collections.abc import Collection, Sequence
 
 import pytest
 
-from sparkjet_grid.cluster_state import ClusterState, Member, drained, first, joined, left
-from sparkjet_grid.voters import survives, wanted_voters
+from sparkjet_grid.cluster_state import ClusterState, Member, drained, first, joined, left, survives, wanted_voters
 
 
 def cluster(members: int, *, backup_count: int = 1, hosts: Sequence[str] = ()) -> ClusterState:

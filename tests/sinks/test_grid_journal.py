@@ -25,7 +25,7 @@ from sparkjet.testing.sink_contract import SCHEMA, SinkContract, SinkUnderTest, 
 from sparkjet_grid.access import Access
 from sparkjet_grid.errors import FallenBehindError
 from sparkjet_grid.journal_reader import Journal
-from sparkjet_grid.journal_retention import Retention
+from sparkjet_grid.journal_version import Retention
 from sparkjet_grid.places import JournalPlace
 from sparkjet_grid.reader_leases import LEASE, LeaseBook
 from sparkjet_grid.version_store import Writer

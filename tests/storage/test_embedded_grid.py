@@ -15,7 +15,7 @@ from sparkjet.errors import StorageError
 from sparkjet.storage.embedded_grid import embedded_member
 from sparkjet_grid.access import Access
 from sparkjet_grid.client import GridClient
-from sparkjet_grid.requests import Status
+from sparkjet_grid.messages import Status
 from tests.faults.waiting import until
 
 

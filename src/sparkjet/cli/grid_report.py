@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from sparkjet_grid.cluster_state import ClusterState, Member, may_start
+from sparkjet_grid.cluster_state import ClusterState, Member, may_start, survives
 from sparkjet_grid.standing import answers_of
-from sparkjet_grid.voters import survives
 
 if TYPE_CHECKING:
     from sparkjet_grid.errors import GridError
-    from sparkjet_grid.requests import Status
+    from sparkjet_grid.messages import Status
 
 _HEAD = "member", "address", "host", "primary of", "backup of", "copying", "entries", "memory", ""
 

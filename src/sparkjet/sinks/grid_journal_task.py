@@ -13,9 +13,8 @@ import pyarrow.compute as pc
 from sparkjet.errors import AnalysisError, StorageError
 from sparkjet.storage.grid_location import GridLocation
 from sparkjet_grid.fitting import fitted
-from sparkjet_grid.journal_store import JournalStore
+from sparkjet_grid.journal_store import Appending, JournalStore
 from sparkjet_grid.journal_version import Appended
-from sparkjet_grid.journal_writing import Appending
 from sparkjet_grid.known_types import known
 from sparkjet_grid.messages import Held
 from sparkjet_grid.places import Place

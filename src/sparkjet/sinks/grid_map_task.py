@@ -15,9 +15,8 @@ from sparkjet.storage.grid_location import GridLocation
 from sparkjet_grid.fitting import fitted
 from sparkjet_grid.known_types import known
 from sparkjet_grid.map_layers import GONE, HASH, layer_schema
-from sparkjet_grid.map_store import MapStore
+from sparkjet_grid.map_store import MapStore, Written, write_layers
 from sparkjet_grid.map_version import MapVersion
-from sparkjet_grid.map_writing import Written, write_layers
 from sparkjet_grid.messages import Held
 from sparkjet_grid.places import Place
 from sparkjet_grid.version_store import Writer

@@ -18,8 +18,7 @@ from sparkjet.sources.grid.location import Location
 from sparkjet.testing.source_contract import SourceContract, SourceUnderTest, through_json
 from sparkjet.time import MIN
 from sparkjet_grid.access import create_token
-from sparkjet_grid.journal_retention import Retention
-from sparkjet_grid.journal_version import Position
+from sparkjet_grid.journal_version import Position, Retention
 from sparkjet_grid.reader_leases import LEASE
 from sparkjet_grid.version_store import Writer
 from tests.grid.grids import Grid, grid_of
