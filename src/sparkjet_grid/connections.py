@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
 import pyarrow.flight as fl
@@ -19,21 +19,26 @@ from sparkjet_grid.errors import AnalysisError, ForbiddenError, GridError, Malfo
 from sparkjet_grid.log import logger
 from sparkjet_grid.messages import (
     ERRORS,
+    MOST,
     Get,
     Held,
     HeldNow,
-    Message,
     Part,
     Piece,
     Ping,
     Put,
     Refusal,
+    Request,
     decoded,
     encoded,
 )
 
 T = TypeVar("T")
+To = TypeVar("To")
+Sized = TypeVar("Sized", bound="_Sized")
 
+GROUP = 32 << 20
+"""Bytes of the entries of one call, unless one entry alone has more."""
 ANSWERS_WITHIN = 10.0
 """Seconds for a call without record batches."""
 _CHANNEL = [
@@ -108,7 +113,7 @@ class Connections:
         self._read[what] = found, False
         return found
 
-    def ask(self, uri: str, request: Message, answer: type[T], seconds: float = ANSWERS_WITHIN) -> T:
+    def ask(self, uri: str, request: Request, answer: type[T], seconds: float = ANSWERS_WITHIN) -> T:
         """What a member answers."""
         answers = list(self.answers(uri, request, answer, seconds))
         if len(answers) != 1:
@@ -116,7 +121,7 @@ class Connections:
             raise UnreachableError(message)
         return answers[0]
 
-    def answers(self, uri: str, request: Message, answer: type[T], seconds: float = ANSWERS_WITHIN) -> Iterator[T]:
+    def answers(self, uri: str, request: Request, answer: type[T], seconds: float = ANSWERS_WITHIN) -> Iterator[T]:
         """Like :meth:`ask`, for an answer in several pieces."""
         with refusals(uri):
             action = fl.Action(type(request).__name__, encoded(request))
@@ -264,3 +269,26 @@ def _of_one_schema(connections: Connections, uri: str, call: Get, seconds: float
             entry.digest.add(chunk.data)
     if entry is not None:
         yield entry
+
+
+class _Sized(Protocol):
+    @property
+    def size(self) -> int: ...
+
+
+def grouped(entries: Iterable[tuple[To, Sized]]) -> list[tuple[To, list[Sized]]]:
+    """Entries in groups that one call can carry in time, each with where it goes: first groups first, then second ones.
+
+    A call that fails is repeated as a whole.
+    """
+    groups: dict[To, list[list[Sized]]] = {}
+    sizes: dict[To, int] = {}
+    for to, entry in entries:
+        found, size = groups.setdefault(to, []), entry.size
+        if not found or sizes[to] + size > GROUP or len(found[-1]) == MOST:
+            found.append([])
+            sizes[to] = 0
+        found[-1].append(entry)
+        sizes[to] += size
+    numbered = [(number, to, group) for to, found in groups.items() for number, group in enumerate(found)]
+    return [(to, group) for _, to, group in sorted(numbered, key=lambda each: each[0])]

@@ -18,7 +18,7 @@ from sparkjet_grid.background import in_background
 from sparkjet_grid.cluster_state import ClusterState, Member
 from sparkjet_grid.connections import Connections
 from sparkjet_grid.errors import AnalysisError, GridError, MovedError, QuorumLostError, UnreachableError
-from sparkjet_grid.messages import GetState, GetStatus, Message, Status
+from sparkjet_grid.messages import GetState, GetStatus, Request, Status
 
 T = TypeVar("T")
 
@@ -106,7 +106,7 @@ class Contact:
         self._check_one([status.state.cluster for status in found])
         return max(found, key=lambda status: status.state.version)
 
-    def _answers(self, request: Message, answer: type[T], seconds: float) -> Iterator[T]:
+    def _answers(self, request: Request, answer: type[T], seconds: float) -> Iterator[T]:
         """What members answer, each asked when the next answer is wanted; an error if none does."""
         failures: list[str] = []
         answered = False
@@ -122,11 +122,11 @@ class Contact:
         if not answered:
             raise UnreachableError(f"no member of the grid answers: {' '.join(failures)}")
 
-    def ask(self, request: Message, answer: type[T]) -> T:
+    def ask(self, request: Request, answer: type[T]) -> T:
         """What a member answers, no matter which; tried until the patience is at its end."""
         return self.attempts()(lambda: self.ask_once(request, answer))
 
-    def ask_once(self, request: Message, answer: type[T]) -> T:
+    def ask_once(self, request: Request, answer: type[T]) -> T:
         """Like :meth:`ask`, in one attempt: each member is asked until one answers."""
         failures: list[GridError] = []
         version = self.state().version

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 
 from sparkjet_grid.background import Loop, in_background
 from sparkjet_grid.cluster_state import ClusterState, ready
-from sparkjet_grid.connections import Connections, Fetched, fetched
+from sparkjet_grid.connections import Connections, Fetched, fetched, grouped
 from sparkjet_grid.contents import Content, check_batch, check_schema
 from sparkjet_grid.control import Control
 from sparkjet_grid.entries import Entries, Key
@@ -18,8 +18,8 @@ from sparkjet_grid.log import logger
 from sparkjet_grid.messages import Held, Listed, ListEntries
 from sparkjet_grid.view import View
 
-_GROUP = 32 << 20
-"""Bytes that one call fetches, so that it can be over in time."""
+_AGAIN = 1.0
+"""Seconds after which a copy that has failed is tried again."""
 _CALL = 60.0
 
 
@@ -48,7 +48,6 @@ class Copying:
         view: What it knows of the cluster.
         connections: To the other members.
         control: Where it says what it holds.
-        again: Seconds after which a copy that has failed is tried again.
     """
 
     def __init__(
@@ -57,11 +56,10 @@ class Copying:
         view: View,
         connections: Connections,
         control: Control,
-        again: float = 1.0,
     ) -> None:
         self._entries, self._view, self._connections, self._control = entries, view, connections, control
         self._loop = Loop("grid-copying", self._step)
-        self._again = again
+        self._again = _AGAIN
         self._copies: dict[str, _Copy] = {}
         self._under_way = 0
         self._removed: set[Key] = set()
@@ -136,7 +134,7 @@ class Copying:
         try:
             uri = self._view.uri(primary)
             for held in self._connections.answers(uri, ListEntries("", dict(rows)), Listed, _CALL):
-                for group in _groups(each for each in held.held if not self._holds(each)):
+                for _, group in grouped((uri, each) for each in held.held if not self._holds(each)):
                     is_whole &= self._pull(uri, group)
             if not is_whole:
                 # Named as what was removed here while something was copied: by a primary that has still to remove it,
@@ -188,15 +186,3 @@ def _checked(entry: Fetched) -> Content:
     for batch in entry.batches:
         check_batch(batch)
     return Content.of(entry.schema, entry.batches, str(entry.digest))
-
-
-def _groups(held: Iterable[Held]) -> list[list[Held]]:
-    groups: list[list[Held]] = []
-    size = _GROUP
-    for each in held:
-        if size + each.size > _GROUP:
-            groups.append([])
-            size = 0
-        groups[-1].append(each)
-        size += each.size
-    return groups

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from functools import partial
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -16,7 +14,7 @@ from sparkjet_grid.contact import AWAY, Contact
 from sparkjet_grid.contents import Content
 from sparkjet_grid.entries import Entries, Key
 from sparkjet_grid.errors import MalformedError
-from sparkjet_grid.getting import again
+from sparkjet_grid.getting import Wanted
 from sparkjet_grid.map_layers import EXPIRES, GONE, HASH, found
 from sparkjet_grid.messages import FindRows, FoundRows, Lookup
 
@@ -91,46 +89,35 @@ class Finding:
     def find(self, columns: Sequence[str], lookups: Sequence[Lookup]) -> list[Found]:
         """See :meth:`sparkjet_grid.client.GridClient.find`."""
         # A member that lacks one layer of a partition is asked for no other one of it.
-        left = {Key(lookup.partition, lookup.layers[0]): lookup for lookup in lookups}
-        lacking: dict[Key, set[str]] = {}
+        wanted = Wanted(self._contact, {Key(lookup.partition, lookup.layers[0]): lookup for lookup in lookups})
         rows: list[Found] = []
-        until = time.monotonic() + self._contact.patience
-        while left:
-            before, failure = len(left), None
-            for member, group, answer in self._answers(columns, left, lacking):
+        for _ in wanted.rounds():
+            for member, group, answer in self._calls(columns, wanted):
                 try:
                     answers = self._contact.awaited(answer, member, _CALL)
                 except AWAY as error:
-                    failure = error
-                    lacked = set(group)
-                else:
-                    partitions = {partition for each in answers for partition in each.lacking}
-                    lacked = {key for key in group if key.partition in partitions}
-                    rows += [_rows_in(each) for each in answers if each.places]
+                    wanted.lack(group, member, error)
+                    continue
+                partitions = {partition for each in answers for partition in each.lacking}
+                wanted.lack([key for key in group if key.partition in partitions], member)
+                rows += [_rows_in(each) for each in answers if each.places]
                 for key in group:
-                    if key in lacked:
-                        lacking.setdefault(key, set()).add(member)
-                    else:
-                        del left[key]
-            if len(left) < before:
-                until = time.monotonic() + self._contact.patience
-            elif left:
-                lacking = again(self._contact, list(left), lacking, failure, until)
+                    if key.partition not in partitions:
+                        del wanted.left[key]
         return rows
 
-    def _answers(self, columns: Sequence[str], left: dict[Key, Lookup], lacking: dict[Key, set[str]]) -> list[_Call]:
-        rows = self._contact.state().rows
+    def _calls(self, columns: Sequence[str], wanted: Wanted[Lookup]) -> list[_Call]:
         # Of many partitions a few members are the replicas.
         nearest = functools.cache(self._contact.nearest)
         groups: dict[str, list[Key]] = {}
-        for key in left:
-            replicas = tuple(each for each in rows[key.partition].replicas if each not in lacking.get(key, ()))
-            if replicas:
-                groups.setdefault(nearest(replicas), []).append(key)
+        for key in wanted.left:
+            if replicas := wanted.replicas(key):
+                groups.setdefault(nearest(tuple(replicas)), []).append(key)
         calls = []
         for member, group in groups.items():
-            asking = partial(self._asked, member, FindRows(list(columns), [left[key] for key in group]))
-            calls.append(_Call(member, group, in_background(asking, f"grid-find-{member}")))
+            request = FindRows(list(columns), [wanted.left[key] for key in group])
+            answer = in_background(functools.partial(self._asked, member, request), f"grid-find-{member}")
+            calls.append(_Call(member, group, answer))
         return calls
 
     def _asked(self, member: str, request: FindRows) -> list[FoundRows]:

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import pyarrow as pa
 
 from sparkjet_grid.background import in_context
-from sparkjet_grid.connections import Sending
+from sparkjet_grid.connections import Sending, grouped
 from sparkjet_grid.contact import AWAY, Contact
 from sparkjet_grid.entries import Key
 from sparkjet_grid.errors import GridError, MovedError
 from sparkjet_grid.messages import SLOWEST, Held, Part, Put
 
-_GROUP = 32 << 20
-"""Bytes that one call puts: what is repeated if it fails."""
 _AT_ONCE = 2
 """Calls to each member at the same time: one is confirmed while the next is sent."""
 _SLOW = 4 << 20
@@ -54,14 +52,6 @@ class NewEntry:
         return sum(batch.num_rows for batch in self.batches)
 
 
-@dataclass
-class _Group:
-    """Entries that one call puts, and their bytes."""
-
-    entries: list[NewEntry] = field(default_factory=list)
-    size: int = 0
-
-
 class Putting:
     """Puts entries; each is on every replica when it is done.
 
@@ -96,7 +86,7 @@ class Putting:
 
     def _put_once(self, entries: Sequence[NewEntry], held: dict[Key, Held]) -> None:
         """One attempt for each; all that can be put is, before the first failure is raised."""
-        groups = self._groups(entries)
+        groups = [(member, group) for (member, _), group in grouped(self._addressed(entries))]
         failures: list[GridError] = []
         members, put_group = len({member for member, _ in groups}), in_context(self._put_group)
         with ThreadPoolExecutor(max(1, _AT_ONCE * members), "grid-put") as pool:
@@ -121,18 +111,11 @@ class Putting:
         sending.finish()
         return contact.awaited(sending.answer, member, seconds)
 
-    def _groups(self, entries: Iterable[NewEntry]) -> list[tuple[str, list[NewEntry]]]:
-        """Entries of one primary and one schema, in groups of limited size, those of different primaries in turn."""
+    def _addressed(self, entries: Iterable[NewEntry]) -> Iterator[tuple[tuple[str, pa.Schema], NewEntry]]:
+        """Entries with the primary that each goes to, and its schema: a call is of one."""
         rows = self._contact.state().rows
-        groups: dict[tuple[str, pa.Schema], list[_Group]] = {}
         for entry in entries:
             replicas = rows[entry.key.partition].replicas
             if not replicas:
                 raise MovedError(f"partition {entry.key.partition} has no members yet.")
-            found, size = groups.setdefault((replicas[0], entry.schema), []), entry.size
-            if not found or found[-1].size + size > _GROUP:
-                found.append(_Group())
-            found[-1].entries.append(entry)
-            found[-1].size += size
-        numbered = [(number, to[0], group) for to, found in groups.items() for number, group in enumerate(found)]
-        return [(member, group.entries) for _, member, group in sorted(numbered, key=lambda each: each[0])]
+            yield (replicas[0], entry.schema), entry

@@ -38,7 +38,6 @@ from sparkjet_grid.messages import (
     Listed,
     ListEntries,
     LooksGone,
-    Message,
     Part,
     Piece,
     Ping,
@@ -47,6 +46,7 @@ from sparkjet_grid.messages import (
     Reform,
     Remove,
     RemoveSlots,
+    Request,
     SlotToken,
     Status,
     Unheld,
@@ -81,7 +81,7 @@ class Server(fl.FlightServerBase):  # type: ignore[misc] # pyarrow has no types
         access: Access,
         receive: Callable[[Put, pa.Schema], Receiving],
         find: Callable[[Get], list[Content | None]],
-        answers: dict[type[Message], Answer],
+        answers: dict[type[Request], Answer],
         entered: Callable[[str], None],
     ) -> None:
         self._receive, self._find, self._answers, self._entered = receive, find, answers, entered
@@ -166,7 +166,7 @@ class Answering:
         self._control, self._view, self._entries, self._copying = control, view, entries, copying
         self._got, self._counting = 0, threading.Lock()
 
-    def answers(self) -> dict[type[Message], Answer]:
+    def answers(self) -> dict[type[Request], Answer]:
         """What is answered to each type of request."""
         control = self._control
         return {
