@@ -42,11 +42,10 @@ class Access:
     def __post_init__(self) -> None:
         files = self.certificate, self.key, self.authorities
         if any(files) and not all(files):
-            message = (
+            raise AnalysisError(
                 "--tls-certificate, --tls-key and --tls-authorities belong together: a grid trusts a member or client "
                 "by its certificate, on both sides. Name all three, or none."
             )
-            raise AnalysisError(message)
 
     @property
     def is_encrypted(self) -> bool:
@@ -62,8 +61,7 @@ class Access:
         """The same, of an address as users write it: ``host:port``."""
         found = _ADDRESS.fullmatch(address)
         if found is None or int(found["port"]) not in range(1, 65536):
-            message = f'"{address}" is not host:port of a member, as 10.0.0.1:5710 and [::1]:5710 are.'
-            raise AnalysisError(message)
+            raise AnalysisError(f'"{address}" is not host:port of a member, as 10.0.0.1:5710 and [::1]:5710 are.')
         return self.uri(found["six"] or found["host"], int(found["port"]))
 
     def token(self) -> str:
@@ -73,12 +71,11 @@ class Access:
         else:
             token, where = os.environ.get(TOKEN_VARIABLE, ""), f"the environment variable {TOKEN_VARIABLE}"
         if len(token) < _SHORTEST or not (token.isascii() and token.isprintable()):
-            message = (
+            raise AnalysisError(
                 f"--token-file: {where} has no token of at least {_SHORTEST} printable characters. Every call to a "
                 "grid carries one, the same on all members and clients: put one into a file that only you can read "
                 "(umask 077; openssl rand -hex 32 > FILE), and name it with --token-file."
             )
-            raise AnalysisError(message)
         return token
 
     def client_options(self) -> dict[str, Any]:
@@ -109,12 +106,11 @@ class Access:
 
     def check_bind(self, host: str) -> None:
         """Refuse to listen where others could read what is sent."""
-        if not (self.is_encrypted or _is_loopback(host)):
-            message = (
+        if not (self.is_encrypted or is_loopback(host)):
+            raise AnalysisError(
                 f"--bind: {host} can be reached from other machines, where token and data would be sent in the clear. "
                 "Add --tls-certificate, --tls-key and --tls-authorities, or bind to 127.0.0.1."
             )
-            raise AnalysisError(message)
 
 
 class _TokenCheck(fl.ServerMiddlewareFactory):  # type: ignore[misc] # pyarrow has no types
@@ -143,7 +139,8 @@ def create_token(file: Path) -> None:
         opened.write(secrets.token_hex(32))
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches a host."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -154,8 +151,7 @@ def _content(file: str | None, option: str) -> bytes:
     try:
         return Path(file or "").read_bytes()
     except OSError as error:
-        message = f'{option}: "{file}" cannot be read: {error.strerror}.'
-        raise AnalysisError(message) from error
+        raise AnalysisError(f'{option}: "{file}" cannot be read: {error.strerror}.') from error
 
 
 _OF_PORT = errno.EADDRINUSE, errno.EACCES
@@ -196,5 +192,4 @@ def _resolved(host: str, port: int, option: str) -> list[tuple[int, int, int, st
         return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)  # type: ignore[return-value] # narrower there
     except (OSError, UnicodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is no name"
-        message = f'{option}: "{host}" is no address of a machine, and no name of one: {reason}.'
-        raise AnalysisError(message) from error
+        raise AnalysisError(f'{option}: "{host}" is no address of a machine, and no name of one: {reason}.') from error

@@ -88,16 +88,14 @@ class GridClient:
         """What :meth:`put` takes: in a partition of its own choice, or in one that follows from its name."""
         count = len(self._contact.state().rows)
         if partition is not None and partition not in range(count):
-            message = f'partition {partition} of "{name}" does not exist: the grid has {count}, from 0.'
-            raise GridError(message)
+            raise GridError(f'partition {partition} of "{name}" does not exist: the grid has {count}, from 0.')
         entry = NewEntry(self.key(name) if partition is None else Key(partition, name), schema, batches)
         largest = max(entry.sizes, default=0)
         if largest > LARGEST_BATCH:
-            message = (
+            raise GridError(
                 f'a batch of "{name}" has {largest} bytes: Flight sends each in one message, and {LARGEST_BATCH} are '
                 "the most for a grid. Split it into several."
             )
-            raise GridError(message)
         return entry
 
     def key(self, name: str) -> Key:
@@ -203,6 +201,11 @@ class GridClient:
         """Remove slots, of which some may be free."""
         for start in range(0, len(names), MOST):
             self._contact.ask(RemoveSlots(list(names[start : start + MOST])), int)
+
+    def lost_text(self, partitions: Sequence[int]) -> tuple[str, str]:
+        """See :meth:`Contact.lost_text`."""
+        self.state()
+        return self._contact.lost_text(partitions)
 
     def contacts(self) -> list[str]:
         """What another member must know to join; nothing if none can."""

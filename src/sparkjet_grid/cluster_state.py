@@ -140,8 +140,7 @@ def drained(state: ClusterState, member: str) -> ClusterState:
     """With a member that is to leave: others copy what it holds, and it holds it until they have."""
     others = {other.id for other in state.members} - {*state.draining, member}
     if not others:
-        message = f"Member {member} cannot be drained: it is the last one, and what it holds would be gone."
-        raise StorageError(message)
+        raise StorageError(f"Member {member} cannot be drained: it is the last one, and what it holds would be gone.")
     if member in state.draining or all(member != other.id for other in state.members):
         return state
     return _changed(msgspec.structs.replace(state, draining=(*state.draining, member)), state.members)

@@ -78,8 +78,7 @@ class Connections:
                 try:
                     self._clients[uri] = fl.FlightClient(uri, generic_options=_CHANNEL, **options)
                 except (pa.ArrowException, fl.FlightError, ValueError) as error:
-                    message = f'"{uri}" is not an address of a member: {_short(error)}'
-                    raise AnalysisError(message) from error
+                    raise AnalysisError(f'"{uri}" is not an address of a member: {_short(error)}') from error
             return self._clients[uri]
 
     def options(self, seconds: float = ANSWERS_WITHIN) -> Any:
@@ -117,8 +116,7 @@ class Connections:
         """What a member answers."""
         answers = list(self.answers(uri, request, answer, seconds))
         if len(answers) != 1:
-            message = f"{uri} has answered {len(answers)} times instead of once."
-            raise UnreachableError(message)
+            raise UnreachableError(f"{uri} has answered {len(answers)} times instead of once.")
         return answers[0]
 
     def answers(self, uri: str, request: Request, answer: type[T], seconds: float = ANSWERS_WITHIN) -> Iterator[T]:
@@ -150,11 +148,10 @@ def refusals(uri: str) -> Iterator[None]:
     try:
         yield
     except fl.FlightUnauthenticatedError as error:
-        message = (
+        raise ForbiddenError(
             f"{uri} refuses the token, or its absence. Members and clients need the same one: --token-file, or the "
             "environment."
-        )
-        raise ForbiddenError(message) from error
+        ) from error
     except (fl.FlightError, pa.ArrowException, OSError) as error:
         raise _refused(uri, error) from error
 

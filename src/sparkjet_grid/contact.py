@@ -26,6 +26,7 @@ AWAY = MovedError, QuorumLostError, UnreachableError
 """Errors that may be over with a newer state, or at another member."""
 _ANSWERS_WITHIN = 3.0
 _LONGEST_PAUSE = 0.5
+_SHOWN = 10
 _LOOK = 1.0
 """Seconds after which a call that is not over is a reason to look whether the member is still there."""
 _SUSPECTED = 10.0
@@ -181,6 +182,16 @@ class Contact:
         """Whether a member is on the machine of the client."""
         member = self.member(id_)
         return member is not None and member.host == self.host
+
+    def lost_text(self, partitions: Sequence[int]) -> tuple[str, str]:
+        """For messages: which partitions are lost, and who held them last and why they are gone."""
+        lost, more = self.state().lost, ", …" if len(partitions) > _SHOWN else ""
+        holders = sorted({member for each in partitions for member in lost.get(each, ())})
+        by = f"Members {', '.join(holders)} held them last, and are gone. " if holders else ""
+        return (
+            ", ".join(map(str, partitions[:_SHOWN])) + more,
+            f"{by}More members were lost at once than --backup-count covers.",
+        )
 
     def _uris(self) -> list[str]:
         """Those on this host first, then in any order, so that not all clients ask the same one."""

@@ -121,8 +121,7 @@ def check_batch(batch: pa.RecordBatch) -> None:
     try:
         batch.validate()
     except pa.ArrowInvalid as error:
-        message = f"a record batch is not valid: {str(error).partition('Detail')[0][:200]}"
-        raise MalformedError(message) from error
+        raise MalformedError(f"a record batch is not valid: {str(error).partition('Detail')[0][:200]}") from error
 
 
 def _is_held(kind: pa.DataType) -> bool:

@@ -92,6 +92,5 @@ def client_of(uri: str, access: Access, patience: float = PATIENCE) -> GridClien
         return GridClient(members.split(","), access, patience=patience)
     member = running_member(embedded_directory())
     if member is None:
-        message = f'uri: "{uri}" is the member that drivers start on this machine, and none runs.'
-        raise AnalysisError(message)
+        raise AnalysisError(f'uri: "{uri}" is the member that drivers start on this machine, and none runs.')
     return GridClient([member.address], member.access, patience=patience)

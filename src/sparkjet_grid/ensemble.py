@@ -127,8 +127,7 @@ class Ensemble:
     def check(self) -> None:
         """Raise an error if this member's server has ended by itself."""
         if self.server is not None and not self.server.runs:
-            message = f"The ZooKeeper server of this member does not start: {self.server.why()}."
-            raise StorageError(message)
+            raise StorageError(f"The ZooKeeper server of this member does not start: {self.server.why()}.")
 
     def refresh(self, session: ZooKeeperSession, woken: Callable[..., None]) -> None:
         """Look who votes, and where servers listen."""
@@ -302,9 +301,8 @@ class Ensemble:
             # One that was offered before has answered, and may vote: it was let in while it was being withdrawn.
             why = own.server.why()
             self._discard(session)
-            raise NoServerError(
-                f"its ZooKeeper server has not answered for {_STARTS_WITHIN:.0f} s{why and f': {why}'}."
-            )
+            message = f"its ZooKeeper server has not answered for {_STARTS_WITHIN:.0f} s{why and f': {why}'}."
+            raise NoServerError(message)
 
     def _is_released(self, own: _Own) -> bool:
         """Whether those that vote now go on without a server of this member's, which has been removed from them.
@@ -410,5 +408,4 @@ class Ensemble:
         try:
             return msgspec.msgpack.decode(content, type=known(ServerAddress)) if content else None
         except msgspec.DecodeError as error:
-            message = f"{node} is not what members write there: {error}"
-            raise KazooException(message) from error
+            raise KazooException(f"{node} is not what members write there: {error}") from error

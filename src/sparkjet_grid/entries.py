@@ -105,11 +105,10 @@ class Entries:
         """Take memory for something; see :meth:`Room.take`."""
         with self._lock:
             if self._used + size > self.limit:
-                message = (
+                raise GridFullError(
                     f"--max-memory: {size} bytes more than the {self._used} that are taken would exceed {self.limit}. "
                     "Nothing was stored, and what was stays. Start members with more memory, or more members."
                 )
-                raise GridFullError(message)
             self._used += size
 
     def give_back(self, size: int) -> None:

@@ -24,7 +24,6 @@ T = TypeVar("T")
 _AHEAD = 6
 """Calls whose entries are fetched before the reader asks for them."""
 _CALL = 120.0
-_SHOWN = 10
 
 
 @dataclass
@@ -156,13 +155,10 @@ class Getting:
 
 def missing_text(contact: Contact, keys: Sequence[Key]) -> str:
     """What is missing, of which partitions, who held it last, and the ways out."""
-    state = contact.state()
     partitions = sorted({key.partition for key in keys})
-    shown = ", ".join(map(str, partitions[:_SHOWN])) + (", …" if len(partitions) > _SHOWN else "")
-    holders = sorted({member for each in partitions for member in state.lost.get(each, ())})
-    by = f"Members {', '.join(holders)} held them last, and are gone. " if holders else ""
+    shown, why = contact.lost_text(partitions)
     return (
-        f'{len(keys)} entries are missing, of {len(partitions)} partitions ({shown}), such as "{keys[0].name}". {by}'
-        "More members were lost at once than --backup-count covers. Go on from a copy (option snapshotBackup, "
-        "python -m sparkjet snapshots import), or start the query from its beginning under another name."
+        f'{len(keys)} entries are missing, of {len(partitions)} partitions ({shown}), such as "{keys[0].name}". {why} '
+        "Go on from a copy (option snapshotBackup, python -m sparkjet snapshots import), or start the query from its "
+        "beginning under another name."
     )

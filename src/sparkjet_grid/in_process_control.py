@@ -55,8 +55,7 @@ class InProcessControl:
     def state(self) -> ClusterState:
         """See :meth:`sparkjet_grid.control.Control.state`."""
         if self._state is None:
-            message = "This member has not joined a cluster."
-            raise QuorumLostError(message)
+            raise QuorumLostError("This member has not joined a cluster.")
         return self._state
 
     def contacts(self) -> list[str]:
@@ -119,11 +118,9 @@ class InProcessControl:
 
     def reform(self, survivors: Collection[str]) -> ClusterState:
         """Not needed: the only member is its own majority."""
-        message = f"{', '.join(survivors)} cannot be formed anew: this grid has one member for ever."
-        raise StorageError(message)
+        raise StorageError(f"{', '.join(survivors)} cannot be formed anew: this grid has one member for ever.")
 
     def _current(self) -> ClusterState:
         if self._left:
-            message = "This member has left its cluster."
-            raise QuorumLostError(message)
+            raise QuorumLostError("This member has left its cluster.")
         return self.state()

@@ -6,24 +6,21 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 import pyarrow as pa
-from typing_extensions import Self
 
-from sparkjet_grid.access import Access
-from sparkjet_grid.client import PATIENCE, GridClient
-from sparkjet_grid.embedded import client_of
-from sparkjet_grid.errors import AnalysisError, FallenBehindError, MissingEntriesError, nearest
-from sparkjet_grid.journal_store import JournalStore, tables_of
+from sparkjet_grid.errors import AnalysisError, FallenBehindError, MissingEntriesError
+from sparkjet_grid.journal_store import JournalStore
 from sparkjet_grid.journal_version import EPOCH, OFFSET, PARTITION, JournalVersion, Position
-from sparkjet_grid.places import JournalPlace
+from sparkjet_grid.places import JournalPlace, Writer
 from sparkjet_grid.reader_leases import Lease
-from sparkjet_grid.version_store import Writer, names_of
+from sparkjet_grid.version_reader import VersionReader
+from sparkjet_grid.version_store import tables_of
 
 _ROWS = 64 << 10
 _SHOWN = 5
 _MOST = 1 << 63
 
 
-class Journal:
+class Journal(VersionReader[JournalVersion]):
     """A journal of a grid, as readers see it: rows by partition and offset, of epochs that are decided.
 
     An offset is that of one row for ever, and rows of a partition are read in the order of their offsets. Everything of
@@ -44,23 +41,9 @@ class Journal:
         AnalysisError: The address or the name is none, or there is no token.
     """
 
-    def __init__(
-        self,
-        uri: str,
-        name: str,
-        *,
-        token_file: str | None = None,
-        certificate: str | None = None,
-        key: str | None = None,
-        authorities: str | None = None,
-        patience: float = PATIENCE,
-        client: GridClient | None = None,
-    ) -> None:
-        place = JournalPlace.of(name, "name")
-        access = Access(token_file, certificate, key, authorities)
-        self._store = JournalStore(client or client_of(uri, access, patience), place)
-        self._seen: JournalVersion | None = None
-        self._leases: dict[str, Lease] = {}
+    _place = JournalPlace
+    _versions = JournalStore
+    _store: JournalStore
 
     @property
     def schema(self) -> pa.Schema:
@@ -80,8 +63,7 @@ class Journal:
     @property
     def writer(self) -> Writer:
         """The output and the id of the query that write it."""
-        version = self._last()
-        return Writer(version.query, version.output)
+        return self._last().writer
 
     def latest(self) -> Position:
         """The newest epoch that is visible, with the writer's watermark and the end of each partition.
@@ -135,10 +117,7 @@ class Journal:
                     start += batch.num_rows
                     yield batch
             except MissingEntriesError:
-                # Offsets of another journal of this name are those of other rows.
-                self._store.check_not_removed(version)
-                if self._newest().number == version.number:
-                    self._store.check(version)
+                if not self._is_replaced(version):
                     raise
 
     def progress(self, after_epoch: int = 0) -> list[Position]:
@@ -154,10 +133,7 @@ class Journal:
             try:
                 tables = tables_of(self._store.client, [chunk.entry for chunk in chunks])
             except MissingEntriesError:
-                # Offsets of another journal of this name are those of other rows.
-                self._store.check_not_removed(version)
-                if self._newest().number == version.number:
-                    self._store.check(version)
+                if not self._is_replaced(version):
                     raise
                 continue
             return [
@@ -216,53 +192,31 @@ class Journal:
         if lease is not None:
             lease.release()
 
-    def remove(self) -> None:
-        """Remove the journal with all that it holds; a query that still writes it ends with an error."""
-        self._check_known()
-        self._store.remove()
-
     def close(self) -> None:
         """End registrations and connections."""
         for reader in [*self._leases]:
             self.release(reader)
-        self._store.client.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+        super().close()
 
     def _last(self) -> JournalVersion:
         return self._newest() if self._seen is None else self._seen
 
     def _newest(self) -> JournalVersion:
-        found = self._store.newest()
-        if found is None:
-            self._check_known()
-            raise AnalysisError(f"name: {self._store.place} has no epoch yet: its query has just started.")
-        self._seen = found
-        return found
-
-    def _check_known(self) -> None:
-        name, there = self._store.place.name, names_of(self._store.client, JournalPlace)
-        if name not in there:
-            raise AnalysisError(f'name: the grid has no journal "{name}"; {nearest(name, there)}')
+        self._seen = super()._newest()
+        return self._seen
 
     def _check(self, version: JournalVersion, offsets: Mapping[int, int]) -> None:
         place = self._store.place
         for partition, offset in offsets.items():
             if partition not in range(version.partitions):
-                message = f"{place} has no partition {partition}: there are {version.partitions}, from 0."
-                raise AnalysisError(message)
+                raise AnalysisError(f"{place} has no partition {partition}: there are {version.partitions}, from 0.")
             if offset < 0:
                 raise AnalysisError(f"{place} has no offset {offset} in partition {partition}: they begin with 0.")
             if offset > version.ends[partition] and offset > self._newest().ends[partition]:
-                message = (
+                raise AnalysisError(
                     f"{place} has partition {partition} up to {version.ends[partition]}, and {offset} is asked for: it "
                     "is another journal than the one that was read before, as where that was removed."
                 )
-                raise AnalysisError(message)
         first = {each: version.base(each) for each, offset in offsets.items() if offset < version.base(each)}
         if not first:
             return
@@ -276,12 +230,13 @@ class Journal:
         epochs = [version.chunks[each][0].first_epoch for each in first if version.chunks[each]]
         upto = max(epochs, default=version.epoch)
         gone = "1 row is" if rows == 1 else f"{rows} rows are"
-        message = (
+        raise FallenBehindError(
             f"{place} no longer has what was to be read: {gone} gone, of epochs up to {upto}: {'; '.join(told)}{more}. "
             "Have the writer retain more (retentionBytes, retentionAge, maxBytes) or wait for its readers "
-            "(onFull=wait), or go on without these rows."
+            "(onFull=wait), or go on without these rows.",
+            asked,
+            first,
         )
-        raise FallenBehindError(message, asked, first)
 
     def _rows(self, version: JournalVersion, partition: int, start: int, end: int) -> Iterator[pa.RecordBatch]:
         """The rows of some offsets as one version has them."""
@@ -313,9 +268,8 @@ def _encoded(offsets: Mapping[int, int]) -> bytes:
     # The writer reads them, and would end with an error of its reader's.
     for partition, offset in offsets.items():
         if type(partition) is not int or type(offset) is not int or not 0 <= offset < _MOST:
-            message = (
+            raise AnalysisError(
                 f"offsets: {partition!r}: {offset!r} is no partition with the offset of its next row: both are int, "
                 "from 0."
             )
-            raise AnalysisError(message)
     return msgspec.msgpack.encode(dict(offsets))

@@ -30,7 +30,7 @@ from sparkjet_grid.messages import Held
 from sparkjet_grid.places import Place
 from sparkjet_grid.putting import NewEntry
 from sparkjet_grid.reader_leases import LeaseBook, holder_of
-from sparkjet_grid.version_store import VersionStore
+from sparkjet_grid.version_store import VersionStore, batches_of, tables_of
 
 _SHOWN = 5
 _TRIES = 20
@@ -85,15 +85,6 @@ def _told(partition: int, chunks: Sequence[Chunk]) -> str:
         f"{rows} rows of its partition {partition}, offsets {chunks[0].first} to {chunks[-1].end - 1}, of epochs "
         f"{chunks[0].first_epoch} to {chunks[-1].last_epoch}"
     )
-
-
-_BATCH = 64 << 20
-"""Bytes of the batches of a chunk, more or less."""
-
-
-def chunk_schema(schema: pa.Schema) -> pa.Schema:
-    """The schema of chunks with rows of some schema."""
-    return pa.schema([*schema, pa.field(EPOCH, pa.int64(), nullable=False)])
 
 
 class Appending:
@@ -167,17 +158,10 @@ class Appending:
         return msgspec.structs.replace(version, progress=(*there[: len(there) - len(taken)], chunk))
 
     def _entry(self, name: str, rows: pa.Table, partition: int) -> NewEntry:
-        # In several: a task may have more rows than one message takes.
-        count = max(1, rows.num_rows * _BATCH // max(1, rows.nbytes))
-        batches = rows.combine_chunks().to_batches(max_chunksize=count)
         where = self._client.key(self._place.root).partition + partition
         where %= len(self._client.state().rows)
-        return self._client.entry(f"{self._place.layers(self._transaction)}{name}", rows.schema, batches, where)
-
-
-def tables_of(client: GridClient, entries: Sequence[Held]) -> dict[str, pa.Table]:
-    """The rows of entries, by their names."""
-    return {each.key.name: pa.Table.from_batches(each.batches, each.schema) for each in client.get(entries)}
+        name = f"{self._place.layers(self._transaction)}{name}"
+        return self._client.entry(name, rows.schema, batches_of(rows), where)
 
 
 def _taken(chunks: Sequence[Chunk], rows: int, most: int) -> Sequence[Chunk]:

@@ -14,6 +14,7 @@ import msgspec
 import pyarrow as pa
 
 from sparkjet_grid.messages import Held
+from sparkjet_grid.places import Version
 
 PARTITION, OFFSET, EPOCH = "_partition", "_offset", "_epoch"
 """Columns after the user's, as readers see them; chunks have only the last one."""
@@ -72,45 +73,18 @@ class Chunk(msgspec.Struct, frozen=True, array_like=True):
         return self.first + self.entry.rows
 
 
-class JournalVersion(msgspec.Struct, frozen=True, kw_only=True):
-    """One version of a journal, as its manifest has it.
+class JournalVersion(Version, frozen=True, kw_only=True):
+    """One version of a journal, as its manifest has it; ``watermark`` is that of its :class:`Position`.
 
     Attributes:
-        number: Counts the versions.
-        epoch: Of the query, the newest one that is in it.
-        clock: Microseconds of the epoch's clock.
-        watermark: As in :class:`Position`.
-        query: Id of the query that writes the journal.
-        output: Name of its output.
-        run: Of the driver that wrote it.
-        keys: Columns by which rows are placed; none if tasks take turns.
-        arrow_schema: Of the rows, as Arrow serializes it.
-        spark_schema: The same in Spark's JSON.
         ends: Of each partition, the offset after its last row.
         chunks: Of each partition what is retained, the oldest first.
         progress: How far epochs came that have rows which are retained, the oldest first.
-        ahead: Microseconds that ``clock`` is ahead of the query's, which was set back.
     """
 
-    number: int
-    epoch: int
-    clock: int
-    watermark: int | None
-    query: str
-    output: str
-    run: str
-    keys: tuple[str, ...]
-    arrow_schema: bytes
-    spark_schema: str
     ends: tuple[int, ...]
     chunks: tuple[tuple[Chunk, ...], ...]
     progress: tuple[Chunk, ...]
-    ahead: int = 0
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The schema of the rows."""
-        return pa.ipc.read_schema(pa.py_buffer(self.arrow_schema))
 
     @property
     def partitions(self) -> int:

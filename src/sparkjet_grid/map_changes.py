@@ -14,12 +14,13 @@ import pyarrow.compute as pc
 
 from sparkjet_grid.errors import GridError
 from sparkjet_grid.fitting import fitted
-from sparkjet_grid.journal_store import Appending, tables_of
+from sparkjet_grid.journal_store import Appending
 from sparkjet_grid.journal_version import Appended
 from sparkjet_grid.map_keys import hash_of, texts_of
 from sparkjet_grid.map_layers import EXPIRES, GONE, found, layer_schema, merged
 from sparkjet_grid.map_store import MapStore, Written, write_layers
 from sparkjet_grid.map_version import MapVersion
+from sparkjet_grid.version_store import tables_of
 
 OLD, NEW = "old", "new"
 """Columns after the keys: the row before the epoch and the one after it, null where there is none."""
@@ -160,11 +161,10 @@ def _one(table: pa.Table) -> pa.RecordBatch:
     try:
         return pa.concat_batches(batches) if batches else pa.RecordBatch.from_pylist([], table.schema)
     except pa.ArrowInvalid as error:
-        message = (
+        raise GridError(
             f"a partition of a map with a journal has more than 2 GB in one column: {error}. Its changes cannot be "
             "found. Write it in a grid of more partitions (grid start --partitions), or without a journal."
-        )
-        raise GridError(message) from error
+        ) from error
 
 
 def _places(there: pa.RecordBatch, keys: Sequence[str], texts: Sequence[str]) -> list[int | None]:

@@ -48,8 +48,7 @@ def key_of(given: object, kinds: Sequence[str]) -> tuple[object, ...]:
     """
     # Otherwise the characters of a text, the names of an object, and texts such as "null" or "[1]" would be looked for.
     if not isinstance(given, list) or any(each is None or isinstance(each, (dict, list)) for each in given):
-        message = f"{given!r} is no list of values"
-        raise ValueError(message)
+        raise ValueError(f"{given!r} is no list of values")
     parts = [each if isinstance(each, str) else json.dumps(each) for each in given]
     try:
         return tuple(_FROM_TEXT[kind](part) for kind, part in zip(kinds, parts, strict=True))
@@ -149,5 +148,4 @@ def _part(value: object, kind: str) -> str:
         "date": "a date",
         "moment": "a datetime with a time zone",
     }
-    message = f"key: {value!r} is {type(value).__name__}, and the map's key is {wanted[kind]}."
-    raise AnalysisError(message)
+    raise AnalysisError(f"key: {value!r} is {type(value).__name__}, and the map's key is {wanted[kind]}.")

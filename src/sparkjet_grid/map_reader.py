@@ -10,9 +10,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from typing_extensions import Self
 
-from sparkjet_grid.access import Access
-from sparkjet_grid.client import PATIENCE, GridClient
-from sparkjet_grid.embedded import client_of
 from sparkjet_grid.errors import AnalysisError, MissingEntriesError, ReleasedError, nearest
 from sparkjet_grid.finding import Found
 from sparkjet_grid.fitting import fitted
@@ -23,7 +20,7 @@ from sparkjet_grid.map_version import MapVersion
 from sparkjet_grid.messages import Held
 from sparkjet_grid.places import MapPlace
 from sparkjet_grid.reader_leases import LEASE, Lease
-from sparkjet_grid.version_store import names_of
+from sparkjet_grid.version_reader import VersionReader
 
 T = TypeVar("T")
 Row = dict[str, Any]
@@ -41,7 +38,7 @@ class Taken(NamedTuple):
     manifest: Held
 
 
-class Map:
+class Map(VersionReader[MapVersion]):
     """A map of a grid, as readers see it: each read is of one whole epoch.
 
     A read takes the newest epoch that is visible when it begins, or the one that :meth:`held` holds. Thread-safe, but
@@ -62,23 +59,10 @@ class Map:
         AnalysisError: The address or the name is none, or there is no token.
     """
 
-    def __init__(
-        self,
-        uri: str,
-        name: str,
-        *,
-        token_file: str | None = None,
-        certificate: str | None = None,
-        key: str | None = None,
-        authorities: str | None = None,
-        patience: float = PATIENCE,
-        client: GridClient | None = None,
-    ) -> None:
-        place = MapPlace.of(name, "name")
-        access = Access(token_file, certificate, key, authorities)
-        self._store = MapStore(client or client_of(uri, access, patience), place)
-        self._seen: MapVersion | None = None
-        self._held: tuple[MapVersion, Lease] | None = None
+    _place = MapPlace
+    _versions = MapStore
+    _store: MapStore
+    _held: tuple[MapVersion, Lease] | None = None
 
     @property
     def epoch(self) -> int:
@@ -272,39 +256,12 @@ class Map:
             for table in self._partitions(version, wanted):
                 yield from table.combine_chunks().to_batches(max_chunksize=_ROWS)
 
-    def remove(self) -> None:
-        """Remove the map with all that it holds; a query that still writes it ends with an error."""
-        self._check_known()
-        self._store.remove()
-
-    def close(self) -> None:
-        """End the connections."""
-        self._store.client.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def _last(self) -> MapVersion:
         if self._held is not None:
             return self._held[0]
         if self._seen is None:
             self._seen = self._newest()
         return self._seen
-
-    def _newest(self) -> MapVersion:
-        found = self._store.newest()
-        if found is None:
-            self._check_known()
-            raise AnalysisError(f'name: map "{self._store.place.name}" has no epoch yet: its query has just started.')
-        return found
-
-    def _check_known(self) -> None:
-        name, there = self._store.place.name, names_of(self._store.client, MapPlace)
-        if name not in there:
-            raise AnalysisError(f'name: the grid has no map "{name}"; {nearest(name, there)}')
 
     def _read(self, read: Callable[[MapVersion], T]) -> T:
         """Read the epoch that is held; or the newest one, again if it was replaced and removed meanwhile."""
@@ -316,9 +273,7 @@ class Map:
             try:
                 return read(version)
             except MissingEntriesError:
-                self._store.check_not_removed(version)
-                if self._newest().number == version.number:
-                    self._store.check(version)
+                if not self._is_replaced(version):
                     raise
 
     @contextmanager
@@ -331,11 +286,10 @@ class Map:
             # Members that are lost take leases and manifests with them, but no slot.
             is_visible = self._store.manifest_at(version.number) is not None
             if lease is not None and not is_visible and not (lease.is_there() and self._store.is_kept(version)):
-                message = (
+                raise ReleasedError(
                     f'epoch {version.epoch} of map "{self._store.place.name}" is not held any more: its lease was not '
                     f"renewed for {LEASE:.0f} s, as happens where a process sleeps. Read again, from a newer epoch."
-                )
-                raise ReleasedError(message) from error
+                ) from error
             self._store.check(version)
             raise
 
@@ -346,11 +300,10 @@ class Map:
         found = self._store.of_epoch(epoch)
         if found is None:
             there = [version.epoch for version in map(self._store.at, self._store.numbers()) if version is not None]
-            message = (
+            raise ReleasedError(
                 f'epoch {epoch} of map "{self._store.place.name}" is not there: visible are '
                 f"{', '.join(map(str, there)) or 'none'}. Older ones are there only for readers that hold them."
             )
-            raise ReleasedError(message)
         return found
 
     def _found(self, version: MapVersion, keys: Sequence[Any]) -> dict[Any, Row]:
@@ -403,8 +356,7 @@ def _chosen(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
     names = schema.names if columns is None else columns
     for name in names:
         if name not in schema.names:
-            message = f"columns: the map has no {name!r}; {nearest(name, schema.names)}"
-            raise AnalysisError(message)
+            raise AnalysisError(f"columns: the map has no {name!r}; {nearest(name, schema.names)}")
     return pa.schema([schema.field(name) for name in names])
 
 
@@ -415,5 +367,4 @@ def _check_filter(schema: pa.Schema, wanted: pc.Expression | None) -> None:
     try:
         schema.empty_table().filter(wanted)
     except (pa.ArrowException, TypeError) as error:
-        message = f"filter: {wanted} is none for the columns {', '.join(schema.names)}: {error}"
-        raise AnalysisError(message) from error
+        raise AnalysisError(f"filter: {wanted} is none for the columns {', '.join(schema.names)}: {error}") from error

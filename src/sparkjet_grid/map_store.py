@@ -20,7 +20,7 @@ from sparkjet_grid.map_version import MapVersion, epochs_of
 from sparkjet_grid.messages import Held, Lookup
 from sparkjet_grid.places import Place
 from sparkjet_grid.reader_leases import holder_of
-from sparkjet_grid.version_store import VersionStore
+from sparkjet_grid.version_store import VersionStore, batches_of, tables_of
 
 KEYS = 10_000
 _TEXT = 2 << 20
@@ -77,10 +77,6 @@ def _groups(texts: Sequence[str]) -> Iterator[range]:
     yield range(start, len(texts))
 
 
-_BATCH = 64 << 20
-"""Bytes of the batches of a layer, more or less."""
-
-
 class Written(msgspec.Struct, frozen=True, array_like=True):
     """What a task has written of one partition.
 
@@ -116,7 +112,7 @@ def write_layers(
         partition: to_merge(table.num_rows, [layer.rows for layer in there[partition]])
         for partition, table in changed.items()
     }
-    older = _read(client, [layer for partition, count in counts.items() for layer in there[partition][:count]])
+    older = tables_of(client, [layer for partition, count in counts.items() for layer in there[partition][:count]])
     entries, tables = [], {}
     for partition, table in changed.items():
         taken = there[partition][: counts[partition]]
@@ -128,10 +124,7 @@ def write_layers(
         )
         if new.num_rows:
             name = f"{place.layers(transaction)}{partition}-{uuid.uuid4().hex}"
-            # In several: a partition of a small grid may be larger than what one message takes.
-            rows = max(1, new.num_rows * _BATCH // max(1, new.nbytes))
-            batches = new.combine_chunks().to_batches(max_chunksize=rows)
-            entries.append(client.entry(name, new.schema, batches, partition))
+            entries.append(client.entry(name, new.schema, batches_of(new), partition))
     layers = {held.partition: held for held in client.put(entries)}
     return [
         Written(partition, changed[partition].num_rows, counts[partition], layers.get(partition))
@@ -146,7 +139,3 @@ def following(base: MapVersion | None, written: Sequence[Written]) -> dict[int, 
         rest = layers.get(each.partition, ())[each.merged :]
         layers[each.partition] = rest if each.layer is None else (each.layer, *rest)
     return {partition: each for partition, each in layers.items() if each}
-
-
-def _read(client: GridClient, layers: Sequence[Held]) -> dict[str, pa.Table]:
-    return {each.key.name: pa.Table.from_batches(each.batches, each.schema) for each in client.get(layers)}

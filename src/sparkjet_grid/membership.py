@@ -106,8 +106,7 @@ class Membership:
             self.ensemble.refresh(self._shared.session, self._woken)
         except NoNodeError:
             self._close("it could not join")
-            message = f"There is no grid at {', '.join(contacts)}."
-            raise AnalysisError(message) from None
+            raise AnalysisError(f"There is no grid at {', '.join(contacts)}.") from None
         except BaseException:
             self._close("it could not join")
             raise
@@ -313,11 +312,10 @@ class Membership:
     def _reform(self, survivors: Collection[str], cluster: str) -> ClusterState:
         contact = self.ensemble.alone() if self._member.id in survivors else None
         if contact is None:
-            message = (
+            raise StorageError(
                 f"Member {self._member.id} cannot form the survivors anew, as it does not know what was decided: its "
                 f"server did not vote. Those that did: {', '.join(self.ensemble.voters())}."
             )
-            raise StorageError(message)
         self._shared.session.use([contact])
         deadline = time.monotonic() + _START
         while True:

@@ -341,8 +341,7 @@ encoded = msgspec.msgpack.Encoder().encode
 def decoded(content: Any, kind: type[T]) -> T:
     """A message from its bytes."""
     if content is None or len(content) > LARGEST:
-        message = f"{kind} is missing, or has more than {LARGEST} bytes."
-        raise MalformedError(message)
+        raise MalformedError(f"{kind} is missing, or has more than {LARGEST} bytes.")
     try:
         return msgspec.msgpack.decode(content, type=known(kind))
     # Deeply nested input ends in a RecursionError.

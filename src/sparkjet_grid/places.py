@@ -1,4 +1,4 @@
-"""Places: where in a grid everything is of what is kept there in versions, a map or a journal."""
+"""What maps and journals have in common: the place of each in its grid, its only writer, and its versions."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import re
 from typing import ClassVar
 
 import msgspec
+import pyarrow as pa
 from typing_extensions import Self
 
 from sparkjet_grid.errors import AnalysisError
+from sparkjet_grid.messages import Held
 
 _NAME = re.compile(r"[^/\0\s][^/\0]{0,199}")
 
@@ -45,11 +47,10 @@ class Place(msgspec.Struct, frozen=True):
     def of(cls, name: str, option: str) -> Self:
         """The place of what the user calls so."""
         if _NAME.fullmatch(name) is None:
-            message = (
+            raise AnalysisError(
                 f'{option}: "{name}" is no name of a {cls.kind}: one word without "/", as in '
                 "grid://10.0.0.1:5710/orders."
             )
-            raise AnalysisError(message)
         return cls(name)
 
     def __str__(self) -> str:
@@ -104,3 +105,54 @@ class JournalPlace(Place, frozen=True):
 
     kind: ClassVar[str] = "journal"
     directory: ClassVar[str] = ".journals"
+
+
+class Writer(msgspec.Struct, frozen=True, array_like=True):
+    """The only writer of a map or a journal: an output of a query."""
+
+    query: str
+    output: str
+
+
+class Version(msgspec.Struct, frozen=True, kw_only=True):
+    """One version of a map or a journal, as its manifest has it.
+
+    Attributes:
+        number: Counts the versions, from 1.
+        epoch: Of the query, the newest one whose rows are in it.
+        clock: Microseconds of the epoch's clock.
+        watermark: Of the epoch, in microseconds since 1970; None if there was none.
+        query: Id of the query that wrote it.
+        output: Name of the query's output.
+        run: Of the driver that wrote it.
+        keys: The key columns; none where tasks take turns.
+        arrow_schema: Of the rows, as Arrow serializes it.
+        spark_schema: The same in Spark's JSON.
+        ahead: Microseconds by which ``clock`` is ahead of the query's, which was set back.
+    """
+
+    number: int
+    epoch: int
+    clock: int
+    watermark: int | None
+    query: str
+    output: str
+    run: str
+    keys: tuple[str, ...]
+    arrow_schema: bytes
+    spark_schema: str
+    ahead: int = 0
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of the rows."""
+        return pa.ipc.read_schema(pa.py_buffer(self.arrow_schema))
+
+    @property
+    def writer(self) -> Writer:
+        """Who wrote it."""
+        return Writer(self.query, self.output)
+
+    def held(self) -> list[Held]:
+        """All entries that it names."""
+        raise NotImplementedError

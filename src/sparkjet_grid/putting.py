@@ -80,8 +80,7 @@ class Putting:
             self._contact.attempts()(once)
         for entry in entries:
             if held[entry.key].rows != entry.rows:
-                message = f'entry "{entry.key.name}" has {held[entry.key].rows} rows instead of {entry.rows}.'
-                raise GridError(message)
+                raise GridError(f'entry "{entry.key.name}" has {held[entry.key].rows} rows instead of {entry.rows}.')
         return [held[entry.key] for entry in entries]
 
     def _put_once(self, entries: Sequence[NewEntry], held: dict[Key, Held]) -> None:

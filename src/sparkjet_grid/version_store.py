@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import msgspec
+import pyarrow as pa
 
 from sparkjet_grid.client import GridClient
 from sparkjet_grid.entries import Key
@@ -14,67 +15,18 @@ from sparkjet_grid.errors import GridError, LostRowsError, MissingEntriesError, 
 from sparkjet_grid.files import contents_of, write_files
 from sparkjet_grid.known_types import known
 from sparkjet_grid.messages import Held
-from sparkjet_grid.places import Place
+from sparkjet_grid.places import Place, Version, Writer
 from sparkjet_grid.reader_leases import LeaseBook
 
 KEPT = 2
 """Versions that are kept without a lease: who has found the newest slot still finds its layers."""
 _REMEMBERED = 8
+_BATCH = 64 << 20
+"""Bytes of a batch of rows, more or less."""
 _TRIES = 20
-_SHOWN = 5
-
-
-class Version(Protocol):
-    """What a slot names, as its manifest has it."""
-
-    @property
-    def number(self) -> int:
-        """Counts the versions, from 1."""
-        ...
-
-    @property
-    def epoch(self) -> int:
-        """Of the query, the newest one whose rows are in it."""
-        ...
-
-    @property
-    def clock(self) -> int:
-        """Microseconds of its clock."""
-        ...
-
-    @property
-    def ahead(self) -> int:
-        """Microseconds that this clock is ahead of the query's, which was set back."""
-        ...
-
-    @property
-    def query(self) -> str:
-        """Id of the query that wrote it."""
-        ...
-
-    @property
-    def output(self) -> str:
-        """Name of its output."""
-        ...
-
-    @property
-    def run(self) -> str:
-        """Of the driver that wrote it."""
-        ...
-
-    def held(self) -> list[Held]:
-        """All entries that it names."""
-        ...
 
 
 V = TypeVar("V", bound=Version)
-
-
-class Writer(msgspec.Struct, frozen=True, array_like=True):
-    """The only writer of a map or a journal: an output of a query."""
-
-    query: str
-    output: str
 
 
 class VersionStore(ABC, Generic[V]):
@@ -128,8 +80,9 @@ class VersionStore(ABC, Generic[V]):
             # Removed while it was about to be read, or lost?
             if self.manifest_at(number) is None:
                 return None
-            message = self._told([manifest.partition], f"with what says where the rows of its version {number} are")
-            raise LostRowsError(message) from error
+            raise LostRowsError(
+                self._told([manifest.partition], f"with what says where the rows of its version {number} are")
+            ) from error
 
     def of_epoch(self, epoch: int) -> V | None:
         """The visible version of an epoch; None if there is none."""
@@ -190,11 +143,10 @@ class VersionStore(ABC, Generic[V]):
             )
             raise GridError(f"{self.place} {now}: output {writer.output!r} of query {writer.query} writes it no more.")
         if last is not None:
-            message = (
+            raise GridError(
                 f"{self.place} has version {last[0]} already: another driver of query {writer.query} has taken "
                 "over from this one, which writes it no more."
             )
-            raise GridError(message)
         return None if base is None else self.decoded(base)
 
     def write(self, version: V, transaction: str) -> Held:
@@ -225,7 +177,7 @@ class VersionStore(ABC, Generic[V]):
     def check_not_removed(self, version: V) -> None:
         """Refuse to go on with a version that went with all others, also if new ones have their numbers."""
         writer = self.writer()
-        if writer != Writer(version.query, version.output):
+        if writer != version.writer:
             now = "" if writer is None else f", and is written by query {writer.query} now"
             message = f"{self.place}, of which epoch {version.epoch} was read, was removed{now}. Begin to read it anew."
             raise ReleasedError(message)
@@ -235,14 +187,11 @@ class VersionStore(ABC, Generic[V]):
         """What is lost of a version, by its entries on no replica."""
 
     def _told(self, partitions: Sequence[int], what: str) -> str:
-        lost = self.client.state().lost
-        shown = ", ".join(map(str, partitions[:_SHOWN])) + (", …" if len(partitions) > _SHOWN else "")
-        holders = sorted({member for each in partitions for member in lost.get(each, ())})
-        by = f"Members {', '.join(holders)} held them last, and are gone. " if holders else ""
+        shown, why = self.client.lost_text(partitions)
         return (
-            f"{self.place} has lost partitions {shown} of the grid, {what}. {by}More members were lost at once than "
-            f"--backup-count covers. Remove it (python -m sparkjet grid {self.place.kind} remove), and start the query "
-            "that writes it from the beginning of its source, with another checkpointLocation: that builds it again."
+            f"{self.place} has lost partitions {shown} of the grid, {what}. {why} Remove it (python -m sparkjet grid "
+            f"{self.place.kind} remove), and start the query that writes it from the beginning of its source, with "
+            "another checkpointLocation: that builds it again."
         )
 
     def is_kept(self, version: V) -> bool:
@@ -375,3 +324,15 @@ def names_of(client: GridClient, kind: type[Place]) -> list[str]:
     directory = kind.directory
     names = (name.removeprefix(f"{directory}/").partition("/")[0] for name in client.slots(directory))
     return sorted(set(names))
+
+
+def tables_of(client: GridClient, entries: Sequence[Held]) -> dict[str, pa.Table]:
+    """The rows of entries, by their names."""
+    return {each.key.name: pa.Table.from_batches(each.batches, each.schema) for each in client.get(entries)}
+
+
+def batches_of(rows: pa.Table) -> list[pa.RecordBatch]:
+    """Rows in batches of limited size: a message may have no room for all."""
+    count = max(1, rows.num_rows * _BATCH // max(1, rows.nbytes))
+    batches: list[pa.RecordBatch] = rows.combine_chunks().to_batches(max_chunksize=count)
+    return batches

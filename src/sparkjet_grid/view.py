@@ -41,8 +41,7 @@ class View:
     def state(self) -> ClusterState:
         """The newest state."""
         if self._state is None:
-            message = "this member has not yet joined."
-            raise MovedError(message)
+            raise MovedError("this member has not yet joined.")
         return self._state
 
     def has_state(self) -> bool:
@@ -82,26 +81,22 @@ class View:
     def check(self) -> None:
         """Whether this member may act."""
         if self._ended is not None:
-            message = f"this member has ended: {self._ended}"
-            raise QuorumLostError(message)
+            raise QuorumLostError(f"this member has ended: {self._ended}")
         if not self.is_confirmed():
-            message = f"this member has not heard of its control plane for {self.lease:.0f} s."
-            raise MovedError(message)
+            raise MovedError(f"this member has not heard of its control plane for {self.lease:.0f} s.")
 
     def row(self, partition: int) -> Row:
         """The row of a partition."""
         rows = self.state.rows
         if partition >= len(rows):
-            message = f"there are {len(rows)} partitions, and no number {partition}."
-            raise MovedError(message)
+            raise MovedError(f"there are {len(rows)} partitions, and no number {partition}.")
         return rows[partition]
 
     def primary_row(self, partition: int) -> Row:
         """The row of a partition of which this member is the primary."""
         row = self.row(partition)
         if row.replicas[:1] != (self.me,):
-            message = f"this member is not the primary of partition {partition}."
-            raise MovedError(message)
+            raise MovedError(f"this member is not the primary of partition {partition}.")
         return row
 
     def wait(self, condition: Callable[[], bool], seconds: float) -> bool:
@@ -122,8 +117,7 @@ class View:
         for each in self.state.members:
             if each.id == member:
                 return each.uri
-        message = f"member {member} has left."
-        raise MovedError(message)
+        raise MovedError(f"member {member} has left.")
 
 
 class Lease:

@@ -61,8 +61,7 @@ def java() -> str:
     found = shutil.which(f"{home}/bin/java" if home else "java")
     if found is None:
         where = f"JAVA_HOME is {home}, where there is no bin/java" if home else "there is no java on the PATH"
-        message = f"A grid of several members needs Java 17 or newer, as Spark does: {where}."
-        raise AnalysisError(message)
+        raise AnalysisError(f"A grid of several members needs Java 17 or newer, as Spark does: {where}.")
     return found
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import ipaddress
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from sparkjet_grid.access import is_loopback
 from sparkjet_grid.cluster_state import GRACE
 from sparkjet_grid.errors import AnalysisError
 
@@ -56,12 +56,11 @@ class ZooKeeperSettings:
         if any(files) and not all(files):
             message = "certificate, key and authorities belong together: members trust each other by them. Name all."
             raise AnalysisError(message)
-        if not (self.is_encrypted or self.host == "localhost" or _is_loopback(self.host)):
-            message = (
+        if not (self.is_encrypted or is_loopback(self.host)):
+            raise AnalysisError(
                 f"host {self.host} can be reached from other machines, where anybody could take part in votes. "
                 "Add certificate, key and authorities, or listen on 127.0.0.1."
             )
-            raise AnalysisError(message)
 
     @property
     def is_encrypted(self) -> bool:
@@ -87,12 +86,4 @@ class ZooKeeperSettings:
         try:
             return Path(path).read_text(encoding="ascii")
         except (OSError, ValueError) as error:
-            message = f'{name}: "{path}" cannot be read as a PEM file: {error}.'
-            raise AnalysisError(message) from error
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+            raise AnalysisError(f'{name}: "{path}" cannot be read as a PEM file: {error}.') from error

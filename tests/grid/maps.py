@@ -13,9 +13,8 @@ from sparkjet_grid.map_layers import EXPIRES, GONE, HASH, layer_schema
 from sparkjet_grid.map_store import MapStore, following, write_layers
 from sparkjet_grid.map_version import MapVersion
 from sparkjet_grid.messages import Held
-from sparkjet_grid.places import MapPlace
+from sparkjet_grid.places import MapPlace, Writer
 from sparkjet_grid.reader_leases import LeaseBook
-from sparkjet_grid.version_store import Writer
 
 ROWS = pa.schema([("k", pa.string()), ("n", pa.int64())])
 _SPARK_SCHEMA = (

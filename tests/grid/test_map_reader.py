@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from sparkjet_grid import map_reader, map_store
+from sparkjet_grid import map_reader, map_store, version_store
 from sparkjet_grid.contents import Content
 from sparkjet_grid.entries import Entries, Key
 from sparkjet_grid.errors import AnalysisError, LostRowsError, MalformedError, ReleasedError, UnreachableError
@@ -169,7 +169,7 @@ def test_layers_have_batches_of_limited_size(writer: MapWriter, reader: Map, mon
         sizes.extend(batch.nbytes for batch in batches if partition is not None)
         return entry(name, schema, batches, partition)
 
-    monkeypatch.setattr(map_store, "_BATCH", 1000)
+    monkeypatch.setattr(version_store, "_BATCH", 1000)
     monkeypatch.setattr(writer.client, "entry", counted)
     for epoch in (1, 2):
         writer.write(epoch, {f"k{n}": n + epoch for n in range(3000)})

@@ -28,7 +28,7 @@ from sparkjet_grid.journal_reader import Journal
 from sparkjet_grid.journal_version import Retention
 from sparkjet_grid.places import JournalPlace
 from sparkjet_grid.reader_leases import LEASE, LeaseBook
-from sparkjet_grid.version_store import Writer
+from sparkjet_grid.places import Writer
 from tests.grid.grids import Grid, grid_of
 from tests.grid.journals import ROWS, JournalWriter
 from tests.grid.test_journal_version import EMPTY

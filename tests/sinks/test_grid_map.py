@@ -30,7 +30,7 @@ from sparkjet_grid.map_layers import HASH
 from sparkjet_grid.map_reader import Map
 from sparkjet_grid.map_store import MapStore
 from sparkjet_grid.places import MapPlace
-from sparkjet_grid.version_store import Writer
+from sparkjet_grid.places import Writer
 from tests.grid.grids import Grid, grid_of
 from tests.grid.maps import ROWS, MapWriter
 

@@ -25,7 +25,7 @@ from sparkjet.storage.shipping import ship
 from sparkjet_grid.journal_store import Appending, JournalStore
 from sparkjet_grid.journal_version import TECHNICAL, FullError, JournalVersion, following
 from sparkjet_grid.places import JournalPlace
-from sparkjet_grid.version_store import Writer
+from sparkjet_grid.places import Writer
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -30,7 +30,7 @@ from sparkjet_grid.map_layers import TECHNICAL
 from sparkjet_grid.map_store import MapStore, Written, following
 from sparkjet_grid.map_version import MapVersion
 from sparkjet_grid.places import JournalPlace, MapPlace
-from sparkjet_grid.version_store import Writer
+from sparkjet_grid.places import Writer
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -19,7 +19,7 @@ from sparkjet_grid.map_store import MapStore, Written, write_layers
 from sparkjet_grid.map_version import MapVersion
 from sparkjet_grid.messages import Held
 from sparkjet_grid.places import Place
-from sparkjet_grid.version_store import Writer
+from sparkjet_grid.places import Writer
 
 _AT_ONCE = 64 << 20
 """Bytes of rows that a task keeps before it writes those of partitions that are complete."""

@@ -20,7 +20,7 @@ from sparkjet.time import MIN
 from sparkjet_grid.access import create_token
 from sparkjet_grid.journal_version import Position, Retention
 from sparkjet_grid.reader_leases import LEASE
-from sparkjet_grid.version_store import Writer
+from sparkjet_grid.places import Writer
 from tests.grid.grids import Grid, grid_of
 from tests.grid.journals import PARTITIONS, JournalWriter
 
