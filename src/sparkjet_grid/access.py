@@ -25,7 +25,7 @@ _ADDRESS = re.compile(r"(\[(?P<six>[0-9A-Fa-f:.%]+)\]|(?P<host>[^][:/@\s]+)):(?P
 
 @dataclass(frozen=True)
 class Access:
-    """Where the secrets of a grid are: never the secrets themselves, so that it can be shown and sent to executors.
+    """Names the files with a grid's secrets, never the secrets themselves, so it can be logged and sent to executors.
 
     Attributes:
         token_file: Contains the token; without one it is in the environment, as ``SPARKJET_GRID_TOKEN``.
@@ -53,19 +53,19 @@ class Access:
         return self.certificate is not None
 
     def uri(self, host: str, port: int) -> str:
-        """The address of a member, as Arrow Flight takes it."""
+        """The URI of a member, as Arrow Flight takes it."""
         shown = f"[{host}]" if ":" in host else host
         return f"{'grpc+tls' if self.is_encrypted else 'grpc'}://{shown}:{port}"
 
     def uri_of(self, address: str) -> str:
-        """The same, of an address as users write it: ``host:port``."""
+        """The URI of an address as users write it, ``host:port``."""
         found = _ADDRESS.fullmatch(address)
         if found is None or int(found["port"]) not in range(1, 65536):
             raise AnalysisError(f'"{address}" is not host:port of a member, as 10.0.0.1:5710 and [::1]:5710 are.')
         return self.uri(found["six"] or found["host"], int(found["port"]))
 
     def token(self) -> str:
-        """The token, read anew: it may have been replaced."""
+        """The token, read each time, as it may have been replaced."""
         if self.token_file is not None:
             token, where = _content(self.token_file, "--token-file").decode("ascii", "replace").strip(), self.token_file
         else:
@@ -79,7 +79,7 @@ class Access:
         return token
 
     def client_options(self) -> dict[str, Any]:
-        """Arguments of a Flight client, beside its address."""
+        """Arguments of a Flight client, besides its address."""
         if not self.is_encrypted:
             return {}
         return {
@@ -89,7 +89,7 @@ class Access:
         }
 
     def server_options(self) -> dict[str, Any]:
-        """Arguments of a Flight server, beside its address."""
+        """Arguments of a Flight server, besides its address."""
         options: dict[str, Any] = {"middleware": {"token": _TokenCheck(self.token())}}
         if self.is_encrypted:
             pair = _content(self.certificate, "--tls-certificate"), _content(self.key, "--tls-key")
@@ -101,11 +101,11 @@ class Access:
         return options
 
     def headers(self) -> list[tuple[bytes, bytes]]:
-        """What every call carries."""
+        """The headers that every call carries."""
         return [(_HEADER.encode(), f"Bearer {self.token()}".encode())]
 
     def check_bind(self, host: str) -> None:
-        """Refuse to listen where others could read what is sent."""
+        """Refuse an address at which others could read what is sent."""
         if not (self.is_encrypted or is_loopback(host)):
             raise AnalysisError(
                 f"--bind: {host} can be reached from other machines, where token and data would be sent in the clear. "
@@ -114,7 +114,7 @@ class Access:
 
 
 class _TokenCheck(fl.ServerMiddlewareFactory):  # type: ignore[misc] # pyarrow has no types
-    """Refuses calls without the token, before anything of a stream is read."""
+    """Refuses calls without the token before any of their data is read."""
 
     def __init__(self, token: str) -> None:
         super().__init__()
@@ -124,13 +124,13 @@ class _TokenCheck(fl.ServerMiddlewareFactory):  # type: ignore[misc] # pyarrow h
         """Check the token of one call."""
         found = headers.get(_HEADER, [])
         values = [value.encode() if isinstance(value, str) else value for value in found]
-        # In constant time: how long a refusal takes must not tell how much of a guess is right.
+        # In constant time, so that how long a refusal takes does not tell how much of a guess is right.
         if len(values) != 1 or not hmac.compare_digest(values[0], self._expected):
             raise fl.FlightUnauthenticatedError("the token is missing or wrong.")
 
 
 def create_token(file: Path) -> None:
-    """Write a new token into a file that only its owner can read; does nothing if there is one."""
+    """Write a new token to a file that only its owner can read; does nothing if the file exists."""
     try:
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
@@ -140,7 +140,7 @@ def create_token(file: Path) -> None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches a host."""
+    """Whether a host can be reached from this machine only."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -158,15 +158,15 @@ _OF_PORT = errno.EADDRINUSE, errno.EACCES
 
 
 def addresses(host: str, option: str) -> set[str]:
-    """The addresses of a host."""
+    """The IP addresses of a host."""
     return {str(found[4][0]) for found in _resolved(host, 0, option)}
 
 
 def check_free(host: str, port: int, host_option: str, port_option: str) -> None:
-    """Refuse an address at which this process cannot listen: servers do not say so, or not why."""
+    """Refuse an address at which this process cannot listen, as servers do not say so, or not why."""
     family, kind, _, _, address = _resolved(host, port, host_option)[0]
     with socket.socket(family, kind) as probe:
-        # As servers do: connections of one that has ended may still be about to close.
+        # As servers do: connections of an earlier one may still be closing.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(address)
@@ -181,7 +181,7 @@ def check_free(host: str, port: int, host_option: str, port_option: str) -> None
 
 
 def free_port(host: str) -> int:
-    """A port of this machine that nobody listens on."""
+    """A free port of this machine."""
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         probe.bind((host, 0))
         return int(probe.getsockname()[1])

@@ -1,4 +1,4 @@
-"""Connections to members: calls with the token and a deadline, whose refusals are raised as what they are."""
+"""Connections to members: authenticated calls with a deadline, and the errors that members refuse them with."""
 
 from __future__ import annotations
 
@@ -40,24 +40,24 @@ Sized = TypeVar("Sized", bound="_Sized")
 GROUP = 32 << 20
 """Bytes of the entries of one call, unless one entry alone has more."""
 ANSWERS_WITHIN = 10.0
-"""Seconds for a call without record batches."""
+"""Seconds that a call without record batches may take."""
 _CHANNEL = [
-    # The proxy of the environment is for the world outside.
+    # The environment's proxy is for other networks.
     ("grpc.enable_http_proxy", 0),
-    # A member that has just started would otherwise be found after seconds.
+    # Otherwise it takes seconds to find a member that has just started.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1000),
-    # What is sent and not received for so long (Linux: TCP_USER_TIMEOUT) ends the connection. Without it a network that
-    # was cut stays cut for up to as long again for connections that were open, while the kernel waits to send again; a
-    # member that is started at an old address could not be reached.
+    # Data that is not acknowledged for so long (Linux: TCP_USER_TIMEOUT) ends the connection. Otherwise connections that
+    # were open when the network was cut stay stuck for up to as long again after it has healed, while the kernel backs
+    # off, and a member that is started at an old address cannot be reached.
     ("grpc.keepalive_timeout_ms", 10_000),
-    # gRPC takes the one only with the other: a ping so seldom that servers, which are not told of it, do not mind.
+    # gRPC has the one only with the other: so rare that servers, which do not expect such pings, tolerate them.
     ("grpc.keepalive_time_ms", 600_000),
 ]
 
 
 class Connections:
-    """Connections to members by their addresses, made when they are needed. Thread-safe.
+    """Connections to members by their URIs, opened on demand. Thread-safe.
 
     Args:
         access: Token and certificates.
@@ -82,21 +82,21 @@ class Connections:
             return self._clients[uri]
 
     def options(self, seconds: float = ANSWERS_WITHIN) -> Any:
-        """Options of a call."""
+        """The options of a call."""
         headers = self._headers or self._newest("token", self._access.headers)
         return fl.FlightCallOptions(timeout=seconds, headers=headers)
 
     def prepare(self) -> None:
-        """Read token and certificates now, for members: they go on without the files, and with this token."""
+        """Read token and certificates now: members keep running without the files, and with this token."""
         self._newest("certificates", self._access.client_options)
-        # What the servers of all of them expect for as long as they run. With what is in the file later each would be
-        # refused by the others: nothing would be copied any more.
+        # Members expect the token they were started with. If the file changed and one used the new token, the others
+        # would refuse it, and nothing would be copied.
         self._headers = self._access.headers()
 
     def _newest(self, what: str, read: Callable[[], T]) -> T:
-        """What is in the files now; where they cannot be read any more, what was in them before.
+        """The content of the files now, or their last content if they can no longer be read.
 
-        A file that is gone for a moment, or for good, must not end what works without it.
+        A missing file must not stop what works without it.
         """
         try:
             found = read()
@@ -113,29 +113,29 @@ class Connections:
         return found
 
     def ask(self, uri: str, request: Request, answer: type[T], seconds: float = ANSWERS_WITHIN) -> T:
-        """What a member answers."""
+        """The answer of a member to a request."""
         answers = list(self.answers(uri, request, answer, seconds))
         if len(answers) != 1:
             raise UnreachableError(f"{uri} has answered {len(answers)} times instead of once.")
         return answers[0]
 
     def answers(self, uri: str, request: Request, answer: type[T], seconds: float = ANSWERS_WITHIN) -> Iterator[T]:
-        """Like :meth:`ask`, for an answer in several pieces."""
+        """The answer of a member in several messages."""
         with refusals(uri):
             action = fl.Action(type(request).__name__, encoded(request))
             for result in self.to(uri).do_action(action, self.options(seconds)):
                 yield decoded(result.body, answer)
 
     def nudge(self, uri: str) -> None:
-        """Send a member something, and do not wait: calls end at once if it has given up the connection they are on.
+        """Send a member a ping without waiting: if it has given up the connection, pending calls end at once.
 
-        After a cut the kernel of one side may give up a connection without a word: the other side would wait for an
-        answer until the deadline of the call, as it has nothing to send that could be refused.
+        After a network cut, one side's kernel may give up a connection without notice: the other side, which has nothing
+        to send that could be refused, would wait for an answer until the deadline of the call.
         """
         in_background(lambda: self.ask(uri, Ping(), str), f"grid-nudge-{uri}")
 
     def close(self) -> None:
-        """Close all; a call after that opens new ones."""
+        """Close all connections; a later call opens new ones."""
         with self._lock:
             clients, self._clients = self._clients, {}
         for client in clients.values():
@@ -144,7 +144,7 @@ class Connections:
 
 @contextmanager
 def refusals(uri: str) -> Iterator[None]:
-    """Raises what a member has refused, or why it cannot be reached, as an error of this package."""
+    """Raise the error that a member has refused a call with, or one that says why it cannot be reached."""
     try:
         yield
     except fl.FlightUnauthenticatedError as error:
@@ -168,25 +168,25 @@ def _refused(uri: str, error: BaseException) -> GridError:
 
 
 def answered(error: GridError) -> Any:
-    """An error as a member answers with it."""
+    """Encode an error, for a member to answer with."""
     kind = next((name for name, known in ERRORS.items() if isinstance(error, known)), GridError.__name__)
     return fl.FlightServerError(str(error)[:500], extra_info=encoded(Refusal(kind, str(error)[:2000])))
 
 
 def _short(error: BaseException) -> str:
-    """The first sentence: what follows repeats it with gRPC's own words."""
+    """The first sentence of an error; the rest repeats it in gRPC's words."""
     return str(error).partition(". Detail:")[0].partition(". gRPC client")[0][:300].rstrip(".") + "."
 
 
 class Sending:
-    """One call that puts entries to a member.
+    """A call that puts entries on a member.
 
-    In the background, so that whoever waits for the answer need not wait for a member that has left meanwhile.
+    It runs in the background, so that a caller need not wait for a member that has left meanwhile.
 
     Args:
         connections: To members.
         uri: Of the member.
-        call: What begins the call.
+        call: The first message of the call.
         schema: Of all entries.
     """
 
@@ -194,14 +194,14 @@ class Sending:
         self._connections, self._uri, self._call, self._schema = connections, uri, call, schema
         self._entries: queue.SimpleQueue[tuple[Part, Sequence[pa.RecordBatch]] | None] = queue.SimpleQueue()
         self.answer = in_background(self._sent, f"grid-to-{uri}")
-        """The entries as the member holds them now, or why it does not."""
+        """The entries as the member holds them, or the error."""
 
     def send(self, part: Part, batches: Sequence[pa.RecordBatch]) -> None:
-        """Send one entry; returns at once."""
+        """Send an entry; returns at once."""
         self._entries.put((part, batches))
 
     def finish(self) -> None:
-        """There are no more entries."""
+        """End the call: there are no more entries."""
         self._entries.put(None)
 
     def _sent(self) -> list[Held]:
@@ -209,7 +209,7 @@ class Sending:
             descriptor = fl.FlightDescriptor.for_command(encoded(self._call))
             client, options = self._connections.to(self._uri), self._connections.options(self._call.seconds)
             writer, reader = client.do_put(descriptor, self._schema, options)
-            # Closing raises what the member has refused; what it says counts more than that writing has failed.
+            # Closing raises the member's refusal, which says more than that writing has failed.
             with writer:
                 self._write(writer)
                 writer.done_writing()
@@ -227,7 +227,7 @@ class Sending:
 
 
 class Fetched(NamedTuple):
-    """An entry as it came."""
+    """An entry as it was received."""
 
     key: Key
     schema: pa.Schema
@@ -238,7 +238,7 @@ class Fetched(NamedTuple):
 def fetched(
     connections: Connections, uri: str, keys: Sequence[Key], seconds: float, sender: str = ""
 ) -> Iterator[Fetched]:
-    """The entries that a member holds of some, as they come; what it does not hold is left out."""
+    """Fetch entries from a member, as they arrive; those that it does not hold are left out."""
     left = list(keys)
     while left:
         came: set[Key] = set()
@@ -274,9 +274,9 @@ class _Sized(Protocol):
 
 
 def grouped(entries: Iterable[tuple[To, Sized]]) -> list[tuple[To, list[Sized]]]:
-    """Entries in groups that one call can carry in time, each with where it goes: first groups first, then second ones.
+    """Group entries into calls of limited size by their destination, the first call to each destination first.
 
-    A call that fails is repeated as a whole.
+    Limited, as a call that fails is repeated as a whole.
     """
     groups: dict[To, list[list[Sized]]] = {}
     sizes: dict[To, int] = {}
