@@ -38,8 +38,8 @@ class Row(msgspec.Struct, frozen=True):
 
     Attributes:
         replicas: Ids of the members that hold all its entries, the primary first.
-        target: Ids of those that should: a member that is not yet in ``replicas`` is copying, and one that is not in here
-            any longer stays in ``replicas`` until all of these are.
+        target: Ids of those that should: a member that is not yet in ``replicas`` is copying, and one that is no
+            longer in here stays in ``replicas`` until all of these are.
         version: Counts the changes of this row.
     """
 
@@ -110,7 +110,7 @@ def left(state: ClusterState, gone: Collection[str]) -> ClusterState:
 
 
 def departed(state: ClusterState, member: str) -> ClusterState:
-    """Remove a member that leaves in order: it cannot go on elsewhere, so it no longer counts for the cluster's size."""
+    """Remove a member that leaves in order: as it cannot go on elsewhere, the cluster's size no longer counts it."""
     found = left(state, [member])
     if found is state:
         return state
@@ -238,7 +238,7 @@ def wanted_voters(state: ClusterState, voting: Collection[str]) -> list[str]:
 
 
 def survives(state: ClusterState, voting: Collection[str], there: Collection[str]) -> int:
-    """How many more members, whichever they are, may be lost at once without stopping the cluster, or the start of queries.
+    """How many more members may be lost at once, whichever they are, with the cluster going on and queries starting.
 
     Whether data would be lost is another matter: it depends on the backups, and on what is still being copied.
     """

@@ -47,9 +47,9 @@ _CHANNEL = [
     # Otherwise it takes seconds to find a member that has just started.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1000),
-    # Data that is not acknowledged for so long (Linux: TCP_USER_TIMEOUT) ends the connection. Otherwise connections that
-    # were open when the network was cut stay stuck for up to as long again after it has healed, while the kernel backs
-    # off, and a member that is started at an old address cannot be reached.
+    # Data that is not acknowledged for so long (Linux: TCP_USER_TIMEOUT) ends the connection. Otherwise connections
+    # that were open when the network was cut stay stuck for up to as long again after it has healed, while the kernel
+    # backs off, and a member that is started at an old address cannot be reached.
     ("grpc.keepalive_timeout_ms", 10_000),
     # gRPC has the one only with the other: so rare that servers, which do not expect such pings, tolerate them.
     ("grpc.keepalive_time_ms", 600_000),
@@ -129,8 +129,8 @@ class Connections:
     def nudge(self, uri: str) -> None:
         """Send a member a ping without waiting: if it has given up the connection, pending calls end at once.
 
-        After a network cut, one side's kernel may give up a connection without notice: the other side, which has nothing
-        to send that could be refused, would wait for an answer until the deadline of the call.
+        After a network cut, one side's kernel may give up a connection without notice: the other side, with nothing to
+        send that could be refused, would wait for an answer until the deadline of the call.
         """
         in_background(lambda: self.ask(uri, Ping(), str), f"grid-nudge-{uri}")
 

@@ -82,8 +82,8 @@ class Contact:
     def is_replaced(self, version: int, members: Iterable[str]) -> bool:
         """Whether any of some members has a newer state than this one, or does not answer.
 
-        If so, entries that they do not hold are not lost: a member drops what is no longer its own as soon as it hears of
-        a new state, and a former primary may not have what its successor has acknowledged.
+        If so, entries that they do not hold are not lost: a member drops what is no longer its own as soon as it hears
+        of a new state, and a former primary may not have what its successor has acknowledged.
         """
         answers = [in_background(partial(self._state_of, member), f"grid-state-{member}") for member in members]
         for answer in answers:
@@ -194,7 +194,7 @@ class Contact:
         )
 
     def _uris(self) -> list[str]:
-        """The members on this host first, then the others in random order, so that clients do not all ask the same one."""
+        """Members on this host first, then the others in random order, so that clients do not all ask the same one."""
         members = list(self._state.members) if self._state is not None else []
         random.shuffle(members)
         members.sort(key=lambda member: member.host != self.host)

@@ -18,8 +18,8 @@ class Control(Protocol):
     """The control plane, as one member uses it. Thread-safe.
 
     Every method but :meth:`state`, :meth:`voters` and :meth:`reform` raises
-    :class:`~sparkjet_grid.errors.QuorumLostError` if the member is cut off from the majority, or is not a member. Then it
-    must refuse all requests; it has to end when ``ended`` is called. Every method returns within some time.
+    :class:`~sparkjet_grid.errors.QuorumLostError` if the member is cut off from the majority, or is not a member. Then
+    it must refuse all requests; it has to end when ``ended`` is called. Every method returns within some time.
     """
 
     def join(
@@ -106,8 +106,8 @@ class Control(Protocol):
     def reform(self, survivors: Collection[str]) -> ClusterState:
         """Go on without a majority, as another cluster: for an operator who knows that the others are dead.
 
-        Called on one member that has voted; survivors that can reach it stay members. What only the others knew is lost,
-        including decided slots; if the others are alive, there are two clusters.
+        Called on one member that has voted; survivors that can reach it stay members. What only the others knew is
+        lost, including decided slots; if the others are alive, there are two clusters.
 
         Args:
             survivors: Ids of the surviving members, including this one.

@@ -1,4 +1,4 @@
-"""Copying: a member pulls the partitions that it should hold from their primaries, and drops those that it should not."""
+"""Copying: a member pulls the partitions that it should hold from their primaries, and drops the others."""
 
 from __future__ import annotations
 
@@ -137,8 +137,8 @@ class Copying:
                 for _, group in grouped((uri, each) for each in held.held if not self._holds(each)):
                     is_whole &= self._pull(uri, group)
             if not is_whole:
-                # Some were removed here during the copy. Either the primary has yet to remove them, or they were written
-                # again, as happens when a map is removed and recreated. Its next list tells.
+                # Some were removed here during the copy. Either the primary has yet to remove them, or they were
+                # written again, as happens when a map is removed and recreated. Its next list tells.
                 return
             self._control.propose(lambda state: ready(state, self._view.me, rows))
         except GridFullError as error:

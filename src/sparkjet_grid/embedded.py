@@ -1,4 +1,4 @@
-"""The embedded member: a grid of one on this machine, which drivers start and which outlives them; and clients by URI."""
+"""The embedded member, a grid of one that drivers start and that outlives them; and clients of any grid by its URI."""
 
 from __future__ import annotations
 

@@ -68,8 +68,7 @@ class _Own:
 
 
 class Ensemble:
-    """One member's knowledge of the servers, and its part in running them. Used by one thread, besides readers and the one
-    that tends.
+    """One member's knowledge of the servers, and its part in running them; used by one thread, readers, and ``tend``.
 
     Args:
         member: Id of this member.
@@ -108,7 +107,7 @@ class Ensemble:
             return list(self._contacts)
 
     def voters(self) -> list[str]:
-        """The ids of the members whose servers vote, as far as they are known; the number of a server whose member is gone."""
+        """The ids of the members whose servers vote, as far as known; of a server whose member is gone, its number."""
         with self._lock:
             known, voting = self._addresses, self._voting.ids
             return [known[id_].member if id_ in known else f"server {id_}" for id_ in sorted(voting)]

@@ -1,4 +1,4 @@
-"""Finding: rows of a map by their keys, which members look for in the layers that they hold."""
+"""Finding: rows of a map by their keys; members search the layers that they hold."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from sparkjet_grid.map_layers import EXPIRES, GONE, HASH, found
 from sparkjet_grid.messages import FindRows, FoundRows, Lookup
 
 _PIECE = 4 << 20
-"""Bytes of rows in one message, unless a row has more."""
+"""Bytes of rows in one message, unless a single row has more."""
 _TOGETHER = 1 << 30
-"""Bytes of layers whose rows are put together: a column of text has room for twice as many."""
+"""Bytes of layers that are searched together: an Arrow column of text has room for twice as many."""
 _CALL = 30.0
 
 
 class Found(NamedTuple):
-    """Rows that were found, as layers have them, with the place of the key of each."""
+    """Rows that were found, with the columns of layers, and the place of the key of each."""
 
     places: list[int]
     rows: pa.RecordBatch
 
 
 def rows_of(entries: Entries, request: FindRows) -> Iterator[FoundRows]:
-    """In a member: the rows that are asked for."""
+    """Answer a request, on a member, with the rows that it asks for."""
     lacking: list[int] = []
     left: list[tuple[list[Content], list[tuple[int, int, str]]]] = []
     for lookup in request.lookups:
@@ -45,7 +45,7 @@ def rows_of(entries: Entries, request: FindRows) -> Iterator[FoundRows]:
     yield FoundRows([], b"", lacking)
     while left:
         there: set[int] = set()
-        # The newest layer of each partition that is not searched yet.
+        # The newest layer of each partition that has not been searched yet.
         for layers, wanted in _by_schema([(layers[0], keys) for layers, keys in left], request.columns):
             places, rows = found([layer.batches for layer in layers], request.columns, wanted)
             if rows is not None and places:
@@ -65,7 +65,7 @@ def _by_schema(
         if size > _TOGETHER:
             yield from groups
             groups, size = [], layer.size
-        # Of most maps all layers have one; to look it up in a dictionary takes longer than the rows.
+        # Most maps have one schema; looking it up in a dictionary takes longer than finding the rows.
         group = next((each for each in groups if each[0][0].schema.equals(layer.schema)), None)
         if group is None:
             _check(layer, columns)
@@ -77,7 +77,7 @@ def _by_schema(
 
 
 class Finding:
-    """Has rows found by the members that hold their layers, by others where these fail.
+    """Has members find rows in the layers that they hold; where one fails, other replicas are asked.
 
     Args:
         contact: With the cluster.
@@ -88,7 +88,7 @@ class Finding:
 
     def find(self, columns: Sequence[str], lookups: Sequence[Lookup]) -> list[Found]:
         """See :meth:`sparkjet_grid.client.GridClient.find`."""
-        # A member that lacks one layer of a partition is asked for no other one of it.
+        # By the first layer: a member that lacks one layer of a partition is not asked for the others.
         wanted = Wanted(self._contact, {Key(lookup.partition, lookup.layers[0]): lookup for lookup in lookups})
         rows: list[Found] = []
         for _ in wanted.rounds():
@@ -107,7 +107,7 @@ class Finding:
         return rows
 
     def _calls(self, columns: Sequence[str], wanted: Wanted[Lookup]) -> list[_Call]:
-        # Of many partitions a few members are the replicas.
+        # Many partitions have the same few replicas.
         nearest = functools.cache(self._contact.nearest)
         groups: dict[str, list[Key]] = {}
         for key in wanted.left:
@@ -126,7 +126,7 @@ class Finding:
 
 
 class _Call(NamedTuple):
-    """A call that is under way."""
+    """A call in progress."""
 
     member: str
     group: list[Key]

@@ -1,4 +1,4 @@
-"""Getting: entries come from replicas on the client's own host first, and from the others where these fail."""
+"""Getting: entries are fetched from replicas on the client's host first, and from others where these fail."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _CALL = 120.0
 
 @dataclass
 class Counters:
-    """How many entries and bytes came from members on this host, and from others."""
+    """The numbers of entries and bytes fetched from members on this host, and from others."""
 
     entries_here: int = 0
     entries_elsewhere: int = 0
@@ -48,45 +48,45 @@ class Counters:
 
 
 class Wanted(Generic[T]):
-    """Entries that replicas are asked for, one after the other, until each has been answered for.
+    """Entries that replicas are asked for, one after the other, until each has been answered.
 
     Args:
         contact: With the cluster.
-        entries: By key, what is asked about each.
+        entries: What is asked, by key.
     """
 
     def __init__(self, contact: Contact, entries: dict[Key, T]) -> None:
         self._contact, self.left = contact, entries
         self.wrong: dict[Key, str] = {}
-        """What is wrong with entries whose replicas have another content."""
+        """Error texts for entries of which a replica has another content."""
         self._lacking: dict[Key, set[str]] = {}
         self._failure: GridError | None = None
 
     def rounds(self) -> Iterator[None]:
-        """Goes on while entries are left; an error when no replica has them, or the patience is at its end."""
+        """Yield once for each round of calls, while entries are left; an error if no replica has them, or patience runs out."""
         until = time.monotonic() + self._contact.patience
         while self.left:
             before, self._failure = len(self.left), None
             yield
-            # As long as there is progress, the patience begins again.
+            # Progress restarts the patience.
             if len(self.left) < before:
                 until = time.monotonic() + self._contact.patience
             elif self.left:
                 self._ask_again(until)
 
     def replicas(self, key: Key) -> list[str]:
-        """Ids of the members to ask for an entry, of which none has been found to lack it."""
+        """The ids of an entry's replicas that have not been found to lack it."""
         lacking = self._lacking.get(key, ())
         return [each for each in self._contact.state().rows[key.partition].replicas if each not in lacking]
 
     def lack(self, keys: Iterable[Key], member: str, failure: GridError | None = None) -> None:
-        """A member does not have some entries, or has failed."""
+        """Note that a member lacks some entries, or has failed."""
         self._failure = failure or self._failure
         for key in keys:
             self._lacking.setdefault(key, set()).add(member)
 
     def _ask_again(self, until: float) -> None:
-        """Ask others; or all again by a newer state, once no replica is left to ask."""
+        """Continue with other replicas or, once none is left to ask, with all of them by a newer state."""
         contact, left = self._contact, list(self.left)
         if any(map(self.replicas, left)):
             return
@@ -102,11 +102,11 @@ class Wanted(Generic[T]):
 
 
 class Getting:
-    """Gets entries and compares them with their digests.
+    """Fetches entries and compares them with their digests.
 
     Args:
         contact: With the cluster.
-        counters: Where it counts.
+        counters: Where fetched entries are counted.
     """
 
     def __init__(self, contact: Contact, counters: Counters) -> None:
@@ -146,7 +146,7 @@ class Getting:
             if str(entry.digest) == digests[entry.key]:
                 found.append(entry)
             else:
-                # Another replica may have it as it was.
+                # Another replica may have the right content.
                 text = f'entry "{entry.key.name}" of member {member} has another content than the record says.'
                 logger.warning("The %s", text)
                 wanted.wrong[entry.key] = text
@@ -154,7 +154,7 @@ class Getting:
 
 
 def missing_text(contact: Contact, keys: Sequence[Key]) -> str:
-    """What is missing, of which partitions, who held it last, and the ways out."""
+    """A message that says what is missing, from which partitions, which members held it last, and the ways out."""
     partitions = sorted({key.partition for key in keys})
     shown, why = contact.lost_text(partitions)
     return (

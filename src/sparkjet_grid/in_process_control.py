@@ -1,4 +1,4 @@
-"""The control plane of a grid of one member: nobody to agree with, no server, no second process."""
+"""The control plane of a grid of one member: no one to agree with, no server, no second process."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from sparkjet_grid.partition_table import PARTITIONS
 
 
 class InProcessControl:
-    """A :class:`~sparkjet_grid.control.Control` of one member for ever: nobody can join.
+    """A :class:`~sparkjet_grid.control.Control` of a single member, which no other can join.
 
     Args:
         partitions: Number of partitions.
-        backup_count: What is wanted; one member has none.
+        backup_count: Number of backups that the state names; a single member has none.
     """
 
     def __init__(self, *, partitions: int = PARTITIONS, backup_count: int = 1) -> None:
@@ -59,7 +59,7 @@ class InProcessControl:
         return self._state
 
     def contacts(self) -> list[str]:
-        """None: nobody can join."""
+        """Empty: no other member can join."""
         return []
 
     def propose(self, change: Callable[[ClusterState], ClusterState]) -> ClusterState:

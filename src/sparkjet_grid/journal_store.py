@@ -1,4 +1,4 @@
-"""Versions of a journal in a grid, what its readers hold, and what is said of rows that are lost."""
+"""Versions of a journal in a grid: what tasks append, what readers hold, and what is said of lost rows."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class JournalStore(VersionStore[JournalVersion]):
     _type = JournalVersion
 
     def readers(self, book: LeaseBook | None = None) -> dict[str, Offsets]:
-        """The readers that are registered, each with the offsets that it needs next."""
+        """The registered readers, each with the offsets that it needs next."""
         for _ in range(_TRIES):
             if book is None:
                 leases = self.client.entries(self.place.leases())
@@ -52,7 +52,7 @@ class JournalStore(VersionStore[JournalVersion]):
             try:
                 contents = contents_of(self.client, leases) if leases else {}
             except MissingEntriesError:
-                # One was renewed meanwhile: without another look its reader would be taken for none.
+                # One was renewed meanwhile: without another look its reader would be missed.
                 continue
             return _by_reader(leases, contents)
         raise GridError(f"the readers of {self.place} register faster than they can be read.")
@@ -74,7 +74,7 @@ def _by_reader(leases: Sequence[Held], contents: Mapping[str, bytes]) -> dict[st
     found: dict[str, Offsets] = {}
     for lease in leases:
         offsets = msgspec.msgpack.decode(contents[lease.name], type=known(Offsets))
-        # Two of one name, as while it is renewed: both count.
+        # Two of one name, as during a renewal: both count.
         found[holder_of(lease)] = lowest([offsets, found.get(holder_of(lease), offsets)])
     return found
 
@@ -88,18 +88,18 @@ def _told(partition: int, chunks: Sequence[Chunk]) -> str:
 
 
 class Appending:
-    """Appends rows to partitions that nobody else appends to in this transaction.
+    """Appends rows to partitions that no other task appends to in this transaction.
 
-    An attempt of a task writes under names of its own; those that no manifest names are removed later.
+    Each attempt of a task writes under unique names; entries that no manifest names are removed later.
 
     Args:
         client: Of the grid.
         place: Of the journal.
-        transaction: Its name.
-        base: The version that the new one follows; None if it is the first.
+        transaction: Name of the transaction.
+        base: The version before the new one; None if that is the first.
         epoch: Of the rows.
         clock: Of the epoch.
-        mergeable: Bytes of a chunk that is merged into another.
+        mergeable: Largest chunk, in bytes, that is merged into another.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class Appending:
         self._ends: dict[int, int] = {}
 
     def append(self, rows: Mapping[int, pa.Table]) -> list[Appended]:
-        """Append rows to some partitions: to each for the first time with newer chunks that are merged with it."""
+        """Append rows to some partitions; the first time that one is appended to, its newest chunks are merged in."""
         is_first = {partition: partition not in self._ends for partition in rows}
         there = {
             partition: self._base.chunks[partition] if self._base is not None and is_first[partition] else ()
@@ -145,11 +145,11 @@ class Appending:
         return appended
 
     def with_progress(self, version: JournalVersion) -> JournalVersion:
-        """A version that says as well how far its own epoch came."""
+        """Add the position of a version's own epoch to its progress."""
         there = version.progress
         row = {"epoch": version.epoch, "watermark": version.watermark, "ends": [*version.ends]}
         new = pa.Table.from_pylist([row], PROGRESS)
-        # Whatever they take, which their rows bound.
+        # Of any size in bytes: their number of rows is bounded.
         taken = _taken(there, 1, sys.maxsize)
         older = tables_of(self._client, [chunk.entry for chunk in taken])
         merged = thinned(pa.concat_tables([*(older[chunk.entry.name] for chunk in taken), new]))
@@ -165,7 +165,7 @@ class Appending:
 
 
 def _taken(chunks: Sequence[Chunk], rows: int, most: int) -> Sequence[Chunk]:
-    """The newest chunks that are to be merged with so many new rows."""
+    """The newest chunks, which are merged with so many new rows."""
     count = to_merge(rows, [chunk.entry for chunk in chunks], most)
     return chunks[len(chunks) - count :]
 

@@ -1,4 +1,4 @@
-"""Versions of a map in a grid, the rows of keys in one, and what is said of one that is lost."""
+"""Versions of a map in a grid: the rows of keys, the layers that tasks write, and what is said of lost rows."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from sparkjet_grid.version_store import VersionStore, batches_of, tables_of
 
 KEYS = 10_000
 _TEXT = 2 << 20
-"""Keys that are looked for in one go, and their characters: a message to a member has room for as many."""
+"""Keys that are looked up in one call, and their characters: a message has room for so many."""
 
 
 class MapStore(VersionStore[MapVersion]):
-    """The versions of one map, of which leases hold some. See :class:`sparkjet_grid.version_store.VersionStore`."""
+    """The versions of one map, some of which are held by leases. See :class:`sparkjet_grid.version_store.VersionStore`."""
 
     _type = MapVersion
 
     def rows(self, version: MapVersion, texts: Sequence[str]) -> Iterator[Found]:
-        """The rows of keys that are there in a version, each with the place of its key."""
+        """The rows that keys have in a version, each with the place of its key."""
         for places in _groups(texts):
             wanted: dict[int, list[tuple[int, int, str]]] = {}
             for place in places:
@@ -48,11 +48,11 @@ class MapStore(VersionStore[MapVersion]):
                 yield Found(*still_there(found.places, found.rows, version.clock))
 
     def leased(self) -> list[tuple[MapVersion, int]]:
-        """The versions that leases hold, visible or not, each with the number of these."""
+        """The versions that leases hold, visible or not, each with its number of leases."""
         leases = Counter(int(holder_of(each)) for each in self.client.entries(self.place.leases()))
         found = []
         for manifest, number in self._manifests().items():
-            # Gone where a reader has let it go meanwhile, or was too late to hold it.
+            # Gone if its reader has released it meanwhile, or was too late to hold it.
             with suppress(MissingEntriesError):
                 if leases[number]:
                     found.append((self.decoded(manifest), leases[number]))
@@ -67,7 +67,7 @@ class MapStore(VersionStore[MapVersion]):
 
 
 def _groups(texts: Sequence[str]) -> Iterator[range]:
-    """Places of the keys that are looked for in one go."""
+    """The places of the keys that are looked up in one call."""
     start = size = 0
     for place, text in enumerate(texts):
         if place > start and (place - start == KEYS or size + len(text) > _TEXT):
@@ -78,13 +78,13 @@ def _groups(texts: Sequence[str]) -> Iterator[range]:
 
 
 class Written(msgspec.Struct, frozen=True, array_like=True):
-    """What a task has written of one partition.
+    """One partition as written by a task.
 
     Attributes:
         partition: The partition.
-        rows: Number of keys that have changed.
-        merged: How many of the layers that were there are in the new one.
-        layer: The new one; None if nothing is left.
+        rows: Number of changed keys.
+        merged: Number of older layers that are merged into the new one.
+        layer: The new layer; None if no rows are left.
     """
 
     partition: int
@@ -102,9 +102,9 @@ def write_layers(
     keys: Sequence[str],
     clock: int,
 ) -> list[Written]:
-    """Write what has changed in some partitions, merged with newer layers that are there.
+    """Write the changes of some partitions, merged with the newest of their layers.
 
-    An attempt of a task writes under names of its own; those that no manifest names are removed later.
+    Each attempt of a task writes under unique names; entries that no manifest names are removed later.
     """
     there = {partition: base.layers.get(partition, ()) if base is not None else () for partition in deltas}
     changed = {partition: merged([delta], keys, clock, is_oldest=False) for partition, delta in deltas.items()}

@@ -1,4 +1,4 @@
-"""A version of a map: what a slot names."""
+"""A version of a map, as its manifest has it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class MapVersion(Version, frozen=True, kw_only=True):
     Attributes:
         partitions: Of the grid.
         layers: Of each partition that has some, the newest first.
-        expiry: The first and the last time at which rows that were there may expire; None if none ever does.
+        expiry: The first and the last time at which rows may expire; None if none ever does.
         endless: Whether there may be rows that never expire.
     """
 
@@ -29,16 +29,16 @@ class MapVersion(Version, frozen=True, kw_only=True):
 
     @property
     def kinds(self) -> list[str]:
-        """What the values of keys are."""
+        """The kinds of the values of keys."""
         schema = self.schema
         return [str(kind_of(schema.field(name).type)) for name in self.keys]
 
     def held(self) -> list[Held]:
-        """All of its layers."""
+        """All its layers."""
         return [layer for layers in self.layers.values() for layer in layers]
 
     def expiry_at(self, clock: int) -> tuple[int, int] | None:
-        """What :attr:`expiry` is at a later time: which rows are left is not known, so one may expire at once."""
+        """:attr:`expiry` as of a later time: which rows are left is not known, so one may expire at once."""
         return None if self.expiry is None or self.expiry[1] <= clock else (max(self.expiry[0], clock), self.expiry[1])
 
     def partition(self, text: str) -> int:
@@ -47,5 +47,5 @@ class MapVersion(Version, frozen=True, kw_only=True):
 
 
 def epochs_of(names: Iterable[str]) -> list[int]:
-    """The epochs that wrote some layers, ascending: each has rows of that one, and perhaps of earlier ones."""
+    """The epochs that have written some layers, ascending; a layer may have rows of earlier epochs too."""
     return sorted({int(match[1]) for name in names if (match := _EPOCH.search(name)) is not None})
