@@ -91,7 +91,7 @@ class Journal(VersionReader[JournalVersion]):
         self._check(self._newest(), offsets)
 
     def read(self, partition: int, start: int, end: int) -> Iterator[pa.RecordBatch]:
-        """Read rows in the order of their offsets; ``_partition``, ``_offset`` and ``_epoch`` follow the user's columns.
+        """Read rows in the order of offsets; ``_partition``, ``_offset`` and ``_epoch`` follow the user's columns.
 
         Args:
             partition: Number of the partition.

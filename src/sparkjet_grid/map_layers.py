@@ -1,8 +1,8 @@
 """Layers: a partition of a map is a list of immutable batches, of which the newest one with a key has its row.
 
-Everything here is a function of batches and a clock reading, without members, sockets or Spark. A version of a partition
-is the list of its layers, the newest first. Each new version puts one layer in front, into which some of the next ones
-are merged; older versions keep theirs.
+Everything here is a function of batches and a clock reading, without members, sockets or Spark. A version of a
+partition is the list of its layers, the newest first. Each new version puts one layer in front, into which some of the
+next ones are merged; older versions keep theirs.
 """
 
 from __future__ import annotations

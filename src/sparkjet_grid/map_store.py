@@ -28,7 +28,7 @@ _TEXT = 2 << 20
 
 
 class MapStore(VersionStore[MapVersion]):
-    """The versions of one map, some of which are held by leases. See :class:`sparkjet_grid.version_store.VersionStore`."""
+    """The versions of one map, some held by leases. See :class:`sparkjet_grid.version_store.VersionStore`."""
 
     _type = MapVersion
 

@@ -1,4 +1,4 @@
-"""Messages between clients and members: typed, bounded, and never anything that runs."""
+"""Messages between clients and members: typed, bounded, and never code."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from sparkjet_grid.known_types import known
 T = TypeVar("T")
 
 LARGEST = 16 << 20
-"""Bytes of a message beside record batches."""
+"""Bytes of a message, without record batches."""
 MOST = 50_000
-"""Entries that one message names."""
+"""Entries that one message may name."""
 LONGEST_NAME = 1024
 LARGEST_TOKEN = (64 << 10) - 1
 MOST_PARTITIONS = 100_000
@@ -45,11 +45,11 @@ Keys = Annotated[list[Key], Meta(max_length=MOST)]
 
 
 class Message(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
-    """What is sent in one piece."""
+    """A message."""
 
 
 class Held(Message, frozen=True):
-    """An entry that a member holds, or should hold."""
+    """An entry that a member holds, or should hold; a manifest is a list of these."""
 
     partition: Partition
     name: Name
@@ -59,7 +59,7 @@ class Held(Message, frozen=True):
 
     @property
     def key(self) -> Key:
-        """Where it is."""
+        """The key of the entry."""
         return Key(self.partition, self.name)
 
 
@@ -67,11 +67,11 @@ HeldList = Annotated[list[Held], Meta(max_length=MOST)]
 
 
 class Put(Message, frozen=True):
-    """Entries follow, all of one schema; the answer is :class:`HeldNow`.
+    """Begins a call that puts entries, all of one schema; the answer is :class:`HeldNow`.
 
     Attributes:
-        sender: Id of the member that hands on what it holds as the primary; empty for a client.
-        seconds: After which the sender waits no longer.
+        sender: Id of the primary that forwards what it holds; empty for a client.
+        seconds: How long the sender waits.
     """
 
     sender: Text
@@ -79,15 +79,15 @@ class Put(Message, frozen=True):
 
 
 class Part(Message, frozen=True):
-    """Goes with each record batch that is put.
+    """Accompanies each record batch that is put.
 
     Attributes:
         partition: Of the entry.
         name: Of the entry.
-        batches: How many it has; they follow each other.
-        version: Of the partition's row at its primary; 0 from a client.
-        rows: Of the entry, as its primary has it; 0 from a client.
-        digest: The same; empty from a client.
+        batches: Number of its batches, which are consecutive.
+        version: Of the partition's row, at its primary; 0 from a client.
+        rows: Of the entry, at its primary; 0 from a client.
+        digest: Of the entry, at its primary; empty from a client.
     """
 
     partition: Partition
@@ -99,16 +99,16 @@ class Part(Message, frozen=True):
 
 
 class HeldNow(Message, frozen=True):
-    """Entries that are now on every replica of their partition, or on the one that answers."""
+    """Entries that are now on every replica of their partition, or on the backup that answers."""
 
     held: HeldList
 
 
 class Get(Message, frozen=True):
-    """Asks for entries: of those that the member holds, the ones with the schema of the first come.
+    """Asks for entries; of those that the member holds, it sends the ones with the schema of the first.
 
     Attributes:
-        keys: Where they are.
+        keys: Their keys.
         sender: Id of the member that copies; empty for a client.
     """
 
@@ -117,7 +117,7 @@ class Get(Message, frozen=True):
 
 
 class Piece(Message, frozen=True):
-    """Goes with each record batch that is got: the position of the entry in what was asked for."""
+    """Accompanies each record batch that is sent: the position of its entry in the request."""
 
     position: Count
 
@@ -130,32 +130,32 @@ class Refusal(Message, frozen=True):
 
 
 class Request(Message, frozen=True):
-    """Asks a member something in one message; the name of its class is that of the action."""
+    """A request to a member in one message; the name of its class is that of the action."""
 
 
 class GetState(Request, frozen=True):
-    """Asks for the newest state that a member knows, once it is newer than this one or has waited in vain."""
+    """Asks for the newest state that a member knows, as soon as it is newer than this one, or the time is over."""
 
     newer_than: Annotated[int, Meta(ge=-1)] = -1
     seconds: Annotated[float, Meta(ge=0, le=60)] = 0.0
 
 
 class GetStatus(Request, frozen=True):
-    """Asks how a member is; the answer is :class:`Status`."""
+    """Asks for the status of a member; the answer is :class:`Status`."""
 
 
 class Status(Message, frozen=True):
-    """How a member is.
+    """The status of a member.
 
     Attributes:
         member: Its id.
         used: Bytes that its entries take.
         limit: How many they may take.
         entries: Their number.
-        copying: Number of partitions that it does not yet have whole.
+        copying: Number of partitions that it has yet to copy.
         voters: Ids of the members that vote.
-        got: Number of entries that clients got from it.
-        frozen: Whether it does nothing for others, as it is cut off from the majority.
+        got: Number of entries that clients have fetched from it.
+        frozen: Whether it serves no requests, as it is cut off from the majority.
         state: Of the cluster, the newest that it has seen.
     """
 
@@ -171,7 +171,7 @@ class Status(Message, frozen=True):
 
 
 class GetContacts(Request, frozen=True):
-    """Asks what another member must know to join; the answer is a list of texts."""
+    """Asks for the addresses that another member needs to join; the answer is a list of texts."""
 
 
 class Ping(Request, frozen=True):
@@ -179,17 +179,17 @@ class Ping(Request, frozen=True):
 
 
 class LooksGone(Request, frozen=True):
-    """Asks whether nobody listens at a member any more, as seen from another one."""
+    """Asks a member whether another one refuses its connections."""
 
     member: Text
 
 
 class ListEntries(Request, frozen=True):
-    """Asks for entries by :class:`Listed`, of partitions of which the member must be the primary.
+    """Asks for the entries of partitions whose primary the member is; the answers are :class:`Listed`.
 
     Attributes:
-        prefix: That their names begin with.
-        rows: Partitions, and the least versions of their rows that the member must know.
+        prefix: Of their names.
+        rows: By partition, the least version of its row that the member must know.
     """
 
     prefix: Text
@@ -197,7 +197,7 @@ class ListEntries(Request, frozen=True):
 
 
 class Listed(Message, frozen=True):
-    """Some of the entries that were asked for."""
+    """Some of the requested entries."""
 
     held: HeldList
 
@@ -215,12 +215,12 @@ class Unheld(Message, frozen=True):
 
 
 class Lookup(Message, frozen=True):
-    """What is looked for in one partition of a map.
+    """A search for keys in one partition of a map.
 
     Attributes:
         partition: The partition.
-        layers: Names of its entries, the newest first.
-        keys: Of each key its place in what the caller has asked for, its hash and its text.
+        layers: Names of its layers, the newest first.
+        keys: The place of each key in the caller's list, its hash and its text.
     """
 
     partition: Partition
@@ -229,7 +229,7 @@ class Lookup(Message, frozen=True):
 
 
 class FindRows(Request, frozen=True):
-    """Asks for the newest row of each key, by :class:`FoundRows`; no row for what no layer has.
+    """Asks for the newest row of each key, if there is one; the answers are :class:`FoundRows`.
 
     Attributes:
         columns: The key columns.
@@ -241,12 +241,12 @@ class FindRows(Request, frozen=True):
 
 
 class FoundRows(Message, frozen=True):
-    """Some of the rows that were asked for.
+    """Some of the requested rows.
 
     Attributes:
-        places: Of the key of each row.
-        rows: Arrow's stream of them, as layers have them; empty if there are none.
-        lacking: Partitions of which the member lacks a layer; nothing was looked for there.
+        places: The place of each row's key.
+        rows: The rows of layers as an Arrow stream; empty if there are none.
+        lacking: Partitions of which the member lacks a layer, and which it has not searched.
     """
 
     places: Annotated[list[Count], Meta(max_length=MOST)]
@@ -255,14 +255,14 @@ class FoundRows(Message, frozen=True):
 
 
 class Remove(Request, frozen=True):
-    """Asks to remove entries by their names, and those below a prefix; the answer is the version of the state."""
+    """Asks to remove entries by key, and by a prefix of names; the answer is the version of the member's state."""
 
     keys: Keys
     prefix: Name | None = None
 
 
 class PutSlot(Request, frozen=True):
-    """Asks to write a slot, see :class:`~sparkjet_grid.control.Control`; the answer is whether it is the token's."""
+    """Asks to write a slot, see :class:`~sparkjet_grid.control.Control`; the answer is whether it has this token."""
 
     name: Name
     token: Annotated[bytes, Meta(max_length=LARGEST_TOKEN)]
@@ -307,10 +307,10 @@ class RemoveSlots(Request, frozen=True):
 
 
 class Reform(Request, frozen=True):
-    """Asks a member that has lost its majority to go on without it, as another cluster; the answer is its state.
+    """Asks a member to re-form its cluster without a majority; the answer is the new state.
 
     Attributes:
-        survivors: Ids of the members that are left, the one that is asked among them.
+        survivors: Ids of the surviving members, including the one that is asked.
     """
 
     survivors: Annotated[list[Text], Meta(min_length=1, max_length=1000)]
@@ -333,7 +333,7 @@ ERRORS: dict[str, type[GridError]] = {
         UnreachableError,
     )
 }
-"""Errors that a member answers with."""
+"""Errors that members answer with, by name."""
 
 encoded = msgspec.msgpack.Encoder().encode
 
