@@ -105,7 +105,7 @@ class GridClient:
     def put(self, entries: Sequence[NewEntry]) -> list[Held]:
         """Put entries on all replicas of their partitions; returns them as they are held, in the same order.
 
-        Putting the same content again changes nothing. After an error, remove them by name: some may have been stored.
+        Putting the same content again changes nothing. After an error some may be stored: remove them by name.
         """
         return Putting(self._contact).put(entries)
 

@@ -63,7 +63,7 @@ class Wanted(Generic[T]):
         self._failure: GridError | None = None
 
     def rounds(self) -> Iterator[None]:
-        """Yield once per round of calls while entries are left; an error if no replica has them, or patience runs out."""
+        """Yield once per round of calls while entries are left; an error if no replica has them in time."""
         until = time.monotonic() + self._contact.patience
         while self.left:
             before, self._failure = len(self.left), None

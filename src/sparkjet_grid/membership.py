@@ -56,7 +56,7 @@ _STEADY = 2
 
 
 class Membership:
-    """The membership of one member. A session may be followed by another, as long as the cluster's state names the member.
+    """The membership of one member. A session may follow another, as long as the cluster's state names the member.
 
     Its thread applies states, runs a server if the member should vote and, on the coordinator, the first member that is
     present, removes dead members and changes the voters.

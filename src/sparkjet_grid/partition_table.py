@@ -20,9 +20,9 @@ def placed(
 ) -> list[tuple[str, ...]]:
     """The members that should hold each partition, the primary first; a deterministic function.
 
-    The numbers of replicas of two members differ by at most one, and so do those of primaries. No more replicas move than
-    necessary: those of a lost member, and those that a new one gets. The replicas of a partition are on as many hosts as
-    possible, without making members hold unequal numbers.
+    The numbers of replicas of two members differ by at most one, and so do those of primaries. No more replicas move
+    than necessary: those of a lost member, and those that a new one gets. The replicas of a partition are on as many
+    hosts as possible, without making members hold unequal numbers.
 
     >>> placed([()] * 4, [()] * 4, {"a": "x", "b": "y"}, 1)
     [('a', 'b'), ('b', 'a'), ('a', 'b'), ('b', 'a')]
@@ -61,7 +61,7 @@ class _Table:
                     self._add(partition, member)
 
     def deal(self) -> None:
-        """Fill the rows with primaries, and with the backups of each member's primaries in equal blocks on the others."""
+        """Fill rows with primaries, and with the backups of each member's primaries in equal blocks on others."""
         for partition, row in enumerate(self.rows):
             if not row:
                 self._add(partition, min(self._members, key=lambda member: self._first_choice(partition, member)))
@@ -90,7 +90,7 @@ class _Table:
                 self._add(partition, member)
 
     def level(self) -> None:
-        """Move replicas from members with too many to members with too few, preferring those that have to be copied anyway.
+        """Move replicas from members with too many to those with too few, preferring ones that are copied anyway.
 
         Direct moves always suffice; a path over other members is taken if it saves a copy.
         """
@@ -104,14 +104,14 @@ class _Table:
                 self._hand_over(self._cheapest(rich, [needy]))
 
     def separate(self) -> None:
-        """Swap replicas of partitions that have several on one host with those of other partitions, if hosts are left."""
+        """Swap replicas of partitions that have several on one host with others, if hosts are left."""
         if len(self._host) > 1:
             for partition, row in enumerate(self.rows):
                 while len(self._taken(row)) < min(len(row), len(self._host)) and self._spread(partition):
                     pass
 
     def even_primaries(self) -> None:
-        """Balance primaries along the shortest paths between unequal members; swapping roles within a row copies nothing."""
+        """Balance primaries along shortest paths between members; swapping roles within a row copies nothing."""
         changed = True
         while changed:
             changed = False

@@ -1,4 +1,4 @@
-"""Putting: entries go to the primaries of their partitions, again where the cluster has changed meanwhile."""
+"""Putting: entries go to the primaries of their partitions, again if the cluster has changed meanwhile."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from sparkjet_grid.errors import GridError, MovedError
 from sparkjet_grid.messages import SLOWEST, Held, Part, Put
 
 _AT_ONCE = 2
-"""Calls to each member at the same time: one is confirmed while the next is sent."""
+"""Simultaneous calls to each member: one is acknowledged while the next is being sent."""
 _SLOW = 4 << 20
-"""Bytes in a second that a connection must carry."""
+"""Bytes per second that a connection must carry."""
 
 
 @dataclass(frozen=True)
 class NewEntry:
-    """What is to become an entry.
+    """An entry that is to be put.
 
     Attributes:
-        key: Where it is to be.
+        key: Its key.
         schema: Of its batches.
         batches: Its rows.
     """
@@ -38,22 +38,22 @@ class NewEntry:
 
     @functools.cached_property
     def sizes(self) -> list[int]:
-        """Bytes of each batch, about; counting them takes as long as sending a small one."""
+        """Approximate bytes of each batch; cached, as counting takes as long as sending a small batch."""
         return [batch.nbytes for batch in self.batches]
 
     @property
     def size(self) -> int:
-        """Bytes of its rows, about."""
+        """Approximate bytes of its rows."""
         return sum(self.sizes)
 
     @property
     def rows(self) -> int:
-        """Number of its rows."""
+        """The number of its rows."""
         return sum(batch.num_rows for batch in self.batches)
 
 
 class Putting:
-    """Puts entries; each is on every replica when it is done.
+    """Puts entries, each on every replica of its partition.
 
     Args:
         contact: With the cluster.
@@ -63,7 +63,7 @@ class Putting:
         self._contact = contact
 
     def put(self, entries: Sequence[NewEntry]) -> list[Held]:
-        """Put entries, and return how they are held, in the same order."""
+        """Put entries; returns them as they are held, in the same order."""
         held: dict[Key, Held] = {}
 
         def once() -> None:
@@ -72,7 +72,7 @@ class Putting:
                 self._put_once([entry for entry in entries if entry.key not in held], held)
             except AWAY:
                 self._contact.newer(self._contact.state().version)
-                # As long as there is progress, the patience begins anew.
+                # Progress restarts the patience.
                 if len(held) == before:
                     raise
 
@@ -84,7 +84,7 @@ class Putting:
         return [held[entry.key] for entry in entries]
 
     def _put_once(self, entries: Sequence[NewEntry], held: dict[Key, Held]) -> None:
-        """One attempt for each; all that can be put is, before the first failure is raised."""
+        """Make one attempt for each entry; all that can be put are, before the first failure is raised."""
         groups = [(member, group) for (member, _), group in grouped(self._addressed(entries))]
         failures: list[GridError] = []
         members, put_group = len({member for member, _ in groups}), in_context(self._put_group)
@@ -95,7 +95,7 @@ class Putting:
                     held.update((each.key, each) for each in future.result())
                 except GridError as error:
                     failures.append(error)
-        # What will not be over with a newer state first.
+        # First those that a newer state will not mend.
         failures.sort(key=lambda error: isinstance(error, AWAY))
         if failures:
             raise failures[0]
@@ -111,7 +111,7 @@ class Putting:
         return contact.awaited(sending.answer, member, seconds)
 
     def _addressed(self, entries: Iterable[NewEntry]) -> Iterator[tuple[tuple[str, pa.Schema], NewEntry]]:
-        """Entries with the primary that each goes to, and its schema: a call is of one."""
+        """Pair entries with their primaries and schemas; a call has one of each."""
         rows = self._contact.state().rows
         for entry in entries:
             replicas = rows[entry.key.partition].replicas

@@ -1,4 +1,4 @@
-"""The server of a member: Arrow Flight, of which every call is checked before it does anything."""
+"""The server of a member: Arrow Flight, with every call checked before it has any effect, and the answers to requests."""
 
 from __future__ import annotations
 
@@ -62,16 +62,16 @@ Answer = Callable[[Any], Iterator[Any]]
 
 
 class Server(fl.FlightServerBase):  # type: ignore[misc] # pyarrow has no types
-    """Serves one member.
+    """The Flight server of one member.
 
     Args:
         host: Address to listen on.
         port: Port to listen on; 0 for any that is free.
         access: Token and certificates.
-        receive: Begins to take what one call puts.
-        find: Finds an entry for one call that gets it.
-        answers: What is answered to requests, by their types.
-        entered: Told of each call from where it has come.
+        receive: Begins a call that puts entries.
+        find: Finds the entries of a call that gets them.
+        answers: The answers to requests, by their types.
+        entered: Called with the peer of each call.
     """
 
     def __init__(
@@ -85,11 +85,11 @@ class Server(fl.FlightServerBase):  # type: ignore[misc] # pyarrow has no types
         entered: Callable[[str], None],
     ) -> None:
         self._receive, self._find, self._answers, self._entered = receive, find, answers, entered
-        # Nobody must reach a server that has no answers yet: it listens from here on.
+        # Last, as it listens from here on: no call may find it incomplete.
         super().__init__(access.uri(host, port), **access.server_options())
 
     def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
-        """Take entries."""
+        """Receive entries."""
         with self._refusing(context):
             call = decoded(descriptor.command, Put)
             with self._receive(call, reader.schema) as receiving:
@@ -99,7 +99,7 @@ class Server(fl.FlightServerBase):  # type: ignore[misc] # pyarrow has no types
             writer.write(pa.py_buffer(encoded(HeldNow(held))))
 
     def do_get(self, context: Any, ticket: Any) -> Any:
-        """Give entries of one schema."""
+        """Send entries of one schema."""
         with self._refusing(context):
             contents = self._find(decoded(ticket.ticket, Get))
             schema = next((content.schema for content in contents if content is not None), pa.schema([]))
@@ -116,19 +116,19 @@ class Server(fl.FlightServerBase):  # type: ignore[misc] # pyarrow has no types
 
     @contextmanager
     def _refusing(self, context: Any) -> Iterator[None]:
-        """Answers with what is raised, and nothing of this process beside it."""
+        """Answers with the error that is raised, and with no other details of this process."""
         try:
             self._entered(context.peer())
             yield
         except GridError as error:
             raise answered(error) from None
         except StorageError as error:
-            # Of the control plane, which may have done what it did not confirm.
+            # From the control plane, which may have done what it did not confirm.
             raise answered(UnreachableError(str(error))) from None
         except pa.ArrowInvalid as error:
             raise answered(MalformedError(f"Arrow cannot read it: {str(error)[:200]}")) from None
         except (fl.FlightError, pa.ArrowException):
-            # The caller is gone, or its deadline is over.
+            # The caller is gone, or its deadline has passed.
             raise
         except Exception:
             logger.exception("A call to this member has failed.")
@@ -153,13 +153,13 @@ _NEWER_WITHIN = 5.0
 
 
 class Answering:
-    """Answers for one member, from the threads of its server.
+    """Answers the requests to one member, in the threads of its server.
 
     Args:
         control: The control plane.
-        view: What the member knows of its cluster.
-        entries: What it holds.
-        copying: Keeps replicas.
+        view: Of the member.
+        entries: Of the member.
+        copying: Of the member.
     """
 
     def __init__(self, control: Control, view: View, entries: Entries, copying: Copying) -> None:
@@ -167,11 +167,11 @@ class Answering:
         self._got, self._counting = 0, threading.Lock()
 
     def answers(self) -> dict[type[Request], Answer]:
-        """What is answered to each type of request."""
+        """The answers to each type of request."""
         control = self._control
         return {
             GetState: self._checked(self._state),
-            # Also of a member that is cut off: an operator has to see it, and may form the survivors anew.
+            # Also on a member that is cut off: an operator has to see it, and may re-form the survivors.
             GetStatus: lambda _: iter([self._status()]),
             Reform: lambda each: iter([self._reform(each)]),
             Ping: lambda _: iter([self._view.me]),
@@ -189,7 +189,7 @@ class Answering:
         }
 
     def find(self, call: Get) -> list[Content | None]:
-        """The entries that one call gets."""
+        """The entries for a call that gets some."""
         self._view.check()
         found = [self._entries.get(key) for key in call.keys]
         if not call.sender:
@@ -235,7 +235,7 @@ class Answering:
             yield Listed(held[start : start + MOST])
 
     def _found(self, request: FindRows) -> Iterator[FoundRows]:
-        # Nobody has to be asked whose partitions they are: entries never change, and a version says which count.
+        # Whether this is a replica does not matter: entries never change, and a version says which ones count.
         self._view.check()
         yield from rows_of(self._entries, request)
 

@@ -40,7 +40,7 @@ class VersionReader(Generic[V]):
         self._store: VersionStore[V] = self._versions(client or client_of(uri, access, patience), place)
         self._seen: V | None = None
         self._leases: dict[str, Lease] = {}
-        """By what they are of, as long as they are renewed."""
+        """By holder, while they are renewed."""
 
     def remove(self) -> None:
         """Remove it with all that it holds; a query that still writes it ends with an error."""
@@ -72,7 +72,7 @@ class VersionReader(Generic[V]):
     def _is_replaced(self, version: V) -> bool:
         """Whether there is a newer version than one of which entries are missing; an error if these are lost for good.
 
-        Offsets, or keys, of another map or journal of this name are those of other rows.
+        A map or journal that was removed and recreated has other rows at the same offsets and keys: that is an error too.
         """
         self._store.check_not_removed(version)
         if self._newest().number != version.number:
