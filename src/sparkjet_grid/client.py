@@ -110,7 +110,7 @@ class GridClient:
         return Putting(self._contact).put(entries)
 
     def get(self, manifest: Sequence[Held]) -> Iterator[Fetched]:
-        """Fetch entries, in any order, from replicas on this host first, and compare them with the manifest's digests."""
+        """Fetch entries in any order, replicas on this host first, and compare them with the manifest's digests."""
         return Getting(self._contact, self.counters).get(manifest)
 
     def find(self, columns: Sequence[str], lookups: Sequence[Lookup]) -> list[Found]:

@@ -23,7 +23,7 @@ _JOINS_WITHIN = 10.0
 
 
 def run(settings: MemberSettings, access: Access, control: Control) -> int:
-    """Run a member in this process; does not return.
+    """Run a member in this process, which exits with the member's end.
 
     SIGTERM and SIGINT make it leave: others copy what it holds before it ends. A member that has not joined within
     seconds holds nothing, and just ends.

@@ -1,4 +1,4 @@
-"""The server of a member: Arrow Flight, with every call checked before it has any effect, and the answers to requests."""
+"""The server of a member: Arrow Flight, with every call checked before it has an effect, and answers to requests."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ class VersionReader(Generic[V]):
     def _is_replaced(self, version: V) -> bool:
         """Whether there is a newer version than one of which entries are missing; an error if these are lost for good.
 
-        A map or journal that was removed and recreated has other rows at the same offsets and keys: that is an error too.
+        It is an error too if the map or journal was removed, and perhaps recreated with other rows at the same offsets.
         """
         self._store.check_not_removed(version)
         if self._newest().number != version.number:

@@ -272,8 +272,8 @@ class VersionStore(ABC, Generic[V]):
     def _visible(self) -> dict[int, Held]:
         """The manifests of the visible versions, by number.
 
-        A driver that was taken over may remove slots meanwhile: a version whose slot has just gone is old, and perhaps
-        leased, so it must not count as one that was never visible.
+        A driver that was taken over may remove slots meanwhile: a version whose slot has just gone is old, and
+        perhaps leased, so it must not count as one that was never visible.
         """
         while True:
             numbers = self.numbers()
@@ -282,7 +282,7 @@ class VersionStore(ABC, Generic[V]):
                 return found
 
     def _layers_of(self, manifests: Iterable[Held]) -> set[str]:
-        """The names of the layers that some versions name, except versions that another driver has removed meanwhile."""
+        """The names of the layers that versions name, except versions that another driver has removed meanwhile."""
         names: set[str] = set()
         for manifest in manifests:
             try:
