@@ -237,7 +237,7 @@ def wanted_voters(state: ClusterState, voting: Collection[str]) -> list[str]:
     return [member.id for member in chosen]
 
 
-def survives(state: ClusterState, voting: Collection[str], there: Collection[str]) -> int:
+def tolerated_losses(state: ClusterState, voting: Collection[str], there: Collection[str]) -> int:
     """How many more members may be lost at once, whichever they are, with the cluster going on and queries starting.
 
     Whether data would be lost is another matter: it depends on the backups, and on what is still being copied.

@@ -163,7 +163,7 @@ class Copying:
         """Copy some entries; returns whether none was skipped because it was removed here."""
         is_whole = True
         expected = {held.key: held for held in group}
-        with self._entries.room() as room:
+        with self._entries.reserve() as room:
             for entry in fetched(self._connections, uri, list(expected), _CALL, self._view.me):
                 held = expected[entry.key]
                 content = _checked(entry)

@@ -112,7 +112,7 @@ class Ensemble:
             known, voting = self._addresses, self._voting.ids
             return [known[id_].member if id_ in known else f"server {id_}" for id_ in sorted(voting)]
 
-    def found(self) -> str:
+    def start_first(self) -> str:
         """Start the first server of a new cluster; returns its address."""
         address = self._address(1)
         for port in (address.client, address.quorum, address.election):
@@ -139,7 +139,7 @@ class Ensemble:
         self._take(addresses, Voting.parsed(config))
         session.use(self.contacts())
 
-    def publish(self, session: ZooKeeperSession) -> None:
+    def offer(self, session: ZooKeeperSession) -> None:
         """Offer this member's server, if it is ready, in a session that has just begun."""
         for own in (self._replaced, self._own):
             if own is not None:
@@ -192,7 +192,7 @@ class Ensemble:
             # So that it is not restarted.
             self._take([], Voting({}, -1))
 
-    def alone(self) -> str | None:
+    def restart_alone(self) -> str | None:
         """Restart this member's server as the only voter; returns its address, or None if it has never voted."""
         own = self._own
         if own is None or not self.votes():

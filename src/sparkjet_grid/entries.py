@@ -49,9 +49,9 @@ class Entries:
         """Bytes in use, including entries that are arriving."""
         return self._used
 
-    def room(self) -> Room:
-        """Room for arriving entries."""
-        return Room(self)
+    def reserve(self) -> Reservation:
+        """Reserve memory for arriving entries."""
+        return Reservation(self)
 
     def get(self, key: Key) -> Content | None:
         """The content of an entry; None if there is none."""
@@ -102,7 +102,7 @@ class Entries:
             return sum(map(len, self._by_partition.values()))
 
     def take(self, size: int) -> None:
-        """Reserve memory; see :meth:`Room.take`."""
+        """Reserve memory; see :meth:`Reservation.take`."""
         with self._lock:
             if self._used + size > self.limit:
                 raise GridFullError(
@@ -117,7 +117,7 @@ class Entries:
             self._used -= size
 
     def put(self, key: Key, content: Content) -> bool:
-        """Store a content for which memory was reserved; see :meth:`Room.store`."""
+        """Store a content for which memory was reserved; see :meth:`Reservation.store`."""
         with self._lock:
             held = self._by_partition.setdefault(key.partition, {}).setdefault(key.name, content)
             if (held.digest, held.rows, held.schema) != (content.digest, content.rows, content.schema):
@@ -126,7 +126,7 @@ class Entries:
             return held is content
 
 
-class Room:
+class Reservation:
     """Memory reserved for arriving entries; on exit, what has not become an entry is given back.
 
     Args:

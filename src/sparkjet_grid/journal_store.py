@@ -47,7 +47,7 @@ class JournalStore(VersionStore[JournalVersion]):
             if book is None:
                 leases = self.client.entries(self.place.leases())
             else:
-                leases, ended = book.looked(lambda: self.client.entries(self.place.leases()))
+                leases, ended = book.inspect(lambda: self.client.entries(self.place.leases()))
                 self.client.remove(ended)
             try:
                 contents = contents_of(self.client, leases) if leases else {}

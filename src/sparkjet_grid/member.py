@@ -25,7 +25,7 @@ from sparkjet_grid.pings import PERIOD, Pings
 from sparkjet_grid.receiving import Receiving
 from sparkjet_grid.server import Answering, Server
 from sparkjet_grid.strangers import Strangers
-from sparkjet_grid.view import LEASE, Lease, View
+from sparkjet_grid.view import LEASE, LeaseRenewal, View
 
 _ALL_WITHIN = 60.0
 """Seconds to wait until others have copied everything; after that only for what would be lost."""
@@ -47,7 +47,7 @@ class Leaving:
     def __init__(self, control: Control, view: View, entries: Entries, timeout: float) -> None:
         self._control, self._view, self._entries, self._timeout = control, view, entries, timeout
 
-    def hand_on(self) -> int:
+    def hand_over(self) -> int:
         """Wait until the member can leave; returns how many entries are lost with it."""
         began = told = time.monotonic()
         while True:
@@ -168,9 +168,9 @@ class Member:
         self._connections = Connections(access)
         self._connections.prepare()
         self._copying = Copying(self.entries, self.view, self._connections, control)
-        self._lease = Lease(control, self.view)
+        self._lease = LeaseRenewal(control, self.view)
         self._pings = Pings(self._others, self._report, settings.ping_period)
-        self._handing_on = Leaving(control, self.view, self.entries, settings.leave_timeout)
+        self._handover = Leaving(control, self.view, self.entries, settings.leave_timeout)
         self._grace = settings.grace
         self._awaited: set[str] = set()
         self._over = threading.Event()
@@ -211,7 +211,7 @@ class Member:
 
     def leave(self) -> None:
         """Leave the cluster, as soon as others have copied what this member holds."""
-        lost = self._handing_on.hand_on()
+        lost = self._handover.hand_over()
         self._says_goodbye = True
         self._control.leave()
         self._has_left = not lost

@@ -94,14 +94,14 @@ class Membership:
 
     def begin(self, seeds: Sequence[str], new: ClusterState | None) -> None:
         """Join the cluster, and start to maintain the membership."""
-        contacts = seeds if new is None else [self.ensemble.found()]
+        contacts = seeds if new is None else [self.ensemble.start_first()]
         self._shared = ZooKeeperSlots(ZooKeeperSession(contacts, self._settings, self._wake.set), self._member.id)
         try:
             self._shared.session.start(self._settings.patience if new is None else _START, self.ensemble.check)
             if new is not None:
-                self._shared.found(new)
-                self.ensemble.publish(self._shared.session)
-            self._shared.begin()
+                self._shared.create(new)
+                self.ensemble.offer(self._shared.session)
+            self._shared.enter()
             self.seen(self._shared.propose(lambda state: joined(state, self._member)))
             self.ensemble.refresh(self._shared.session, self._woken)
         except NoNodeError:
@@ -226,7 +226,7 @@ class Membership:
             server.purge()
             self._purged = time.monotonic()
         if self._shared.session.ended is not None:
-            self._go_on(self.ensemble.contacts())
+            self._resume(self.ensemble.contacts())
         return self._step(self._shared)
 
     def _tend(self) -> None:
@@ -291,15 +291,15 @@ class Membership:
             logger.warning("Members %s are silent, and waited for: they hold last replicas.", ", ".join(sorted(gone)))
         return self.seen(shared.propose(lambda newest: silenced(newest, gone)))
 
-    def _go_on(self, contacts: Sequence[str]) -> None:
+    def _resume(self, contacts: Sequence[str]) -> None:
         """Begin another session as the same member."""
         session = ZooKeeperSession(contacts, self._settings, self._wake.set)
         shared = ZooKeeperSlots(session, self._member.id)
         try:
             session.start(self._settings.patience)
-            while not shared.go_on():
+            while not shared.reenter():
                 threading.Event().wait(_SOON)
-            self.ensemble.publish(session)
+            self.ensemble.offer(session)
         except BaseException:
             session.close("it could not go on")
             raise
@@ -310,7 +310,7 @@ class Membership:
             self._changed.notify_all()
 
     def _reform(self, survivors: Collection[str], cluster: str) -> ClusterState:
-        contact = self.ensemble.alone() if self._member.id in survivors else None
+        contact = self.ensemble.restart_alone() if self._member.id in survivors else None
         if contact is None:
             raise StorageError(
                 f"Member {self._member.id} cannot form the survivors anew, as it does not know what was decided: its "
@@ -321,7 +321,7 @@ class Membership:
         while True:
             try:
                 if self._shared.session.ended is not None:
-                    self._go_on([contact])
+                    self._resume([contact])
                 state = self._shared.propose(lambda state: reformed(state, survivors, cluster))
             except QuorumLostError:
                 if time.monotonic() > deadline:

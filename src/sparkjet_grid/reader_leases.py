@@ -129,7 +129,7 @@ class LeaseBook:
         self._now, self._seconds = now, seconds
         self._seen: dict[str, float] = {}
 
-    def looked(self, listed: Callable[[], Sequence[Held]]) -> tuple[list[Held], list[Key]]:
+    def inspect(self, listed: Callable[[], Sequence[Held]]) -> tuple[list[Held], list[Key]]:
         """The valid leases, and the keys of the expired ones.
 
         Args:

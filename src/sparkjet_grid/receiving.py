@@ -44,7 +44,7 @@ class Receiving(AbstractContextManager["Receiving"]):
     def __init__(self, call: Put, schema: pa.Schema, entries: Entries, view: View, connections: Connections) -> None:
         check_schema(schema)
         self._call, self._schema, self._view, self._connections = call, schema, view, connections
-        self._room = entries.room()
+        self._room = entries.reserve()
         self._entries = entries
         self._part: Part | None = None
         self._batches: list[pa.RecordBatch] = []

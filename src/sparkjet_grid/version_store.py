@@ -222,7 +222,7 @@ class VersionStore(ABC, Generic[V]):
             entries.extend(self.client.entries(f"{self.place.root}/"))
             return _below(self.place.leases(), entries)
 
-        leases, ended = book.looked(leases_listed)
+        leases, ended = book.inspect(leases_listed)
         leased = self._leased(leases)
         manifests = {held: self._number(held) for held in _below(self.place.manifests, entries)}
         gone = {held for held, number in manifests.items() if number < kept[0] and number not in leased}

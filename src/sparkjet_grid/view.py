@@ -120,7 +120,7 @@ class View:
         raise MovedError(f"member {member} has left.")
 
 
-class Lease:
+class LeaseRenewal:
     """Renews the lease of a view, from a separate thread.
 
     Args:

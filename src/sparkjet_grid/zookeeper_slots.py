@@ -51,7 +51,7 @@ class ZooKeeperSlots:
         self._last: dict[str, tuple[tuple[int, int], tuple[str, bytes]]] = {}
         """The last slot by directory, with the directory's creation and last change by which it was found."""
 
-    def found(self, state: ClusterState) -> None:
+    def create(self, state: ClusterState) -> None:
         """Create a cluster."""
         # Until then anybody may write there.
         for path in ("/", *_OWN):
@@ -63,11 +63,11 @@ class ZooKeeperSlots:
     def _close(self, path: str) -> None:
         self.session.ask(lambda client: client.set_acls_async(path, self.session.acl))
 
-    def begin(self) -> None:
+    def enter(self) -> None:
         """Make the member present for the first time; the state names it only after this."""
         self._create(self.node, self._member.encode(), ephemeral=True)
 
-    def go_on(self) -> bool:
+    def reenter(self) -> bool:
         """Make the member present again, in another session, if the state still names it: nobody has acted without it.
 
         False if that is not known yet, as the previous session has not ended at all servers.

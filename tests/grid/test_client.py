@@ -230,7 +230,7 @@ def test_what_is_removed_while_a_member_joins_is_removed_there_too(grid: Grid) -
             removal = pool.submit(client.remove, [held.key])
             until(lambda: grid.members[0].entries.get(held.key) is None, "the first removal", 30)
             new = grid.start("host-3")
-            with new.entries.room() as room:
+            with new.entries.reserve() as room:
                 room.take(content.size)
                 room.store(held.key, content)
         removal.result(60)
@@ -345,7 +345,7 @@ def test_a_replica_whose_memory_has_changed_is_not_believed(grid: Grid, caplog: 
     broken = grid.member(grid.cluster.now().rows[held.partition].replicas[0])
     broken.entries.remove([held.key])
     other = Content.of(ROWS, [rows_of(7)])
-    with broken.entries.room() as room:
+    with broken.entries.reserve() as room:
         room.take(other.size)
         room.store(held.key, other)
     [entry] = client.get([held])

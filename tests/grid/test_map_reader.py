@@ -121,7 +121,7 @@ def test_rows_of_large_layers_are_not_put_together() -> None:
     for partition, key in enumerate(["a", "b"]):
         text = text_of([key], ["text"])
         table = pa.Table.from_pylist([{HASH: hash_of(text), GONE: False, EXPIRES: None, "k": key}], schema)
-        with entries.room() as room:
+        with entries.reserve() as room:
             room.take(800 << 20)
             room.store(Key(partition, "layer"), Content.of(schema, table.to_batches(), size=800 << 20))
         lookups.append(Lookup(partition, ["layer"], [(partition, hash_of(text), text)]))
@@ -390,10 +390,10 @@ def test_a_process_that_was_paused_while_it_looked_takes_no_lease_for_given_up()
         now[0] += pause
         return [lease]
 
-    assert book.looked(lambda: listed(pause=300)) == ([lease], [])
-    assert book.looked(lambda: listed(pause=300)) == ([lease], [])
+    assert book.inspect(lambda: listed(pause=300)) == ([lease], [])
+    assert book.inspect(lambda: listed(pause=300)) == ([lease], [])
     now[0] += LEASE + 1
-    assert book.looked(lambda: listed(pause=0)) == ([], [lease.key])
+    assert book.inspect(lambda: listed(pause=0)) == ([], [lease.key])
 
 
 def test_a_lease_is_not_renewed_for_a_read_that_has_failed(

@@ -28,7 +28,7 @@ from sparkjet_grid.member import MemberSettings
 from sparkjet_grid.membership import Membership
 from sparkjet_grid.pings import Pings
 from sparkjet_grid.strangers import Strangers
-from sparkjet_grid.view import Lease, View
+from sparkjet_grid.view import LeaseRenewal, View
 from sparkjet_grid.zookeeper_control import ZooKeeperControl
 from sparkjet_grid.zookeeper_settings import ZooKeeperSettings
 from tests.faults.waiting import until
@@ -122,7 +122,7 @@ class _Strangers(Strangers):
 
 
 def _lease(fails: Fails) -> Callable[[], None]:
-    lease = Lease(_Control(fails), View("me", 0.01))
+    lease = LeaseRenewal(_Control(fails), View("me", 0.01))
     lease._loop.start()
     return lease.stop
 

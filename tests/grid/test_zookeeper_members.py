@@ -159,7 +159,7 @@ def _reader(member: MemberProcess) -> Any:
     settings = ZooKeeperSettings("a token for tests", session=20.0, patience=30.0)
     slots = ZooKeeperSlots(ZooKeeperSession(member.call("contacts")[:1], settings, lambda: None), "reader")
     slots.session.start(30)
-    slots.begin()
+    slots.enter()
     return slots
 
 

@@ -24,8 +24,7 @@ from sparkjet.spark_line import arrow_schema
 from sparkjet.storage.shipping import ship
 from sparkjet_grid.journal_store import Appending, JournalStore
 from sparkjet_grid.journal_version import TECHNICAL, FullError, JournalVersion, following
-from sparkjet_grid.places import JournalPlace
-from sparkjet_grid.places import Writer
+from sparkjet_grid.places import JournalPlace, Writer
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -17,8 +17,7 @@ from sparkjet_grid.journal_store import Appending, JournalStore
 from sparkjet_grid.journal_version import Appended
 from sparkjet_grid.known_types import known
 from sparkjet_grid.messages import Held
-from sparkjet_grid.places import Place
-from sparkjet_grid.places import Writer
+from sparkjet_grid.places import Place, Writer
 
 _AT_ONCE = 64 << 20
 """Bytes of rows that a task keeps before it writes them."""

@@ -29,8 +29,7 @@ from sparkjet.time.frames import MAX
 from sparkjet_grid.map_layers import TECHNICAL
 from sparkjet_grid.map_store import MapStore, Written, following
 from sparkjet_grid.map_version import MapVersion
-from sparkjet_grid.places import JournalPlace, MapPlace
-from sparkjet_grid.places import Writer
+from sparkjet_grid.places import JournalPlace, MapPlace, Writer
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
