@@ -191,5 +191,7 @@ def _resolved(host: str, port: int, option: str) -> list[tuple[int, int, int, st
     try:
         return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)  # type: ignore[return-value] # narrower there
     except (OSError, UnicodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no name"
-        raise AnalysisError(f'{option}: "{host}" is no address of a machine, and no name of one: {reason}.') from error
+        reason = error.strerror if isinstance(error, OSError) else "it is not a name"
+        raise AnalysisError(
+            f'{option}: "{host}" is not an address of a machine, nor a name of one: {reason}.'
+        ) from error

@@ -75,7 +75,7 @@ class Contact:
             if found.cluster == self._cluster:
                 return self._take(found)
         raise GridError(
-            f"the grid was formed anew: what answers is not cluster {self._cluster} any more. Start the query again; "
+            f"the grid was re-formed: what answers is no longer cluster {self._cluster}. Start the query again; "
             "it goes on if what its newest record names is still there."
         )
 

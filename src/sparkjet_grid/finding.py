@@ -159,4 +159,4 @@ def _check(layer: Content, columns: Sequence[str]) -> None:
     names = {HASH: pa.int64(), GONE: pa.bool_(), EXPIRES: pa.int64()}
     is_layer = all(name in schema.names and schema.field(name).type == kind for name, kind in names.items())
     if not is_layer or schema.field(HASH).nullable or not set(columns) <= set(schema.names):
-        raise MalformedError(f"an entry with the columns {schema.names} is no layer of a map with keys {columns}.")
+        raise MalformedError(f"an entry with the columns {schema.names} is not a layer of a map with keys {columns}.")

@@ -39,7 +39,7 @@ class InProcessControl:
         """See :meth:`sparkjet_grid.control.Control.join`."""
         with self._lock:
             if self._state is not None:
-                message = f"Member {member.id} cannot join: this grid has one member for ever, and it is there."
+                message = f"Member {member.id} cannot join: this grid can only have one member, and has it."
                 raise StorageError(message)
             self._state = first(uuid4().hex, member, partitions=self._partitions, backup_count=self._backup_count)
             self._announcements = Announcements(changed, ended)
@@ -118,7 +118,7 @@ class InProcessControl:
 
     def reform(self, survivors: Collection[str]) -> ClusterState:
         """Not needed: the only member is its own majority."""
-        raise StorageError(f"{', '.join(survivors)} cannot be formed anew: this grid has one member for ever.")
+        raise StorageError(f"{', '.join(survivors)} cannot be re-formed: this grid can only have one member.")
 
     def _current(self) -> ClusterState:
         if self._left:

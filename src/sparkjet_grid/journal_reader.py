@@ -268,7 +268,7 @@ def _encoded(offsets: Mapping[int, int]) -> bytes:
     for partition, offset in offsets.items():
         if type(partition) is not int or type(offset) is not int or not 0 <= offset < _MOST:
             raise AnalysisError(
-                f"offsets: {partition!r}: {offset!r} is no partition with the offset of its next row: both are int, "
+                f"offsets: {partition!r}: {offset!r} is not a partition with the offset of its next row: both are int, "
                 "from 0."
             )
     return msgspec.msgpack.encode(dict(offsets))

@@ -48,7 +48,7 @@ def key_of(given: object, kinds: Sequence[str]) -> tuple[object, ...]:
     """
     # Otherwise the characters of a text, the names of an object, or texts such as "null" and "[1]" would be looked for.
     if not isinstance(given, list) or any(each is None or isinstance(each, (dict, list)) for each in given):
-        raise ValueError(f"{given!r} is no list of values")
+        raise ValueError(f"{given!r} is not a list of values")
     parts = [each if isinstance(each, str) else json.dumps(each) for each in given]
     try:
         return tuple(_FROM_TEXT[kind](part) for kind, part in zip(kinds, parts, strict=True))
@@ -106,7 +106,7 @@ def _stored(column: pa.Array) -> list[str]:
     try:
         values = column.to_pylist()
     except UnicodeDecodeError as error:
-        raise AnalysisError(f"key: {error.object!r} is no Unicode text: it is not in UTF-8.") from error
+        raise AnalysisError(f"key: {error.object!r} is not Unicode text: it is not in UTF-8.") from error
     return values if types.is_string(column.type) or types.is_large_string(column.type) else [*map(str, values)]
 
 
@@ -133,7 +133,7 @@ def _part(value: object, kind: str) -> str:
             value.encode()
         except UnicodeEncodeError as error:
             # As in Python's strings for arguments, or file names, that are not UTF-8.
-            raise AnalysisError(f"key: {value!r} is no Unicode text: half of a surrogate pair is in it.") from error
+            raise AnalysisError(f"key: {value!r} is not Unicode text: it has half of a surrogate pair.") from error
         return value
     if kind == "boolean" and isinstance(value, bool):
         return "true" if value else "false"

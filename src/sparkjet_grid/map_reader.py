@@ -287,7 +287,7 @@ class Map(VersionReader[MapVersion]):
             is_visible = self._store.manifest_at(version.number) is not None
             if lease is not None and not is_visible and not (lease.is_there() and self._store.is_kept(version)):
                 raise ReleasedError(
-                    f'epoch {version.epoch} of map "{self._store.place.name}" is not held any more: its lease was not '
+                    f'epoch {version.epoch} of map "{self._store.place.name}" is no longer held: its lease was not '
                     f"renewed for {LEASE:.0f} s, as happens where a process sleeps. Read again, from a newer epoch."
                 ) from error
             self._store.check(version)
@@ -367,4 +367,4 @@ def _check_filter(schema: pa.Schema, wanted: pc.Expression | None) -> None:
     try:
         schema.empty_table().filter(wanted)
     except (pa.ArrowException, TypeError) as error:
-        raise AnalysisError(f"filter: {wanted} is none for the columns {', '.join(schema.names)}: {error}") from error
+        raise AnalysisError(f"filter: {wanted} does not fit the columns {', '.join(schema.names)}: {error}") from error

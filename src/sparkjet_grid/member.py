@@ -274,10 +274,10 @@ class Member:
             state = self._control.propose(without)
         except StorageError as error:
             # The control plane finds out itself, somewhat later.
-            logger.warning("Member %s could not be taken out: %s", gone.id, error)
+            logger.warning("Member %s could not be removed: %s", gone.id, error)
             return
         if gone.id not in {member.id for member in state.members}:
-            logger.warning("Nobody listens at %s any more: member %s is taken out of the grid.", gone.uri, gone.id)
+            logger.warning("Nobody listens at %s: member %s is removed from the grid.", gone.uri, gone.id)
         elif gone.id not in self._awaited:
             self._awaited.add(gone.id)
             logger.warning(

@@ -172,13 +172,13 @@ class Membership:
         with self._changed:
             if self._reforming is not None:
                 # It would replace the earlier command, which would wait in vain.
-                raise StorageError(f"Member {self._member.id} is being formed anew already: another command is at it.")
+                raise StorageError(f"Member {self._member.id} is being re-formed already, by another command.")
             self._reforming = frozenset(survivors), result
         self._wake.set()
         try:
             return result.result(2 * _START)
         except FutureTimeoutError:
-            message = f"Member {self._member.id} was not formed anew within {2 * _START:.0f} s; its log may say why."
+            message = f"Member {self._member.id} was not re-formed within {2 * _START:.0f} s; its log may say why."
             raise StorageError(message) from None
 
     def _look(self) -> None:
@@ -313,7 +313,7 @@ class Membership:
         contact = self.ensemble.restart_alone() if self._member.id in survivors else None
         if contact is None:
             raise StorageError(
-                f"Member {self._member.id} cannot form the survivors anew, as it does not know what was decided: its "
+                f"Member {self._member.id} cannot re-form the survivors, as it does not know what was decided: its "
                 f"server did not vote. Those that did: {', '.join(self.ensemble.voters())}."
             )
         self._shared.session.use([contact])

@@ -48,7 +48,7 @@ class Place(msgspec.Struct, frozen=True):
         """The place of a name given by a user in an option."""
         if _NAME.fullmatch(name) is None:
             raise AnalysisError(
-                f'{option}: "{name}" is no name of a {cls.kind}: one word without "/", as in '
+                f'{option}: "{name}" is not a name of a {cls.kind}: one word without "/", as in '
                 "grid://10.0.0.1:5710/orders."
             )
         return cls(name)

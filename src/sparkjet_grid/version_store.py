@@ -141,11 +141,13 @@ class VersionStore(ABC, Generic[V]):
             now = (
                 "was removed" if there is None else f"is written by output {there.output!r} of query {there.query} now"
             )
-            raise GridError(f"{self.place} {now}: output {writer.output!r} of query {writer.query} writes it no more.")
+            raise GridError(
+                f"{self.place} {now}: output {writer.output!r} of query {writer.query} no longer writes it."
+            )
         if last is not None:
             raise GridError(
                 f"{self.place} has version {last[0]} already: another driver of query {writer.query} has taken "
-                "over from this one, which writes it no more."
+                "over from this one, which no longer writes it."
             )
         return None if base is None else self.decoded(base)
 
@@ -179,7 +181,9 @@ class VersionStore(ABC, Generic[V]):
         writer = self.writer()
         if writer != version.writer:
             now = "" if writer is None else f", and is written by query {writer.query} now"
-            message = f"{self.place}, of which epoch {version.epoch} was read, was removed{now}. Begin to read it anew."
+            message = (
+                f"{self.place}, of which epoch {version.epoch} was read, was removed{now}. Read it from the start."
+            )
             raise ReleasedError(message)
 
     @abstractmethod

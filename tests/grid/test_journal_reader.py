@@ -223,7 +223,7 @@ def test_what_is_another_journal_is_not_read_from_old_offsets(writer: JournalWri
         read(journal, 0, -1, 1)
     with pytest.raises(AnalysisError, match="has partition 0 up to 1, not 5"):
         read(journal, 0, 0, 5)
-    with pytest.raises(AnalysisError, match="is no name of a journal"):
+    with pytest.raises(AnalysisError, match="is not a name of a journal"):
         journal.register("a/b", {0: 0})
 
 
@@ -252,7 +252,7 @@ def test_what_is_no_offset_does_not_come_to_the_writer(
         journal.renew("board", {0: 1})
     journal.register("board", {0: 1})
     for tell in (journal.renew, journal.register):
-        with pytest.raises(AnalysisError, match=r"offsets: .* is no partition with the offset of its next row"):
+        with pytest.raises(AnalysisError, match=r"offsets: .* is not a partition with the offset of its next row"):
             tell("board", offsets)
     assert writer.store.readers() == {"board": {0: 1}}
 

@@ -209,7 +209,7 @@ def test_who_forms_a_grid_anew_twice_at_once_is_told_so() -> None:
     membership = _membership(Fails(ValueError(), 0))
     answer = in_background(lambda: membership.reform(["me"]), "grid-to-one")
     until(lambda: membership._reforming is not None, "the first command")
-    with pytest.raises(StorageError, match="is being formed anew already"):
+    with pytest.raises(StorageError, match="is being re-formed already"):
         membership.reform(["another"])
     assert membership._reforming is not None
     survivors, result = membership._reforming

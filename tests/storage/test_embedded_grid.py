@@ -49,5 +49,5 @@ def test_one_that_has_ended_is_followed_by_another(directory: Path) -> None:
 
 
 def test_one_that_does_not_start_says_why(tmp_path: Path) -> None:
-    with pytest.raises(StorageError, match='--max-memory: "much" is no size'):
+    with pytest.raises(StorageError, match='--max-memory: "much" is not a size'):
         embedded_member(tmp_path, "much")
