@@ -21,6 +21,7 @@ TOKEN_VARIABLE = "SPARKJET_GRID_TOKEN"  # noqa: S105 - a name
 _SHORTEST = 16
 _HEADER = "authorization"
 _ADDRESS = re.compile(r"(\[(?P<six>[0-9A-Fa-f:.%]+)\]|(?P<host>[^][:/@\s]+)):(?P<port>[0-9]{1,5})")
+_OF_PORT = errno.EADDRINUSE, errno.EACCES
 
 
 @dataclass(frozen=True)
@@ -152,9 +153,6 @@ def _content(file: str | None, option: str) -> bytes:
         return Path(file or "").read_bytes()
     except OSError as error:
         raise AnalysisError(f'{option}: "{file}" cannot be read: {error.strerror}.') from error
-
-
-_OF_PORT = errno.EADDRINUSE, errno.EACCES
 
 
 def addresses(host: str, option: str) -> set[str]:

@@ -76,7 +76,7 @@ class GridClient:
     ) -> None:
         self._contact = Contact(addresses, access, host, patience, cluster)
         self.counters = Counters()
-        """What was fetched from where."""
+        """Counts of what was fetched from where."""
 
     def state(self) -> ClusterState:
         """The newest state, asked for now."""

@@ -17,6 +17,7 @@ from sparkjet_grid.partition_table import MOST_BACKUPS, MOST_PARTITIONS, PARTITI
 GRACE = 40.0
 """Seconds to wait for members that hold the last replicas of partitions; less than the patience of clients, which wait
 as well."""
+_THREE, _FIVE = 3, 5
 
 
 class Member(msgspec.Struct, frozen=True):
@@ -215,9 +216,6 @@ def _row(row: Row, replicas: tuple[str, ...], target: tuple[str, ...]) -> Row:
         replicas = target
     same = (replicas, target) == (row.replicas, row.target)
     return row if same else Row(replicas, target, row.version + 1)
-
-
-_THREE, _FIVE = 3, 5
 
 
 def wanted_voters(state: ClusterState, voting: Collection[str]) -> list[str]:

@@ -33,6 +33,8 @@ LARGEST = 8 << 20
 """Bytes of a chunk from which on it is not merged again, unless the journal is small."""
 MOST_PROGRESS = 512
 """Rows of a chunk of progress."""
+_CHUNKS = 64
+"""About how many chunks that are not merged again a partition has."""
 
 
 class Position(msgspec.Struct, frozen=True):
@@ -189,10 +191,6 @@ class FullError(Exception):
     def __init__(self, size: int, readers: Mapping[str, int]) -> None:
         super().__init__(size, readers)
         self.size, self.readers = size, dict(readers)
-
-
-_CHUNKS = 64
-"""About how many chunks that are not merged again a partition has."""
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,11 @@ _ALL_WITHIN = 60.0
 _AGAIN = 1.0
 """Seconds after which an unanswered control plane is asked again."""
 _TELLS = 30.0
+_NEWER_WITHIN = 5.0
+_JOINS_WITHIN = 30.0
+_CONFIRMS_WITHIN = 1.0
+LEAVE_TIMEOUT = 3600.0
+"""Default of the seconds that a stopping member waits while last replicas would be lost with it."""
 
 
 class Leaving:
@@ -60,7 +65,7 @@ class Leaving:
                 return self._tell_what_goes(state, why)
             if time.monotonic() > told + _TELLS:
                 told = time.monotonic()
-                logger.info("Member %s is to leave, and waits: others have yet to copy %d partitions.%s", self._view.me,
+                logger.info("Member %s waits to leave: others have yet to copy %d partitions.%s", self._view.me,
                             self._left(state), why and f" {why}")  # fmt: skip
             left = self._left(state)
             self._view.wait(lambda left=left: self._left(self._view.state) != left, _AGAIN)  # type: ignore[misc]
@@ -110,13 +115,6 @@ class Leaving:
         else:
             logger.warning("Member %s leaves though others have not copied all yet: there are fewer backups.", me)
         return count
-
-
-_NEWER_WITHIN = 5.0
-_JOINS_WITHIN = 30.0
-_CONFIRMS_WITHIN = 1.0
-LEAVE_TIMEOUT = 3600.0
-"""Default of the seconds that a stopping member waits while last replicas would be lost with it."""
 
 
 @dataclass(frozen=True)

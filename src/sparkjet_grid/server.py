@@ -59,6 +59,7 @@ from sparkjet_grid.receiving import Receiving
 from sparkjet_grid.view import View
 
 Answer = Callable[[Any], Iterator[Any]]
+_NEWER_WITHIN = 5.0
 
 
 class Server(fl.FlightServerBase):  # type: ignore[misc] # pyarrow has no types
@@ -147,9 +148,6 @@ def _batch(batch: pa.RecordBatch | None) -> pa.RecordBatch:
     if batch is None:
         raise MalformedError("there is a message without a record batch.")
     return batch
-
-
-_NEWER_WITHIN = 5.0
 
 
 class Answering:
@@ -257,5 +255,5 @@ class Answering:
 
     def _reform(self, request: Reform) -> ClusterState:
         if self._view.is_confirmed():
-            raise GridError("this member has its majority, which takes out who is gone by itself.")
+            raise GridError("this member has its majority, which removes dead members itself.")
         return self._control.reform(request.survivors)

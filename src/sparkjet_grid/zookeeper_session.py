@@ -27,6 +27,10 @@ from sparkjet_grid.errors import AnalysisError, QuorumLostError
 from sparkjet_grid.zookeeper_config import USER
 from sparkjet_grid.zookeeper_settings import ZooKeeperSettings
 
+_AGAIN = ConnectionLoss, OperationTimeoutError, SessionMovedError
+"""Errors of one connection or server, after which another attempt may succeed at another."""
+_PAUSE = 0.02
+
 
 class ClosingHandler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo has no types
     """kazoo's own handler leaks a socket if its server does not listen, or refuses our certificate."""
@@ -56,11 +60,6 @@ class ClosingHandler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo 
         except OSError:
             connection.close()
             raise
-
-
-_AGAIN = ConnectionLoss, OperationTimeoutError, SessionMovedError
-"""Errors of one connection or server, after which another attempt may succeed at another."""
-_PAUSE = 0.02
 
 
 class SessionEndedError(QuorumLostError):
