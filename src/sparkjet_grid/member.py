@@ -21,7 +21,7 @@ from sparkjet_grid.entries import Entries
 from sparkjet_grid.errors import GridError, QuorumLostError, StorageError
 from sparkjet_grid.log import logger
 from sparkjet_grid.messages import LooksGone, Ping, Put
-from sparkjet_grid.pings import PERIOD, Pings
+from sparkjet_grid.pings import Pings
 from sparkjet_grid.receiving import Receiving
 from sparkjet_grid.server import Answering, Server
 from sparkjet_grid.strangers import Strangers
@@ -127,7 +127,6 @@ class MemberSettings:
         port: Port to listen on; 0 for any that is free.
         advertise: Host name or address under which others reach it.
         host: Name of its machine, over which replicas are spread; that of this machine by default.
-        ping_period: Seconds between two pings of the other members.
         lease: Seconds after which it serves no requests unless its control plane has answered; at most as long as the
             control plane keeps a silent member.
         leave_timeout: Seconds that it waits, when it is stopped, while last replicas would be lost with it.
@@ -139,7 +138,6 @@ class MemberSettings:
     port: int = 0
     advertise: str | None = None
     host: str = field(default_factory=socket.gethostname)
-    ping_period: float = PERIOD
     lease: float = LEASE
     leave_timeout: float = LEAVE_TIMEOUT
     grace: float = GRACE
@@ -167,7 +165,7 @@ class Member:
         self._connections.prepare()
         self._copying = Copying(self.entries, self.view, self._connections, control)
         self._lease = LeaseRenewal(control, self.view)
-        self._pings = Pings(self._others, self._report, settings.ping_period)
+        self._pings = Pings(self._others, self._report)
         self._handover = Leaving(control, self.view, self.entries, settings.leave_timeout)
         self._grace = settings.grace
         self._awaited: set[str] = set()

@@ -122,11 +122,10 @@ class LeaseBook:
 
     Args:
         now: Monotonic clock, in seconds.
-        seconds: How long a lease lasts.
     """
 
-    def __init__(self, now: Callable[[], float], seconds: float = LEASE) -> None:
-        self._now, self._seconds = now, seconds
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
         self._seen: dict[str, float] = {}
 
     def inspect(self, listed: Callable[[], Sequence[Held]]) -> tuple[list[Held], list[Key]]:
@@ -140,7 +139,7 @@ class LeaseBook:
         leases = listed()
         after = self._now()
         self._seen = {each.name: self._seen.get(each.name, after) for each in leases}
-        ended = {each.name for each in leases if before - self._seen[each.name] > self._seconds}
+        ended = {each.name for each in leases if before - self._seen[each.name] > LEASE}
         return (
             [each for each in leases if each.name not in ended],
             [each.key for each in leases if each.name in ended],
