@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -85,7 +85,7 @@ class Putting:
 
     def _put_once(self, entries: Sequence[NewEntry], held: dict[Key, Held]) -> None:
         """Make one attempt for each entry; all that can be put are, before the first failure is raised."""
-        groups = [(member, group) for (member, _), group in grouped(self._addressed(entries))]
+        groups = self._groups(entries)
         failures: list[GridError] = []
         members, put_group = len({member for member, _ in groups}), in_context(self._put_group)
         with ThreadPoolExecutor(max(1, _AT_ONCE * members), "grid-put") as pool:
@@ -110,11 +110,13 @@ class Putting:
         sending.finish()
         return contact.awaited(sending.answer, member, seconds)
 
-    def _addressed(self, entries: Iterable[NewEntry]) -> Iterator[tuple[tuple[str, pa.Schema], NewEntry]]:
-        """Pair entries with their primaries and schemas; a call has one of each."""
+    def _groups(self, entries: Iterable[NewEntry]) -> list[tuple[str, list[NewEntry]]]:
+        """Group entries into calls, each to one primary and of one schema."""
         rows = self._contact.state().rows
+        addressed: list[tuple[tuple[str, pa.Schema], NewEntry]] = []
         for entry in entries:
             replicas = rows[entry.key.partition].replicas
             if not replicas:
                 raise MovedError(f"partition {entry.key.partition} has no members yet.")
-            yield (replicas[0], entry.schema), entry
+            addressed.append(((replicas[0], entry.schema), entry))
+        return [(member, group) for (member, _), group in grouped(addressed)]
