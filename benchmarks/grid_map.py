@@ -34,9 +34,8 @@ from sparkjet_grid.client import GridClient
 from sparkjet_grid.map_keys import hash_of, text_of
 from sparkjet_grid.map_layers import EXPIRES, GONE, HASH, layer_schema
 from sparkjet_grid.map_reader import Map
-from sparkjet_grid.map_store import MapStore
+from sparkjet_grid.map_store import MapStore, following, write_layers
 from sparkjet_grid.map_version import MapVersion
-from sparkjet_grid.map_writing import following, write_layers
 from sparkjet_grid.places import MapPlace
 from sparkjet_grid.reader_leases import LeaseBook
 

@@ -1,4 +1,4 @@
-"""Telling a member what has changed, in a thread of its own: what the member does then holds nobody up."""
+"""Announces changes of the cluster to a member from a separate thread, so that its reaction delays nobody."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Announcements:
-    """Calls a member with states in ascending versions, the newest there is, and at last with the reason of its end.
+    """Passes a member the newest state, in ascending versions, and finally the reason why its membership has ended.
 
     Args:
         changed: Called with a state.
@@ -30,21 +30,21 @@ class Announcements:
         self._loop.start()
 
     def publish(self, state: ClusterState) -> None:
-        """A state that may be newer than the last one."""
+        """Announce a state, unless a newer one has been announced."""
         with self._news:
             if self._newest is None or state.version > self._newest.version:
                 self._newest = state
                 self._news.notify()
 
     def end(self, reason: str) -> None:
-        """The member is none any more; only the first reason counts."""
+        """Announce that the membership has ended; only the first reason counts."""
         with self._news:
             if self._reason is None:
                 self._reason = reason
                 self._news.notify()
 
     def close(self) -> None:
-        """Call nothing any more."""
+        """Stop announcing."""
         with self._news:
             self._loop.stop()
             self._news.notify()
@@ -62,5 +62,5 @@ class Announcements:
             self._loop.stop()
         elif newest is not None:
             self._changed(newest)
-            # Only now: one that could not be taken over is told again.
+            # Only now: a state that the member failed to apply is announced again.
             self._told = newest

@@ -1,4 +1,4 @@
-"""Background work: what must not hold up the end of a process, and loops that go on whatever happens in them."""
+"""Background work: calls that must not delay the end of a process, and loops that survive failures."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _AGAIN = 1.0
-"""Seconds after which a step that has failed is begun again."""
+"""Seconds after which a failed step is repeated."""
 _TELLS = 60.0
-"""Seconds after which a failure that lasts is logged again."""
+"""Seconds after which a persistent failure is logged again."""
 
 
 def in_context(work: Callable[P, T]) -> Callable[P, T]:
-    """Some work for threads of a pool, which log as whoever has them work does: naming the query that it is for."""
+    """Wrap work for the threads of a pool, so that their log lines name the query that it is done for."""
     context = copy_context()
 
     def run(*args: P.args, **kwargs: P.kwargs) -> T:
-        # A copy for each call: two threads cannot be in one context at once.
+        # A copy for each call: two threads cannot enter one context at the same time.
         return context.copy().run(work, *args, **kwargs)
 
     return run
 
 
 def in_background(work: Callable[[], T], name: str) -> Future[T]:
-    """Begin some work in a thread of its own, which nobody waits for at the end of the process.
+    """Start work in a daemon thread, which does not delay the end of the process.
 
-    A call to a member that is paused, or whose machine is gone, lasts until its deadline: Flight cannot end it before.
+    A call to a member that is paused, or whose machine is gone, lasts until its deadline: Flight cannot cancel it.
     """
     future: Future[T] = Future()
 
     def run() -> None:
         try:
             found = work()
-        except Exception as error:  # noqa: BLE001 - whoever waits for the result gets it
+        except Exception as error:  # noqa: BLE001 - the caller gets it from the future
             future.set_exception(error)
         else:
             future.set_result(found)
@@ -51,16 +51,16 @@ def in_background(work: Callable[[], T], name: str) -> Future[T]:
 
 
 class Loop:
-    """Does the same again and again, in a thread of its own, whatever happens in it.
+    """Repeats a step in a separate thread, even if the step fails.
 
-    A step that raises is logged with its cause, and begun again after a pause. A member that ended instead would take
-    with it what it holds, and where all share the cause, as a disk that is full, nobody would be left; one that lost
-    the thread would look alive, and do only half of what it should.
+    A failed step is logged with its cause and repeated after a pause. If the member ended instead, its data would be
+    lost, and with a shared cause, such as a full disk, that of all members; if only the thread ended, the member would
+    look alive while doing half of its work.
 
     Args:
         name: Of the thread.
-        step: What is done; it waits as long as it should.
-        again: Seconds after which a step that has failed is begun again.
+        step: Called repeatedly; it does its own waiting.
+        again: Seconds after which a failed step is repeated.
     """
 
     def __init__(self, name: str, step: Callable[[], None], again: float = _AGAIN) -> None:
@@ -69,33 +69,33 @@ class Loop:
         self._told = ("", 0.0)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         LoopThread(target=self._run, name=self._name, daemon=True).start()
 
     def stop(self) -> None:
-        """Begin no step any more."""
+        """Start no further step."""
         self._stopped.set()
 
     def pause(self, seconds: float) -> None:
-        """Wait, in a step, for some time or for the end."""
+        """Wait within a step, for some time or until the loop is stopped."""
         self._stopped.wait(seconds)
 
     @property
     def is_stopped(self) -> bool:
-        """Whether there is no further step."""
+        """Whether the loop has been stopped."""
         return self._stopped.is_set()
 
     def _run(self) -> None:
         while not self._stopped.is_set():
             try:
                 self._step()
-            except Exception as error:  # noqa: BLE001 - it is logged, and what follows from it is said above
+            except Exception as error:  # noqa: BLE001 - it is logged; the class says why it goes on
                 self._tell(error)
                 self._stopped.wait(self._again)
 
     def _tell(self, error: Exception) -> None:
         if self._stopped.is_set():
-            # Whoever stops a loop closes what its last step may still be using.
+            # What the last step uses may have been closed by then.
             logger.debug("%s was stopped in a step", self._name, exc_info=error)
             return
         cause, now = repr(error), time.monotonic()
@@ -105,4 +105,4 @@ class Loop:
 
 
 class LoopThread(threading.Thread):
-    """The thread of a :class:`Loop`: of a thread that is none of these somebody has to say what its failure means."""
+    """The thread of a :class:`Loop`; for a thread of any other kind, a test demands to know what its failure means."""

@@ -1,4 +1,4 @@
-"""The client of a grid: what Spark's driver and its Python workers use."""
+"""The client of a grid, for Spark's driver, its Python workers, and processes without Spark."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from typing_extensions import Self
 from sparkjet_grid.access import Access
 from sparkjet_grid.background import in_background, in_context
 from sparkjet_grid.cluster_state import ClusterState
+from sparkjet_grid.connections import Fetched
 from sparkjet_grid.contact import Contact
 from sparkjet_grid.entries import Key, key_of
 from sparkjet_grid.errors import GridError, MissingEntriesError, MovedError, StaleStateError
-from sparkjet_grid.fetching import Fetched
 from sparkjet_grid.finding import Finding, Found
 from sparkjet_grid.getting import Counters, Getting, missing_text
-from sparkjet_grid.messages import MOST, Held
-from sparkjet_grid.putting import NewEntry, Putting
-from sparkjet_grid.requests import (
+from sparkjet_grid.messages import (
+    MOST,
     GetContacts,
     GetLastSlot,
     GetSlot,
     GetSlots,
     GetStatus,
+    Held,
     LastSlot,
     Listed,
     ListEntries,
@@ -38,30 +38,31 @@ from sparkjet_grid.requests import (
     Unheld,
     Verify,
 )
+from sparkjet_grid.putting import NewEntry, Putting
 
 PATIENCE = 60.0
-"""Seconds until a grid is given up."""
+"""Seconds after which a call to a grid gives up."""
 LARGEST_BATCH = 512 << 20
 _AT_ONCE = 8
 _REPEATS = 100
 _SHOWS_WITHIN = 5.0
-"""Seconds in which a member says how it is."""
+"""Seconds that a member has to report its status."""
 
 
 class GridClient:
-    """Reads and writes entries and slots of a grid, of which it knows some members. Thread-safe.
+    """Reads and writes entries and slots of a grid, found by some of its members. Thread-safe.
 
-    Every call waits for the patience at most, while members come and go; then the grid is given up.
+    While members come and go, every call is retried, for as long as ``patience``.
 
     Args:
         addresses: Of some members, as ``host:port``.
         access: Where token and certificates are.
-        host: Name of this machine as its member has it; found out by default.
-        patience: Seconds.
-        cluster: Id of the grid; by default that of the members that answer first.
+        host: Name of this machine, as given to the member on it; the host name by default.
+        patience: Seconds after which a call gives up.
+        cluster: Id of the grid; by default that of the first members to answer.
 
     Raises:
-        AnalysisError: An address is not one, or there is no token.
+        AnalysisError: An address is malformed, or there is no token.
     """
 
     def __init__(
@@ -75,52 +76,49 @@ class GridClient:
     ) -> None:
         self._contact = Contact(addresses, access, host, patience, cluster)
         self.counters = Counters()
-        """What was got from where."""
+        """Counts of what was fetched from where."""
 
     def state(self) -> ClusterState:
-        """The newest state that a member knows."""
+        """The newest state, asked for now."""
         return self._contact.attempts()(lambda: self._contact.newer(-1, 0.0))
 
     def entry(
         self, name: str, schema: pa.Schema, batches: Sequence[pa.RecordBatch], partition: int | None = None
     ) -> NewEntry:
-        """What :meth:`put` takes: in a partition of its own choice, or in one that follows from its name."""
+        """An entry for :meth:`put`, in a given partition, or in the one that follows from its name."""
         count = len(self._contact.state().rows)
         if partition is not None and partition not in range(count):
-            message = f'partition {partition} of "{name}" does not exist: the grid has {count}, from 0.'
-            raise GridError(message)
+            raise GridError(f'partition {partition} of "{name}" does not exist: the grid has {count}, from 0.')
         entry = NewEntry(self.key(name) if partition is None else Key(partition, name), schema, batches)
         largest = max(entry.sizes, default=0)
         if largest > LARGEST_BATCH:
-            message = (
+            raise GridError(
                 f'a batch of "{name}" has {largest} bytes: Flight sends each in one message, and {LARGEST_BATCH} are '
                 "the most for a grid. Split it into several."
             )
-            raise GridError(message)
         return entry
 
     def key(self, name: str) -> Key:
-        """Where an entry is whose partition follows from its name."""
+        """The key of an entry whose partition follows from its name."""
         return key_of(name, len(self._contact.state().rows))
 
     def put(self, entries: Sequence[NewEntry]) -> list[Held]:
-        """Put entries onto all replicas of their partitions; returns how they are held, in the same order.
+        """Put entries on all replicas of their partitions; returns them as they are held, in the same order.
 
-        What is put again with the same content is no change. After an error some may be there: remove them by their
-        names.
+        Putting the same content again changes nothing. After an error some may be stored: remove them by name.
         """
         return Putting(self._contact).put(entries)
 
     def get(self, manifest: Sequence[Held]) -> Iterator[Fetched]:
-        """Entries, in any order, from replicas on this host first; compared with the digests of the manifest."""
+        """Fetch entries in any order, replicas on this host first, and compare them with the manifest's digests."""
         return Getting(self._contact, self.counters).get(manifest)
 
     def find(self, columns: Sequence[str], lookups: Sequence[Lookup]) -> list[Found]:
-        """The newest rows of the keys of a map, in any order; members look for them."""
+        """Find the newest rows of some keys of a map, in any order; the search is done by the members."""
         return Finding(self._contact).find(columns, lookups)
 
     def unheld(self, manifest: Sequence[Held], state: ClusterState | None = None) -> dict[Key, set[str]]:
-        """Entries that are not on all replicas in sync, with the ids of those that lack them."""
+        """The entries that some in-sync replica lacks, with the ids of these members."""
         if state is None:
             return self._contact.attempts()(lambda: self.unheld(manifest, self.state()))
         by_member: dict[str, list[Held]] = {}
@@ -145,7 +143,7 @@ class GridClient:
         return found
 
     def lost(self, manifest: Sequence[Held]) -> list[Key]:
-        """Entries that are on no replica."""
+        """The entries that no replica holds."""
 
         def once() -> list[Key]:
             state = self.state()
@@ -155,21 +153,21 @@ class GridClient:
         return self._contact.attempts()(once)
 
     def check(self, manifest: Sequence[Held]) -> None:
-        """Refuse a manifest of which entries are lost."""
+        """Raise an error if entries of a manifest are lost."""
         lost = self.lost(manifest)
         if lost:
             raise MissingEntriesError(missing_text(self._contact, lost))
 
     def put_slot(self, name: str, token: bytes, manifest: Sequence[Held]) -> bool:
-        """Write a slot if it is free, and all replicas hold the manifest; whether the token is the slot's.
+        """Write a slot if it is free and all replicas hold the manifest; returns whether the slot has this token.
 
-        Tokens must be unlike anyone else's: where an answer was lost, the slot itself tells who has won.
+        Tokens must be unique: where an answer was lost, the slot itself tells who has won.
         """
         asked = False
 
         def once() -> bool:
             nonlocal asked
-            # An earlier attempt may have written it, though its answer was lost.
+            # An earlier attempt may have written it, and its answer was lost.
             held = self.slot(name) if asked else None
             if held is not None:
                 return held == token
@@ -190,29 +188,34 @@ class GridClient:
         return self._contact.ask(GetSlot(name), SlotToken).token
 
     def last_slot(self, directory: str) -> tuple[str, bytes] | None:
-        """The last slot of a directory, in the order of names, and its token; None if there is none."""
+        """The name and token of the last slot of a directory, in the order of names; None if the directory is empty."""
         found = self._contact.ask(GetLastSlot(directory), LastSlot)
         return None if found.name is None else (found.name, found.token)
 
     def slots(self, directory: str = "") -> list[str]:
-        """Names of the slots below a directory, ascending."""
+        """The names of the slots below a directory, ascending."""
         return self._contact.ask(GetSlots(directory), list[str])
 
     def remove_slots(self, names: Sequence[str]) -> None:
-        """Remove slots, of which some may be free."""
+        """Remove slots, some of which may be free already."""
         for start in range(0, len(names), MOST):
             self._contact.ask(RemoveSlots(list(names[start : start + MOST])), int)
 
+    def lost_text(self, partitions: Sequence[int]) -> tuple[str, str]:
+        """See :meth:`Contact.lost_text`."""
+        self.state()
+        return self._contact.lost_text(partitions)
+
     def contacts(self) -> list[str]:
-        """What another member must know to join; nothing if none can."""
+        """The addresses that another member needs to join; empty if none can."""
         return self._contact.ask(GetContacts(), list[str])
 
     def entries(self, prefix: str = "") -> list[Held]:
-        """The entries whose names begin with a prefix, as the primaries hold them, in ascending order of names."""
+        """The entries whose names begin with a prefix, as their primaries hold them, ascending by name."""
         return self._contact.attempts()(lambda: self._list_once(prefix))
 
     def remove(self, keys: Sequence[Key] = (), prefix: str | None = None) -> None:
-        """Remove entries, of which some may be missing, and all whose names begin with a prefix, on all members."""
+        """Remove entries, some of which may be missing, and all whose names begin with a prefix, from all members."""
         requests = [Remove(list(keys[start : start + MOST])) for start in range(0, len(keys), MOST)]
         if prefix is not None:
             requests.append(Remove([], prefix))
@@ -220,9 +223,9 @@ class GridClient:
             self._contact.attempts()(self._remove_once, request)
 
     def status(self) -> dict[str, Status | GridError]:
-        """How the members are, by their ids, or why they do not answer; also in a grid that has lost its majority."""
+        """The status of each member by its id, or why it does not answer; works without a majority as well."""
         state, ask = self._contact.any_status().state, self._contact.connections.ask
-        # At once: each that is paused, or gone, is waited for.
+        # In parallel: each that is paused or gone takes until its deadline.
         answers = {
             member.id: in_background(
                 partial(ask, member.uri, GetStatus(), Status, _SHOWS_WITHIN), f"grid-status-{member.id}"
@@ -238,7 +241,7 @@ class GridClient:
         return found
 
     def close(self) -> None:
-        """End the connections; a call after that opens new ones."""
+        """Close the connections; a later call opens new ones."""
         self._contact.connections.close()
 
     def __enter__(self) -> Self:
@@ -262,7 +265,7 @@ class GridClient:
             for member, rows in by_primary.items()
         ]
         found = [held for answer in answers for held in answer.result()]
-        # A primary that has not heard of its successor would not have what was put since, such as a reader's lease.
+        # A primary that has not heard of its successor would miss what was put since, such as a reader's lease.
         if self._contact.is_replaced(state.version, [member.id for member in state.members]):
             raise MovedError(f"the cluster's state {state.version} has been replaced.")
         return sorted(found, key=lambda held: (held.name, held.partition))
@@ -281,5 +284,5 @@ class GridClient:
             newest = max(answer.result() for answer in answers)
             if newest <= state.version:
                 return
-            # Who has joined since may have copied what others had not removed yet.
+            # A member that has joined since may have copied entries before others had removed them.
             state = self._contact.newer(state.version)

@@ -1,11 +1,12 @@
 """The cluster's state: its members and the replicas of each partition, as every member sees them.
 
-Members come to agree on what the functions below make of a state. They are pure, and harmless when called twice:
-who does not know whether a change has arrived applies it again.
+Members agree on what the functions below make of a state. These are pure and idempotent: a member that does not know
+whether its change was made applies it again.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 
 import msgspec
@@ -14,17 +15,18 @@ from sparkjet_grid.errors import AnalysisError, StorageError
 from sparkjet_grid.partition_table import MOST_BACKUPS, MOST_PARTITIONS, PARTITIONS, placed
 
 GRACE = 40.0
-"""Seconds for which members are waited for with whom the last replicas of partitions would go: less than the patience
-of clients, which wait as well."""
+"""Seconds to wait for members that hold the last replicas of partitions; less than the patience of clients, which wait
+as well."""
+_THREE, _FIVE = 3, 5
 
 
 class Member(msgspec.Struct, frozen=True):
-    """A member of a grid, from its start to its end; one that is started again is another member.
+    """A member of a grid, from its start to its end; after a restart it is another member.
 
     Attributes:
-        id: Unlike that of any other member ever.
-        uri: Where its Flight server listens.
-        host: The machine; replicas of a partition are on several, if there are several.
+        id: Unique among all members that ever were.
+        uri: Of its Flight server.
+        host: Its machine; the replicas of a partition are spread over machines.
     """
 
     id: str
@@ -37,8 +39,8 @@ class Row(msgspec.Struct, frozen=True):
 
     Attributes:
         replicas: Ids of the members that hold all its entries, the primary first.
-        target: Ids of those that should; who is in here and not yet in ``replicas`` is copying. Who is no longer in
-            here stays in ``replicas`` until all others are.
+        target: Ids of those that should: a member that is not yet in ``replicas`` is copying, and one that is no
+            longer in here stays in ``replicas`` until all of these are.
         version: Counts the changes of this row.
     """
 
@@ -48,19 +50,19 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class ClusterState(msgspec.Struct, frozen=True):
-    """What members agree on; a change makes another state, of the next version.
+    """The state that members agree on; a change makes a new state, with the next version.
 
     Attributes:
-        cluster: Id of the cluster, unlike that of any other; survivors that are formed anew get another one.
+        cluster: Unique id of the cluster; survivors that are re-formed get another one.
         version: Counts the states.
         members: In the order in which they joined.
-        largest: The most members that there ever were, but for those that have left in order.
-        backup_count: Number of backups of each partition that are wanted.
-        rows: Of each partition.
-        lost: Of partitions that lost all their replicas and went on empty: ids of the members that held the last ones.
-        draining: Ids of members that are to leave, and get no replicas.
-        silent: Ids of members that are not heard of, and waited for as they hold the last replicas of partitions.
-        voteless: Ids of members that cannot run a server, and are not to vote.
+        largest: The most members that there ever were, not counting those that have left in order.
+        backup_count: Number of backups that each partition should have.
+        rows: One for each partition.
+        lost: By partition that has lost all its replicas and was emptied, ids of the members that held the last ones.
+        draining: Ids of members that are about to leave, and get no replicas.
+        silent: Ids of silent members that are waited for, as they hold the last replicas of partitions.
+        voteless: Ids of members that cannot run a server, and so cannot vote.
     """
 
     cluster: str
@@ -76,7 +78,7 @@ class ClusterState(msgspec.Struct, frozen=True):
 
     @property
     def present(self) -> int:
-        """Number of members that are heard of."""
+        """The number of members that are not silent."""
         return len(self.members) - len(self.silent)
 
 
@@ -93,23 +95,23 @@ def first(cluster: str, member: Member, *, partitions: int = PARTITIONS, backup_
 
 
 def joined(state: ClusterState, member: Member) -> ClusterState:
-    """With a new member; it gets its part of the replicas, which it has yet to copy."""
+    """Add a member; it gets its share of the replicas, which it has yet to copy."""
     if any(member.id == other.id for other in state.members):
         return state
     return _changed(state, (*state.members, member))
 
 
 def left(state: ClusterState, gone: Collection[str]) -> ClusterState:
-    """Without some members: backups are promoted, and what has too few replicas gets others.
+    """Remove members: backups are promoted, and partitions with too few replicas get others.
 
-    Partitions all of whose replicas are gone go on empty, and are remembered in :attr:`ClusterState.lost`.
+    Partitions that lose all their replicas are emptied, and recorded in :attr:`ClusterState.lost`.
     """
     stay = tuple(member for member in state.members if member.id not in gone)
     return state if stay == state.members else _changed(state, stay)
 
 
 def departed(state: ClusterState, member: str) -> ClusterState:
-    """Without a member that has said goodbye: it cannot go on elsewhere, so it does not count for the size any more."""
+    """Remove a member that leaves in order: as it cannot go on elsewhere, the cluster's size no longer counts it."""
     found = left(state, [member])
     if found is state:
         return state
@@ -117,18 +119,18 @@ def departed(state: ClusterState, member: str) -> ClusterState:
 
 
 def would_lose(state: ClusterState, gone: Collection[str]) -> bool:
-    """Whether partitions would have no replica any more without some members."""
+    """Whether partitions would lose their last replica with some members."""
     return any(row.replicas and set(row.replicas) <= set(gone) for row in state.rows)
 
 
 def silenced(state: ClusterState, silent: Collection[str]) -> ClusterState:
-    """With members that are not heard of; those that were not before, and are not named any more, are again."""
+    """Mark the members that are silent, and no others."""
     found = tuple(member.id for member in state.members if member.id in silent)
     return state if found == state.silent else msgspec.structs.replace(state, version=state.version + 1, silent=found)
 
 
 def without_votes(state: ClusterState, voteless: Collection[str]) -> ClusterState:
-    """With the members that cannot vote, and others that can."""
+    """Mark the members that cannot vote, and no others."""
     found = tuple(member.id for member in state.members if member.id in voteless)
     return (
         state if found == state.voteless else msgspec.structs.replace(state, version=state.version + 1, voteless=found)
@@ -136,23 +138,22 @@ def without_votes(state: ClusterState, voteless: Collection[str]) -> ClusterStat
 
 
 def drained(state: ClusterState, member: str) -> ClusterState:
-    """With a member that is to leave: others copy what it holds, and it holds it until they have."""
+    """Mark a member that is about to leave: it holds its replicas until others have copied them."""
     others = {other.id for other in state.members} - {*state.draining, member}
     if not others:
-        message = f"Member {member} cannot be drained: it is the last one, and what it holds would be gone."
-        raise StorageError(message)
+        raise StorageError(f"Member {member} cannot be drained: it is the last one, and what it holds would be gone.")
     if member in state.draining or all(member != other.id for other in state.members):
         return state
     return _changed(msgspec.structs.replace(state, draining=(*state.draining, member)), state.members)
 
 
 def is_drained(state: ClusterState, member: str) -> bool:
-    """Whether nothing is lost when a member leaves now: it holds no replica."""
+    """Whether a member holds no replica, so that nothing is lost when it leaves."""
     return all(member not in row.replicas for row in state.rows)
 
 
 def ready(state: ClusterState, member: str, versions: Mapping[int, int]) -> ClusterState:
-    """With partitions of which a member has copied everything; those whose row has changed meanwhile are left out."""
+    """Make a member a replica of partitions that it has copied, except those whose row has changed meanwhile."""
     rows = list(state.rows)
     for partition, version in versions.items():
         row = rows[partition]
@@ -163,7 +164,7 @@ def ready(state: ClusterState, member: str, versions: Mapping[int, int]) -> Clus
 
 
 def reformed(state: ClusterState, survivors: Collection[str], cluster: str) -> ClusterState:
-    """The state of the survivors under another id: a cluster of its own, which is as large as it ever was."""
+    """Re-form the survivors as a cluster with another id, in which they are the majority."""
     if state.cluster == cluster:
         return state
     formed = left(state, [member.id for member in state.members if member.id not in survivors])
@@ -171,14 +172,14 @@ def reformed(state: ClusterState, survivors: Collection[str], cluster: str) -> C
 
 
 def may_start(state: ClusterState) -> bool:
-    """Whether a query may start: where more than half of the members are that may still go on elsewhere."""
+    """Whether a query may start: only where more than half of the members are, as the others may go on elsewhere."""
     return 2 * state.present > state.largest
 
 
 def _changed(state: ClusterState, members: tuple[Member, ...]) -> ClusterState:
     ids = {member.id for member in members}
     draining = tuple(member for member in state.draining if member in ids)
-    # Where all that would have stayed are gone, those that were to leave must hold what there is.
+    # If all that were to stay are gone, those that were to leave must hold what there is.
     holding = [member for member in members if member.id not in draining] or members
     replicas = [tuple(member for member in row.replicas if member in ids) for row in state.rows]
     hosts = {member.id: member.host for member in holding}
@@ -192,7 +193,7 @@ def _changed(state: ClusterState, members: tuple[Member, ...]) -> ClusterState:
         version=state.version + 1,
         members=members,
         largest=max(state.largest, len(members)),
-        # A partition that nobody holds any more goes on empty, at all its members at once.
+        # A partition without replicas is emptied: all its targets become replicas at once.
         rows=tuple(
             _row(row, new or target, target) for row, new, target in zip(state.rows, replicas, targets, strict=True)
         ),
@@ -204,7 +205,7 @@ def _changed(state: ClusterState, members: tuple[Member, ...]) -> ClusterState:
 
 
 def _kept(target: tuple[str, ...], replicas: tuple[str, ...], hosts: Mapping[str, str]) -> tuple[str, ...]:
-    # A primary that is gone before it had everything leaves the one that serves in its place.
+    # If the designated primary is gone before it was in sync, the one that serves stays primary.
     if replicas and target[0] not in hosts and replicas[0] in hosts:
         return (replicas[0], *(member for member in target if member != replicas[0]))
     return target
@@ -215,3 +216,30 @@ def _row(row: Row, replicas: tuple[str, ...], target: tuple[str, ...]) -> Row:
         replicas = target
     same = (replicas, target) == (row.replicas, row.target)
     return row if same else Row(replicas, target, row.version + 1)
+
+
+def wanted_voters(state: ClusterState, voting: Collection[str]) -> list[str]:
+    """The ids of the members that should vote; those that vote already keep their vote.
+
+    Never two, as the loss of one would stop both; a voteless member only if all are; five only where partitions survive
+    two losses as well. Members on other hosts come first, then those that joined first.
+    """
+    members = [member for member in state.members if member.id not in {*state.draining, *state.voteless}]
+    members = members or list(state.members)
+    most = _FIVE if state.backup_count > 1 else _THREE
+    size = max((number for number in (1, _THREE, most) if number <= len(members)), default=0)
+    chosen = [member for member in members if member.id in voting][:size]
+    while len(chosen) < size:
+        on_host = Counter(member.host for member in chosen)
+        chosen.append(min((m for m in members if m not in chosen), key=lambda member: on_host[member.host]))
+    return [member.id for member in chosen]
+
+
+def tolerated_losses(state: ClusterState, voting: Collection[str], there: Collection[str]) -> int:
+    """How many more members may be lost at once, whichever they are, with the cluster going on and queries starting.
+
+    Whether data would be lost is another matter: it depends on the backups, and on what is still being copied.
+    """
+    votes = len(set(voting) & set(there)) - (len(voting) // 2 + 1)
+    size = sum(member.id in there for member in state.members) - (state.largest // 2 + 1)
+    return max(min(votes, size), 0)

@@ -18,33 +18,33 @@ from sparkjet_grid.background import in_background
 from sparkjet_grid.cluster_state import ClusterState, Member
 from sparkjet_grid.connections import Connections
 from sparkjet_grid.errors import AnalysisError, GridError, MovedError, QuorumLostError, UnreachableError
-from sparkjet_grid.messages import Message
-from sparkjet_grid.requests import GetState, GetStatus, Status
+from sparkjet_grid.messages import GetState, GetStatus, Request, Status
 
 T = TypeVar("T")
 
 AWAY = MovedError, QuorumLostError, UnreachableError
-"""Errors that may be over with a newer state, or at another member."""
+"""Errors after which another attempt, with a newer state or at another member, may succeed."""
 _ANSWERS_WITHIN = 3.0
 _LONGEST_PAUSE = 0.5
+_SHOWN = 10
 _LOOK = 1.0
-"""Seconds after which a call that is not over is a reason to look whether the member is still there."""
+"""Seconds between two checks whether the member that a call waits for is still there."""
 _SUSPECTED = 10.0
-"""Seconds for which a member that did not answer is asked last."""
+"""Seconds for which a member that has not answered is asked last."""
 
 
 class Contact:
-    """What a client knows of a cluster. Thread-safe.
+    """A client's knowledge of a cluster. Thread-safe.
 
     Args:
         addresses: Of some members, as ``host:port``; the others are found by them.
         access: Token and certificates.
-        host: The machine of the client; replicas there are read first.
-        patience: Seconds after which what has not succeeded is given up.
-        cluster: Its id; by default that of the members that answer first, which must be of one.
+        host: The machine of the client, whose replicas are read first.
+        patience: Seconds after which attempts are given up.
+        cluster: Its id; by default that of the members given, which must be of one cluster.
 
     Raises:
-        AnalysisError: An address is not one.
+        AnalysisError: An address is malformed.
     """
 
     def __init__(
@@ -60,14 +60,14 @@ class Contact:
         self._suspected: dict[str, float] = {}
 
     def state(self) -> ClusterState:
-        """The newest state that is known; if there is none it is asked for until the patience is at its end."""
-        # Also in a Python worker that has just begun: members that elect a leader must not fail its query.
+        """The newest known state; if there is none yet, members are asked until the patience runs out."""
+        # An election among the members must not fail the query of a Python worker that has just started either.
         return self._state or self.attempts()(lambda: self.newer(-1))
 
     def newer(self, than: int, seconds: float = 1.0) -> ClusterState:
-        """Ask the members for a newer state, and wait some time for one; returns the newest."""
+        """Ask members for a newer state, waiting some time for one; returns the newest."""
         if self._cluster is None:
-            # Whoever answered first would otherwise decide where the query's home is.
+            # Otherwise the first one to answer would decide which grid has the query's home.
             states = [*self._answers(GetState(), ClusterState, _ANSWERS_WITHIN)]
             self._check_one([state.cluster for state in states])
             return self._take(max(states, key=lambda state: state.version))
@@ -75,15 +75,15 @@ class Contact:
             if found.cluster == self._cluster:
                 return self._take(found)
         raise GridError(
-            f"the grid was formed anew: what answers is not cluster {self._cluster} any more. Start the query again; "
+            f"the grid was re-formed: what answers is no longer cluster {self._cluster}. Start the query again; "
             "it goes on if what its newest record names is still there."
         )
 
     def is_replaced(self, version: int, members: Iterable[str]) -> bool:
-        """Whether some members, by id, go by a newer state than this one, or do not answer.
+        """Whether any of some members has a newer state than this one, or does not answer.
 
-        They drop what is not theirs by that as soon as they hear of it, and others hear of it later: what they do not
-        hold is no loss. And whoever was the primary until then may not have what others have acknowledged since.
+        If so, entries that they do not hold are not lost: a member drops what is no longer its own as soon as it hears
+        of a new state, and a former primary may not have what its successor has acknowledged.
         """
         answers = [in_background(partial(self._state_of, member), f"grid-state-{member}") for member in members]
         for answer in answers:
@@ -93,7 +93,7 @@ class Contact:
                 return True
             if found.version > version:
                 if found.cluster == self._cluster:
-                    # So that it is not asked of one that is behind again.
+                    # So that no member that lags behind is asked for it again.
                     self._take(found)
                 return True
         return False
@@ -102,13 +102,13 @@ class Contact:
         return self.connections.ask(self.uri(member), GetState(), ClusterState, _ANSWERS_WITHIN)
 
     def any_status(self) -> Status:
-        """How a member is that answers, perhaps cut off from the others."""
+        """The newest status of the members that answer, even if they are cut off from the others."""
         found = [*self._answers(GetStatus(), Status, _ANSWERS_WITHIN)]
         self._check_one([status.state.cluster for status in found])
         return max(found, key=lambda status: status.state.version)
 
-    def _answers(self, request: Message, answer: type[T], seconds: float) -> Iterator[T]:
-        """What members answer, each asked when the next answer is wanted; an error if none does."""
+    def _answers(self, request: Request, answer: type[T], seconds: float) -> Iterator[T]:
+        """The answers of members, asked one by one as answers are consumed; an error if none answers."""
         failures: list[str] = []
         answered = False
         for uri in self._in_order(dict.fromkeys([*self._uris(), *self._addresses])):
@@ -123,12 +123,12 @@ class Contact:
         if not answered:
             raise UnreachableError(f"no member of the grid answers: {' '.join(failures)}")
 
-    def ask(self, request: Message, answer: type[T]) -> T:
-        """What a member answers, no matter which; tried until the patience is at its end."""
+    def ask(self, request: Request, answer: type[T]) -> T:
+        """The answer of any member, tried until the patience runs out."""
         return self.attempts()(lambda: self.ask_once(request, answer))
 
-    def ask_once(self, request: Message, answer: type[T]) -> T:
-        """Like :meth:`ask`, in one attempt: each member is asked until one answers."""
+    def ask_once(self, request: Request, answer: type[T]) -> T:
+        """Like :meth:`ask`, in one attempt: members are asked one by one until one answers."""
         failures: list[GridError] = []
         version = self.state().version
         for uri in self._in_order(self._uris()):
@@ -137,12 +137,12 @@ class Contact:
             except AWAY as error:
                 self._suspect(uri)
                 failures.append(error)
-        # All may have been replaced since.
+        # All members may have been replaced since.
         self.newer(version, 0.0)
         raise failures[-1]
 
     def attempts(self) -> Retrying:
-        """Runs again what may succeed with a newer state, with pauses, until the patience is at its end."""
+        """Retries what a newer state may mend, with growing pauses, until the patience runs out."""
         return Retrying(
             stop=stop_after_delay(self.patience),
             wait=wait_random_exponential(0.05, max=_LONGEST_PAUSE),
@@ -151,19 +151,19 @@ class Contact:
         )
 
     def awaited(self, answer: Future[T], member: str, seconds: float) -> T:
-        """The result of a call to a member, which is abandoned when the member has left."""
+        """The result of a call to a member; the call is abandoned if the member leaves."""
         until = time.monotonic() + seconds
         while not wait([answer], _LOOK).done:
-            # A call to a member that is paused, or whose machine is gone, would last until its deadline.
+            # A call to a member that is paused, or whose machine is gone, lasts until its deadline.
             self.newer(self.state().version, 0.0)
-            # And one whose network was cut may have forgotten the call.
+            # And a member whose network was cut may have forgotten the call.
             self.connections.nudge(self.uri(member))
             if time.monotonic() > until:
                 raise UnreachableError(f"member {member} has not answered within {seconds:.0f} s.")
         return answer.result()
 
     def nearest(self, members: Sequence[str]) -> str:
-        """Of some members, by id, one on this host, else the first."""
+        """One of some members on this host, or else the first."""
         hosts = {member.id: member.host for member in self.state().members}
         return next((each for each in members if hosts.get(each) == self.host), members[0])
 
@@ -183,15 +183,25 @@ class Contact:
         member = self.member(id_)
         return member is not None and member.host == self.host
 
+    def lost_text(self, partitions: Sequence[int]) -> tuple[str, str]:
+        """Which partitions are lost, and which members held them last, for messages."""
+        lost, more = self.state().lost, ", …" if len(partitions) > _SHOWN else ""
+        holders = sorted({member for each in partitions for member in lost.get(each, ())})
+        by = f"Members {', '.join(holders)} held them last, and are gone. " if holders else ""
+        return (
+            ", ".join(map(str, partitions[:_SHOWN])) + more,
+            f"{by}More members were lost at once than --backup-count covers.",
+        )
+
     def _uris(self) -> list[str]:
-        """Those on this host first, then in any order, so that not all clients ask the same one."""
+        """Members on this host first, then the others in random order, so that clients do not all ask the same one."""
         members = list(self._state.members) if self._state is not None else []
         random.shuffle(members)
         members.sort(key=lambda member: member.host != self.host)
         return [member.uri for member in members]
 
     def _in_order(self, uris: Iterable[str]) -> list[str]:
-        # Who is paused, or on a machine that is gone, would be waited for with every request.
+        # Otherwise every request would wait for a member that is paused, or whose machine is gone.
         since = time.monotonic() - _SUSPECTED
         return sorted(uris, key=lambda uri: self._suspected.get(uri, since) > since)
 

@@ -12,9 +12,9 @@ from xxhash import xxh3_64
 from sparkjet_grid.errors import MalformedError
 
 OVERHEAD = 1024
-"""Bytes counted for each batch beside its data, so that no number of empty ones is free."""
+"""Bytes counted for each batch besides its data, so that empty batches are not free."""
 _ALGORITHM = "xxh3-64"
-"""Each digest begins with it: those of different algorithms are never equal."""
+"""The prefix of digests, so that those of different algorithms are never equal."""
 _NESTED = types.is_list, types.is_large_list, types.is_fixed_size_list, types.is_map, types.is_struct
 _REFUSED = types.is_dictionary, types.is_union, types.is_run_end_encoded
 _PLAIN = (
@@ -40,8 +40,8 @@ class Content:
         schema: The schema of its batches.
         batches: At least one, which may be empty.
         rows: Their number of rows.
-        size: Bytes that they take of a member's memory.
-        digest: Of the batches, as the first member that got them has computed it.
+        size: Bytes of memory that they take.
+        digest: Of the batches, as computed by the primary.
     """
 
     schema: pa.Schema
@@ -54,30 +54,30 @@ class Content:
     def of(
         cls, schema: pa.Schema, batches: Sequence[pa.RecordBatch], digest: str | None = None, size: int | None = None
     ) -> Content:
-        """The content that some batches are; digest and size are computed now if they are not yet known."""
+        """The content made of some batches; digest and size are computed unless they are given."""
         rows = sum(batch.num_rows for batch in batches)
         size = sum(map(size_of, batches)) if size is None else size
         return cls(schema, tuple(batches), rows, size, digest_of(batches) if digest is None else digest)
 
 
 class Digest:
-    """A digest of batches, to find accidents; the same for all who have got them, as all have them from Arrow's IPC.
+    """A digest of batches, against accidental changes; batches that have gone through Arrow's IPC have the same one.
 
-    Of each batch when it comes: its bytes are still in the processor's cache, which is half of the time.
+    Each batch is added as it arrives: with its bytes still in the processor's cache it takes half the time.
     """
 
     def __init__(self) -> None:
         self._state = xxh3_64()
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Take the next batch."""
+        """Add the next batch."""
         lengths = [batch.num_rows]
         for column in batch.columns:
             for buffer in column.buffers():
                 lengths.append(-1 if buffer is None else buffer.size)
                 if buffer is not None:
                     self._state.update(buffer)
-        # Rows may have no byte at all, as those of the type null.
+        # Rows may have no bytes at all, such as those of type null.
         self._state.update(repr(lengths).encode())
 
     def __str__(self) -> str:
@@ -85,7 +85,7 @@ class Digest:
 
 
 def digest_of(batches: Iterable[pa.RecordBatch]) -> str:
-    """The digest of batches that are there."""
+    """The digest of some batches."""
     digest = Digest()
     for batch in batches:
         digest.add(batch)
@@ -93,14 +93,14 @@ def digest_of(batches: Iterable[pa.RecordBatch]) -> str:
 
 
 def size_of(batch: pa.RecordBatch) -> int:
-    """Bytes that a batch keeps in memory, with what of its message no column shows."""
+    """Bytes that a batch keeps in memory, including parts of its message that no column refers to."""
     held: dict[int, int] = {}
     start = end = 0
     for column in batch.columns:
         for buffer in column.buffers():
-            # Most are in the message that the first one is in, which costs less to see than to follow.
+            # Most are in the same message as the first one; checking that is cheaper than following parents.
             if buffer is not None and not start <= buffer.address < end:
-                # A message may be larger than the buffers that it declares, and stays whole as long as one is used.
+                # A message may be larger than its buffers, and stays in memory as a whole while one of them is in use.
                 while (parent := buffer.parent) is not None:
                     buffer = parent  # noqa: PLW2901 - walks up
                 start, end = buffer.address, buffer.address + buffer.size
@@ -109,7 +109,7 @@ def size_of(batch: pa.RecordBatch) -> int:
 
 
 def check_schema(schema: pa.Schema) -> None:
-    """Refuse types whose arrays a member cannot hand on without trusting every number in them."""
+    """Refuse types whose arrays a member cannot forward without trusting every number in them."""
     for field in schema:
         if not _is_held(field.type):
             message = f"column {field.name[:100]!r} has the type {str(field.type)[:100]}, which a grid does not hold."
@@ -117,12 +117,11 @@ def check_schema(schema: pa.Schema) -> None:
 
 
 def check_batch(batch: pa.RecordBatch) -> None:
-    """Refuse a batch whose lengths and offsets lead out of its buffers: sending it on would read what is there."""
+    """Refuse a batch whose lengths or offsets point outside its buffers: forwarding it would read whatever is there."""
     try:
         batch.validate()
     except pa.ArrowInvalid as error:
-        message = f"a record batch is not valid: {str(error).partition('Detail')[0][:200]}"
-        raise MalformedError(message) from error
+        raise MalformedError(f"a record batch is not valid: {str(error).partition('Detail')[0][:200]}") from error
 
 
 def _is_held(kind: pa.DataType) -> bool:

@@ -1,56 +1,53 @@
-"""Copying: a member pulls the partitions that it is to hold from their primaries, and drops what is not its own."""
+"""Copying: a member pulls the partitions that it should hold from their primaries, and drops the others."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 
 from sparkjet_grid.background import Loop, in_background
 from sparkjet_grid.cluster_state import ClusterState, ready
-from sparkjet_grid.connections import Connections
+from sparkjet_grid.connections import Connections, Fetched, fetched, grouped
 from sparkjet_grid.contents import Content, check_batch, check_schema
 from sparkjet_grid.control import Control
 from sparkjet_grid.entries import Entries, Key
 from sparkjet_grid.errors import GridFullError, MalformedError, QuorumLostError, StorageError
-from sparkjet_grid.fetching import Fetched, fetched
 from sparkjet_grid.log import logger
-from sparkjet_grid.messages import Held
-from sparkjet_grid.requests import Listed, ListEntries
+from sparkjet_grid.messages import Held, Listed, ListEntries
 from sparkjet_grid.view import View
 
-_GROUP = 32 << 20
-"""Bytes that one call fetches, so that it can be over in time."""
+_AGAIN = 1.0
+"""Seconds after which a copy that has failed is tried again."""
 _CALL = 60.0
 
 
 @dataclass(frozen=True)
 class _Copy:
-    """What is copied from one primary, or was, by which state."""
+    """A copy from one primary, under way or ended, and the state by which it was begun."""
 
     state: ClusterState
     done: Future[None]
 
     @property
     def is_over(self) -> bool:
-        """Whether it has ended, one way or the other."""
+        """Whether it has ended, in one way or another."""
         return self.done.done()
 
     def is_outdated(self, state: ClusterState) -> bool:
-        """Whether there may be more to copy by now, or from another primary."""
+        """Whether there may be more to copy by now, perhaps from another primary."""
         return self.state is not state
 
 
 class Copying:
-    """Copies, in threads of its own, whenever the state says that this member is to hold what it does not hold yet.
+    """Copies, in separate threads, what this member should hold by the newest state and does not hold yet.
 
     Args:
         entries: Of this member.
         view: What it knows of the cluster.
         connections: To the other members.
-        control: Where it says what it holds.
-        again: Seconds after which a copy that has failed is tried again.
+        control: Where it reports what it holds.
     """
 
     def __init__(
@@ -59,28 +56,27 @@ class Copying:
         view: View,
         connections: Connections,
         control: Control,
-        again: float = 1.0,
     ) -> None:
         self._entries, self._view, self._connections, self._control = entries, view, connections, control
         self._loop = Loop("grid-copying", self._step)
-        self._again = again
+        self._again = _AGAIN
         self._copies: dict[str, _Copy] = {}
         self._under_way = 0
         self._removed: set[Key] = set()
         self._removed_below: set[str] = set()
 
     def start(self) -> None:
-        """Begin."""
+        """Start copying."""
         self._loop.start()
 
     def stop(self) -> None:
-        """Copy no more."""
+        """Stop copying."""
         self._loop.stop()
         with self._view.changes:
             self._view.changes.notify_all()
 
     def remove(self, keys: Sequence[Key], prefix: str | None) -> None:
-        """Remove entries, also those that are just being copied from a member that has not removed them yet."""
+        """Remove entries, including those that are being copied from a member that has not removed them yet."""
         with self._view.changes:
             self._entries.remove(keys)
             if prefix is not None:
@@ -90,7 +86,7 @@ class Copying:
                 self._removed_below.update(() if prefix is None else (prefix,))
 
     def drop_others(self) -> None:
-        """Drop the partitions that this member is not to hold any more; to be called with every new state."""
+        """Drop the partitions that this member should no longer hold; called with every new state."""
         view = self._view
         with view.changes:
             for partition in self._entries.partitions():
@@ -99,7 +95,7 @@ class Copying:
                     self._entries.drop(partition)
 
     def wanted(self) -> dict[str, dict[int, int]]:
-        """Partitions that are to be copied, with the versions of their rows, by their primaries."""
+        """The partitions to be copied, with the versions of their rows, by primary."""
         me = self._view.me
         found: dict[str, dict[int, int]] = {}
         for partition, row in enumerate(self._view.state.rows):
@@ -111,14 +107,14 @@ class Copying:
         seen = self._view.state
         self._copies = {primary: copy for primary, copy in self._copies.items() if not copy.is_over}
         for primary, rows in self.wanted().items():
-            # From a primary that is paused a copy takes until its deadline; its successor need not wait for that.
+            # A copy from a paused primary lasts until its deadline; its successor need not wait for that.
             if primary not in self._copies:
                 done = in_background(functools.partial(self._copy, primary, rows), f"grid-copy-{primary}")
                 done.add_done_callback(self._notify)
                 self._copies[primary] = _Copy(seen, done)
 
         def is_new() -> bool:
-            # What has failed at this state is tried again after a while.
+            # A copy that failed by this state is tried again after a pause.
             state = self._view.state
             return state is not seen or any(copy.is_over and copy.is_outdated(state) for copy in self._copies.values())
 
@@ -138,17 +134,17 @@ class Copying:
         try:
             uri = self._view.uri(primary)
             for held in self._connections.answers(uri, ListEntries("", dict(rows)), Listed, _CALL):
-                for group in _groups(each for each in held.held if not self._holds(each)):
+                for _, group in grouped((uri, each) for each in held.held if not self._holds(each)):
                     is_whole &= self._pull(uri, group)
             if not is_whole:
-                # Named as what was removed here while something was copied: by a primary that has still to remove it,
-                # or written again since, as where a map was removed and began anew. Its next list tells.
+                # Some were removed here during the copy. Either the primary has yet to remove them, or they were
+                # written again, as happens when a map is removed and recreated. Its next list tells.
                 return
             self._control.propose(lambda state: ready(state, self._view.me, rows))
         except GridFullError as error:
             logger.warning("Partitions of member %s cannot be copied to this one, and are tried again: %s", uri, error)
         except StorageError as error:
-            # The primary has changed, or left: the next state says from whom to copy.
+            # The primary has changed, or left: the next state names its successor.
             logger.info("Copying from member %s is tried again: %s", primary, error)
         except Exception:
             logger.exception("Copying from member %s has failed, and is tried again", primary)
@@ -164,10 +160,10 @@ class Copying:
         return content is not None and content.digest == held.digest
 
     def _pull(self, uri: str, group: Sequence[Held]) -> bool:
-        """Copy some entries; whether none was left out as one that was removed here."""
+        """Copy some entries; returns whether none was skipped because it was removed here."""
         is_whole = True
         expected = {held.key: held for held in group}
-        with self._entries.room() as room:
+        with self._entries.reserve() as room:
             for entry in fetched(self._connections, uri, list(expected), _CALL, self._view.me):
                 held = expected[entry.key]
                 content = _checked(entry)
@@ -190,15 +186,3 @@ def _checked(entry: Fetched) -> Content:
     for batch in entry.batches:
         check_batch(batch)
     return Content.of(entry.schema, entry.batches, str(entry.digest))
-
-
-def _groups(held: Iterable[Held]) -> list[list[Held]]:
-    groups: list[list[Held]] = []
-    size = _GROUP
-    for each in held:
-        if size + each.size > _GROUP:
-            groups.append([])
-            size = 0
-        groups[-1].append(each)
-        size += each.size
-    return groups

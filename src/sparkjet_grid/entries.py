@@ -1,4 +1,4 @@
-"""Entries: what one member holds in its memory, which is bounded, by partition and name."""
+"""Entries: what a member holds in its bounded memory, by partition and name."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from sparkjet_grid.errors import DifferentContentError, GridFullError
 
 
 class Key(NamedTuple):
-    """Where an entry is: its partition and its name, any text with ``/`` between its parts."""
+    """The key of an entry: its partition and its name, any text with ``/`` between its parts."""
 
     partition: int
     name: str
 
 
 def key_of(name: str, partitions: int) -> Key:
-    """Where an entry is whose partition follows from its name.
+    """The key of an entry whose partition follows from its name.
 
     >>> key_of("home/blobs/a", 271)
     Key(partition=15, name='home/blobs/a')
@@ -32,10 +32,10 @@ def key_of(name: str, partitions: int) -> Key:
 class Entries:
     """The entries of one member. Thread-safe.
 
-    An entry never changes: put again with the same content it stays as it is, and with another one it is refused.
+    An entry never changes: putting the same content again changes nothing, and another content is refused.
 
     Args:
-        limit: Bytes that all entries may take together.
+        limit: Bytes that all entries together may take.
     """
 
     def __init__(self, limit: int) -> None:
@@ -46,12 +46,12 @@ class Entries:
 
     @property
     def used(self) -> int:
-        """Bytes that are taken, also by what is just arriving."""
+        """Bytes in use, including entries that are arriving."""
         return self._used
 
-    def room(self) -> Room:
-        """Room for entries that are arriving."""
-        return Room(self)
+    def reserve(self) -> Reservation:
+        """Reserve memory for arriving entries."""
+        return Reservation(self)
 
     def get(self, key: Key) -> Content | None:
         """The content of an entry; None if there is none."""
@@ -59,7 +59,7 @@ class Entries:
             return self._by_partition.get(key.partition, {}).get(key.name)
 
     def listed(self, partitions: Iterable[int] | None = None, prefix: str = "") -> list[tuple[Key, Content]]:
-        """The entries of some partitions, or of all, whose names begin with a prefix, in ascending order."""
+        """The entries of some partitions, or of all, whose names begin with a prefix, ascending."""
         with self._lock:
             chosen = sorted(self._by_partition if partitions is None else set(partitions) & set(self._by_partition))
             return [
@@ -70,7 +70,7 @@ class Entries:
             ]
 
     def remove(self, keys: Iterable[Key]) -> None:
-        """Remove entries, of which some may be missing."""
+        """Remove entries, some of which may be missing."""
         with self._lock:
             for partition, name in keys:
                 content = self._by_partition.get(partition, {}).pop(name, None)
@@ -90,7 +90,7 @@ class Entries:
             self._used -= sum(content.size for content in self._by_partition.pop(partition, {}).values())
 
     def partitions(self) -> list[int]:
-        """The partitions with entries."""
+        """The partitions that have entries."""
         with self._lock:
             return sorted(self._by_partition)
 
@@ -102,23 +102,22 @@ class Entries:
             return sum(map(len, self._by_partition.values()))
 
     def take(self, size: int) -> None:
-        """Take memory for something; see :meth:`Room.take`."""
+        """Reserve memory; see :meth:`Reservation.take`."""
         with self._lock:
             if self._used + size > self.limit:
-                message = (
+                raise GridFullError(
                     f"--max-memory: {size} bytes more than the {self._used} that are taken would exceed {self.limit}. "
                     "Nothing was stored, and what was stays. Start members with more memory, or more members."
                 )
-                raise GridFullError(message)
             self._used += size
 
     def give_back(self, size: int) -> None:
-        """Give back memory that was taken for nothing."""
+        """Give back memory that was reserved in vain."""
         with self._lock:
             self._used -= size
 
     def put(self, key: Key, content: Content) -> bool:
-        """Store a content for which memory was taken; see :meth:`Room.store`."""
+        """Store a content for which memory was reserved; see :meth:`Reservation.store`."""
         with self._lock:
             held = self._by_partition.setdefault(key.partition, {}).setdefault(key.name, content)
             if (held.digest, held.rows, held.schema) != (content.digest, content.rows, content.schema):
@@ -127,11 +126,11 @@ class Entries:
             return held is content
 
 
-class Room:
-    """Memory taken for what is arriving; what has not become an entry in the end is given back.
+class Reservation:
+    """Memory reserved for arriving entries; on exit, what has not become an entry is given back.
 
     Args:
-        entries: Where entries are to be stored.
+        entries: Where they are stored.
     """
 
     def __init__(self, entries: Entries) -> None:
@@ -139,12 +138,12 @@ class Room:
         self._taken = 0
 
     def take(self, size: int) -> None:
-        """Take memory before anything is kept in it."""
+        """Reserve memory before anything is kept in it."""
         self._entries.take(size)
         self._taken += size
 
     def store(self, key: Key, content: Content) -> bool:
-        """Make a content, for which memory was taken, an entry; whether it was none before."""
+        """Store a content for which memory was reserved; returns whether the entry is new."""
         is_new = self._entries.put(key, content)
         if is_new:
             self._taken -= content.size

@@ -1,4 +1,4 @@
-"""What members of a grid tell each other, and clients, in errors: each names the value, the option and the way out."""
+"""Errors of the grid: each names the value, the option and the way out."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ _CODE = re.compile(r"\[SPARKJET_[A-Z_.]+\] ")
 
 
 class _ConditionError(Exception):
-    """An error with a code that stays the same in all versions; the message begins with it."""
+    """An error whose message begins with a code, which is the same in all versions."""
 
     condition: ClassVar[str]
 
     def __str__(self) -> str:
-        """The condition and the text; where the text quotes another error, that one's cause has its condition."""
+        """The code and the text, without the code of an error that the text quotes."""
         return f"[{self.condition}] {_CODE.sub('', super().__str__())}"
 
 
 class AnalysisError(_ConditionError, ValueError):
-    """What was asked for cannot be done as it is written; nothing has been read or written."""
+    """A request is invalid; nothing has been read or written."""
 
     condition = "SPARKJET_ANALYSIS"
 
 
 class StorageError(_ConditionError):
-    """A member, or the control plane behind it, cannot keep what it should."""
+    """A member, or its control plane, cannot store or read data."""
 
     condition = "SPARKJET_STORAGE"
 
 
 def derive(analysis: type[ValueError], storage: type[Exception]) -> None:
-    """Have the errors of the grid be errors of a host too, as sparkjet has it for all that it raises.
+    """Make the errors of the grid errors of a host package too, such as sparkjet.
 
-    A host that translated them instead would have to do so at each of its doors, and would lose their attributes. The
-    grid cannot name the host's classes itself, as it works without one. To be called before any error is caught by the
-    host's classes, and may be called again.
+    Translating them would have to happen wherever the host calls the grid, and would lose their attributes; and the
+    grid cannot name the host's classes itself, as it works without one. Call it before any error is caught by the
+    host's classes; calling it again is harmless.
 
     Args:
-        analysis: What an :class:`AnalysisError` is from now on.
-        storage: What a :class:`StorageError`, and with it a :class:`GridError`, is from now on.
+        analysis: The base of :class:`AnalysisError` from now on.
+        storage: The base of :class:`StorageError`, and so of :class:`GridError`, from now on.
     """
     AnalysisError.__bases__ = (_ConditionError, analysis)
     StorageError.__bases__ = (_ConditionError, storage)
@@ -64,76 +64,76 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 class GridError(StorageError):
-    """A grid cannot do what it was asked for."""
+    """A grid has refused or failed a request."""
 
     condition = "SPARKJET_GRID"
 
 
 class QuorumLostError(GridError):
-    """This member is cut off from the majority, was removed by it, or is no member."""
+    """This member is cut off from the majority, has been removed by it, or has not joined."""
 
     condition = "SPARKJET_GRID.QUORUM_LOST"
 
 
 class NoServerError(GridError):
-    """This member cannot run a ZooKeeper server, or its server does not answer: others are to vote instead."""
+    """This member cannot run a ZooKeeper server, or its server does not answer: others should vote instead."""
 
     condition = "SPARKJET_GRID.NO_SERVER"
 
 
 class RemovedError(QuorumLostError):
-    """The cluster's state does not name this member any more: nothing that it holds is the newest."""
+    """The cluster's state no longer names this member: nothing that it holds is up to date."""
 
     condition = "SPARKJET_GRID.REMOVED"
 
 
 class StaleStateError(GridError):
-    """The cluster has changed since the state that a request was made with."""
+    """The cluster has changed since the state that a request was based on."""
 
     condition = "SPARKJET_GRID.STALE_STATE"
 
     @classmethod
     def at(cls, version: int, newest: int) -> Self:
-        """The error of a request made with one version where there is another."""
+        """The error of a request based on a version that has been replaced."""
         return cls(f"The cluster's state {version} has been replaced by {newest}: ask again with that one.")
 
 
 class MovedError(GridError):
-    """This member does not do that for this partition, or not yet: ask again with a newer state."""
+    """This member does not serve this request, or not yet: ask again with a newer state."""
 
     condition = "SPARKJET_GRID.MOVED"
 
 
 class GridFullError(GridError):
-    """A member would need more memory than its --max-memory; nothing of the entry was stored."""
+    """An entry would exceed a member's --max-memory; nothing of it was stored."""
 
     condition = "SPARKJET_GRID.FULL"
 
 
 class DifferentContentError(GridError):
-    """There is an entry of this name with another content, which stays."""
+    """There is an entry of this name with another content, which is kept."""
 
     condition = "SPARKJET_GRID.DIFFERENT_CONTENT"
 
 
 class MissingEntriesError(GridError):
-    """Entries are on none of the members that should have them."""
+    """None of the members that should have entries holds them."""
 
     condition = "SPARKJET_GRID.MISSING_ENTRIES"
 
 
 class LostRowsError(MissingEntriesError):
-    """Layers of a map, or chunks of a journal, are on none of the members that should have them."""
+    """None of the members that should have layers of a map, or chunks of a journal, holds them."""
 
     condition = "SPARKJET_GRID.LOST_ROWS"
 
 
 class FallenBehindError(GridError):
-    """Rows of a journal are retained no more that a reader has not read.
+    """A journal no longer retains rows that a reader has not read.
 
     Attributes:
-        asked: The offsets from which the reader wanted to go on, by partition.
-        first: The first offsets that are retained, of the same partitions.
+        asked: The offsets at which the reader wanted to continue, by partition.
+        first: The first retained offsets of the same partitions.
     """
 
     condition = "SPARKJET_GRID.FALLEN_BEHIND"
@@ -143,23 +143,23 @@ class FallenBehindError(GridError):
         self.asked, self.first = dict(asked), dict(first)
 
     def __reduce__(self) -> tuple[type[Self], tuple[str, dict[int, int], dict[int, int]]]:
-        # Otherwise a pool of processes waits for ever for the result of a reader that has raised it.
+        # Otherwise a process pool whose worker has raised it hangs.
         return type(self), (self.args[0], self.asked, self.first)
 
     @property
     def rows(self) -> int:
-        """How many rows are lost to the reader."""
+        """The number of rows that the reader has missed."""
         return sum(self.first[partition] - offset for partition, offset in self.asked.items())
 
 
 class ReleasedError(GridError):
-    """A version that was read is there no more: no lease is on it, or the map or journal was removed."""
+    """A version that was being read is gone: no lease was held on it, or the map or journal was removed."""
 
     condition = "SPARKJET_GRID.RELEASED"
 
 
 class MalformedError(GridError):
-    """A request that no client of this version sends; nothing was done."""
+    """No client of this version sends such a request; nothing was done."""
 
     condition = "SPARKJET_GRID.MALFORMED"
 
@@ -171,6 +171,6 @@ class ForbiddenError(GridError):
 
 
 class UnreachableError(GridError):
-    """A member, or the control plane behind it, does not answer, or not in time."""
+    """A member, or its control plane, does not answer in time."""
 
     condition = "SPARKJET_GRID.UNREACHABLE"

@@ -1,4 +1,4 @@
-"""Files as entries of a grid: their bytes are rows, so that what a grid counts of an entry is the size of the file."""
+"""Files as entries of a grid: a byte is a row, so that the rows counted for an entry are the size of the file."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _PIECE = 4 << 20
 
 
 def write_files(client: GridClient, contents: Mapping[str, bytes], partition: int | None = None) -> list[Held]:
-    """Write files under full names that nobody else uses, on all their replicas; returns how they are held."""
+    """Write files, under unique full names, to all their replicas; returns them as they are held."""
     return client.put([client.entry(name, _SCHEMA, _pieces(content), partition) for name, content in contents.items()])
 
 
 def read_files(client: GridClient, files: Sequence[Held]) -> dict[str, bytes]:
-    """The contents of files, by their full names."""
+    """The contents of files by their full names."""
     try:
         return contents_of(client, files)
     except MissingEntriesError as error:
@@ -30,7 +30,7 @@ def read_files(client: GridClient, files: Sequence[Held]) -> dict[str, bytes]:
 
 
 def contents_of(client: GridClient, files: Sequence[Held]) -> dict[str, bytes]:
-    """Like :func:`read_files`, with the grid's own error."""
+    """Like :func:`read_files`, but raises the grid's own error."""
     found = {each.key.name: each.batches for each in client.get(files)}
     return {name: b"".join(map(_bytes_of, batches)) for name, batches in found.items()}
 

@@ -1,12 +1,10 @@
-"""Finding: rows of a map by their keys, which members look for in the layers that they hold."""
+"""Finding: rows of a map by their keys; members search the layers that they hold."""
 
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from functools import partial
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -16,26 +14,26 @@ from sparkjet_grid.contact import AWAY, Contact
 from sparkjet_grid.contents import Content
 from sparkjet_grid.entries import Entries, Key
 from sparkjet_grid.errors import MalformedError
-from sparkjet_grid.getting import again
+from sparkjet_grid.getting import Wanted
 from sparkjet_grid.map_layers import EXPIRES, GONE, HASH, found
-from sparkjet_grid.requests import FindRows, FoundRows, Lookup
+from sparkjet_grid.messages import FindRows, FoundRows, Lookup
 
 _PIECE = 4 << 20
-"""Bytes of rows in one message, unless a row has more."""
+"""Bytes of rows in one message, unless a single row has more."""
 _TOGETHER = 1 << 30
-"""Bytes of layers whose rows are put together: a column of text has room for twice as many."""
+"""Bytes of layers that are searched together: an Arrow column of text has room for twice as many."""
 _CALL = 30.0
 
 
 class Found(NamedTuple):
-    """Rows that were found, as layers have them, with the place of the key of each."""
+    """Rows that were found, with the columns of layers, and the place of the key of each."""
 
     places: list[int]
     rows: pa.RecordBatch
 
 
 def rows_of(entries: Entries, request: FindRows) -> Iterator[FoundRows]:
-    """In a member: the rows that are asked for."""
+    """Answer a request, on a member, with the rows that it asks for."""
     lacking: list[int] = []
     left: list[tuple[list[Content], list[tuple[int, int, str]]]] = []
     for lookup in request.lookups:
@@ -47,7 +45,7 @@ def rows_of(entries: Entries, request: FindRows) -> Iterator[FoundRows]:
     yield FoundRows([], b"", lacking)
     while left:
         there: set[int] = set()
-        # The newest layer of each partition that is not searched yet.
+        # The newest layer of each partition that has not been searched yet.
         for layers, wanted in _by_schema([(layers[0], keys) for layers, keys in left], request.columns):
             places, rows = found([layer.batches for layer in layers], request.columns, wanted)
             if rows is not None and places:
@@ -67,7 +65,7 @@ def _by_schema(
         if size > _TOGETHER:
             yield from groups
             groups, size = [], layer.size
-        # Of most maps all layers have one; to look it up in a dictionary takes longer than the rows.
+        # Most maps have one schema; looking it up in a dictionary takes longer than finding the rows.
         group = next((each for each in groups if each[0][0].schema.equals(layer.schema)), None)
         if group is None:
             _check(layer, columns)
@@ -79,7 +77,7 @@ def _by_schema(
 
 
 class Finding:
-    """Has rows found by the members that hold their layers, by others where these fail.
+    """Has members find rows in the layers that they hold; where one fails, other replicas are asked.
 
     Args:
         contact: With the cluster.
@@ -90,47 +88,36 @@ class Finding:
 
     def find(self, columns: Sequence[str], lookups: Sequence[Lookup]) -> list[Found]:
         """See :meth:`sparkjet_grid.client.GridClient.find`."""
-        # A member that lacks one layer of a partition is asked for no other one of it.
-        left = {Key(lookup.partition, lookup.layers[0]): lookup for lookup in lookups}
-        lacking: dict[Key, set[str]] = {}
+        # By the first layer: a member that lacks one layer of a partition is not asked for the others.
+        wanted = Wanted(self._contact, {Key(lookup.partition, lookup.layers[0]): lookup for lookup in lookups})
         rows: list[Found] = []
-        until = time.monotonic() + self._contact.patience
-        while left:
-            before, failure = len(left), None
-            for member, group, answer in self._answers(columns, left, lacking):
+        for _ in wanted.rounds():
+            for member, group, answer in self._calls(columns, wanted):
                 try:
                     answers = self._contact.awaited(answer, member, _CALL)
                 except AWAY as error:
-                    failure = error
-                    lacked = set(group)
-                else:
-                    partitions = {partition for each in answers for partition in each.lacking}
-                    lacked = {key for key in group if key.partition in partitions}
-                    rows += [_rows_in(each) for each in answers if each.places]
+                    wanted.lack(group, member, error)
+                    continue
+                partitions = {partition for each in answers for partition in each.lacking}
+                wanted.lack([key for key in group if key.partition in partitions], member)
+                rows += [_rows_in(each) for each in answers if each.places]
                 for key in group:
-                    if key in lacked:
-                        lacking.setdefault(key, set()).add(member)
-                    else:
-                        del left[key]
-            if len(left) < before:
-                until = time.monotonic() + self._contact.patience
-            elif left:
-                lacking = again(self._contact, list(left), lacking, failure, until)
+                    if key.partition not in partitions:
+                        del wanted.left[key]
         return rows
 
-    def _answers(self, columns: Sequence[str], left: dict[Key, Lookup], lacking: dict[Key, set[str]]) -> list[_Call]:
-        rows = self._contact.state().rows
-        # Of many partitions a few members are the replicas.
+    def _calls(self, columns: Sequence[str], wanted: Wanted[Lookup]) -> list[_Call]:
+        # Many partitions have the same few replicas.
         nearest = functools.cache(self._contact.nearest)
         groups: dict[str, list[Key]] = {}
-        for key in left:
-            replicas = tuple(each for each in rows[key.partition].replicas if each not in lacking.get(key, ()))
-            if replicas:
-                groups.setdefault(nearest(replicas), []).append(key)
+        for key in wanted.left:
+            if replicas := wanted.replicas(key):
+                groups.setdefault(nearest(tuple(replicas)), []).append(key)
         calls = []
         for member, group in groups.items():
-            asking = partial(self._asked, member, FindRows(list(columns), [left[key] for key in group]))
-            calls.append(_Call(member, group, in_background(asking, f"grid-find-{member}")))
+            request = FindRows(list(columns), [wanted.left[key] for key in group])
+            answer = in_background(functools.partial(self._asked, member, request), f"grid-find-{member}")
+            calls.append(_Call(member, group, answer))
         return calls
 
     def _asked(self, member: str, request: FindRows) -> list[FoundRows]:
@@ -139,7 +126,7 @@ class Finding:
 
 
 class _Call(NamedTuple):
-    """A call that is under way."""
+    """A call in progress."""
 
     member: str
     group: list[Key]
@@ -172,4 +159,4 @@ def _check(layer: Content, columns: Sequence[str]) -> None:
     names = {HASH: pa.int64(), GONE: pa.bool_(), EXPIRES: pa.int64()}
     is_layer = all(name in schema.names and schema.field(name).type == kind for name, kind in names.items())
     if not is_layer or schema.field(HASH).nullable or not set(columns) <= set(schema.names):
-        raise MalformedError(f"an entry with the columns {schema.names} is no layer of a map with keys {columns}.")
+        raise MalformedError(f"an entry with the columns {schema.names} is not a layer of a map with keys {columns}.")

@@ -1,4 +1,4 @@
-"""Rows with the types that a map or a journal has, also those that Arrow refuses to cast."""
+"""Casts rows to the types of a map or a journal, including casts that Arrow refuses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pyarrow import types
 
 @dataclass(frozen=True)
 class _Declared:
-    """An array that is imported with another type, of which memory is laid out alike."""
+    """An array that is re-imported with another type of the same memory layout."""
 
     array: pa.Array
     kind: pa.DataType
@@ -20,10 +20,10 @@ class _Declared:
 
 
 def fitted(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Rows with the types of a schema; in those of a batch of Spark's is the session's time zone, for instance.
+    """Cast rows to the types of a schema, for instance from the session's time zone in batches of Spark.
 
-    Where a struct is null, Spark leaves nulls in its fields, of which some are declared to have none. Arrow refuses to
-    cast these, even to the type that they have.
+    Where a struct is null, Spark leaves nulls in its fields, even in those declared not nullable. Arrow refuses to cast
+    these, even to the type that they have.
     """
     columns = [_fitted(column, field.type) for column, field in zip(rows.columns, schema, strict=True)]
     return pa.Table.from_arrays(columns, schema=schema)
@@ -33,13 +33,13 @@ def _fitted(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     if column.type == kind:
         return column
     nullable = _nullable(kind)
-    # Arrow leaves out chunks without rows, and who looks at the one of a batch would find none.
+    # Arrow drops chunks without rows, but callers expect the one chunk of a batch.
     chunks = column.cast(nullable).chunks or [pa.array([], nullable)]
     return pa.chunked_array(chunks if nullable == kind else [pa.array(_Declared(each, kind)) for each in chunks], kind)
 
 
 def _nullable(kind: pa.DataType) -> pa.DataType:
-    """A type without fields that are never null, but for the keys of maps.
+    """A type with all its fields nullable, except the keys of maps.
 
     >>> str(_nullable(pa.struct([pa.field("a", pa.list_(pa.field("element", pa.int8(), False)), False)])))
     'struct<a: list<element: int8>>'

@@ -1,4 +1,4 @@
-"""The control plane of a grid of one member: nobody to agree with, no server, no second process."""
+"""The control plane of a grid of one member: no one to agree with, no server, no second process."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from sparkjet_grid.partition_table import PARTITIONS
 
 
 class InProcessControl:
-    """A :class:`~sparkjet_grid.control.Control` of one member for ever: nobody can join.
+    """A :class:`~sparkjet_grid.control.Control` of a single member, which no other can join.
 
     Args:
         partitions: Number of partitions.
-        backup_count: What is wanted; one member has none.
+        backup_count: Number of backups that the state names; a single member has none.
     """
 
     def __init__(self, *, partitions: int = PARTITIONS, backup_count: int = 1) -> None:
@@ -39,7 +39,7 @@ class InProcessControl:
         """See :meth:`sparkjet_grid.control.Control.join`."""
         with self._lock:
             if self._state is not None:
-                message = f"Member {member.id} cannot join: this grid has one member for ever, and it is there."
+                message = f"Member {member.id} cannot join: this grid can only have one member, and has it."
                 raise StorageError(message)
             self._state = first(uuid4().hex, member, partitions=self._partitions, backup_count=self._backup_count)
             self._announcements = Announcements(changed, ended)
@@ -55,12 +55,11 @@ class InProcessControl:
     def state(self) -> ClusterState:
         """See :meth:`sparkjet_grid.control.Control.state`."""
         if self._state is None:
-            message = "This member has not joined a cluster."
-            raise QuorumLostError(message)
+            raise QuorumLostError("This member has not joined a cluster.")
         return self._state
 
     def contacts(self) -> list[str]:
-        """None: nobody can join."""
+        """Empty: no other member can join."""
         return []
 
     def propose(self, change: Callable[[ClusterState], ClusterState]) -> ClusterState:
@@ -119,11 +118,9 @@ class InProcessControl:
 
     def reform(self, survivors: Collection[str]) -> ClusterState:
         """Not needed: the only member is its own majority."""
-        message = f"{', '.join(survivors)} cannot be formed anew: this grid has one member for ever."
-        raise StorageError(message)
+        raise StorageError(f"{', '.join(survivors)} cannot be re-formed: this grid can only have one member.")
 
     def _current(self) -> ClusterState:
         if self._left:
-            message = "This member has left its cluster."
-            raise QuorumLostError(message)
+            raise QuorumLostError("This member has left its cluster.")
         return self.state()

@@ -1,4 +1,4 @@
-"""Reading a journal of the grid, in any process: it needs pyarrow and a few small packages, and no PySpark."""
+"""Reads a journal of the grid, in any process: pyarrow and a few small packages are enough, PySpark is not needed."""
 
 from __future__ import annotations
 
@@ -6,83 +6,64 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 import pyarrow as pa
-from typing_extensions import Self
 
-from sparkjet_grid.access import Access
-from sparkjet_grid.client import PATIENCE, GridClient
-from sparkjet_grid.client_of import client_of
-from sparkjet_grid.errors import AnalysisError, FallenBehindError, MissingEntriesError, nearest
+from sparkjet_grid.errors import AnalysisError, FallenBehindError, MissingEntriesError
 from sparkjet_grid.journal_store import JournalStore
 from sparkjet_grid.journal_version import EPOCH, OFFSET, PARTITION, JournalVersion, Position
-from sparkjet_grid.journal_writing import tables_of
-from sparkjet_grid.places import JournalPlace
+from sparkjet_grid.places import JournalPlace, Writer
 from sparkjet_grid.reader_leases import Lease
-from sparkjet_grid.version_store import Writer, names_of
+from sparkjet_grid.version_reader import VersionReader
+from sparkjet_grid.version_store import tables_of
 
 _ROWS = 64 << 10
 _SHOWN = 5
 _MOST = 1 << 63
 
 
-class Journal:
-    """A journal of a grid, as readers see it: rows by partition and offset, of epochs that are decided.
+class Journal(VersionReader[JournalVersion]):
+    """A journal of a grid, as readers see it: rows by partition and offset, from decided epochs.
 
-    An offset is that of one row for ever, and rows of a partition are read in the order of their offsets. Everything of
-    an epoch is visible at once. Thread-safe.
+    An offset always denotes the same row, and rows of a partition are read in the order of their offsets. All rows of
+    an epoch become visible at once. Thread-safe.
 
     Args:
         uri: Some members of the grid: ``grid://10.0.0.1:5710,10.0.0.2:5710``; ``grid:///`` for the one that drivers
             start on this machine.
         name: Of the journal.
         token_file: File with the grid's token; by default it is in the environment, as ``SPARKJET_GRID_TOKEN``.
-        certificate: PEM file of this side, where members use TLS.
+        certificate: PEM file with this side's certificate, if the grid uses TLS.
         key: PEM file with its key.
-        authorities: PEM file of the authorities that sign the certificates of all.
+        authorities: PEM file with the authorities that sign the certificates of all.
         patience: Seconds after which a grid that does not answer is given up.
-        client: Of the grid, instead of all this.
+        client: A client to use instead, if there is one already.
 
     Raises:
-        AnalysisError: The address or the name is none, or there is no token.
+        AnalysisError: The address or the name is malformed, or there is no token.
     """
 
-    def __init__(
-        self,
-        uri: str,
-        name: str,
-        *,
-        token_file: str | None = None,
-        certificate: str | None = None,
-        key: str | None = None,
-        authorities: str | None = None,
-        patience: float = PATIENCE,
-        client: GridClient | None = None,
-    ) -> None:
-        place = JournalPlace.of(name, "name")
-        access = Access(token_file, certificate, key, authorities)
-        self._store = JournalStore(client or client_of(uri, access, patience), place)
-        self._seen: JournalVersion | None = None
-        self._leases: dict[str, Lease] = {}
+    _place = JournalPlace
+    _versions = JournalStore
+    _store: JournalStore
 
     @property
     def schema(self) -> pa.Schema:
-        """The schema of the rows as :meth:`read` has them: the user's columns, and those of the journal."""
+        """The schema of the rows that :meth:`read` returns: the user's columns, and those of the journal."""
         return read_schema(self._last().schema)
 
     @property
     def spark_schema(self) -> str:
-        """The user's columns in Spark's JSON."""
+        """The schema of the user's columns in Spark's JSON."""
         return self._last().spark_schema
 
     @property
     def partitions(self) -> int:
-        """How many partitions there are, counted from 0; the same for ever."""
+        """The number of partitions, which never changes; they are numbered from 0."""
         return self._last().partitions
 
     @property
     def writer(self) -> Writer:
-        """The output and the id of the query that write it."""
-        version = self._last()
-        return Writer(version.query, version.output)
+        """The query and the output that write it."""
+        return self._last().writer
 
     def latest(self) -> Position:
         """The newest epoch that is visible, with the writer's watermark and the end of each partition.
@@ -93,34 +74,34 @@ class Journal:
         return self._newest().position
 
     def earliest(self) -> dict[int, int]:
-        """The first offset that is retained, of each partition; its end if nothing is."""
+        """The first retained offset of each partition; its end if nothing is retained."""
         version = self._newest()
         return {partition: version.base(partition) for partition in range(version.partitions)}
 
     def check(self, offsets: Mapping[int, int]) -> None:
-        """Refuse to go on from offsets of which some are retained no more.
+        """Raise an error if rows from some offsets on are no longer retained.
 
         Args:
-            offsets: Of some partitions, the offset of the next row that is wanted.
+            offsets: By partition, the offset of the next row to read.
 
         Raises:
-            FallenBehindError: Naming partitions, offsets, epochs and the number of rows that are lost.
-            AnalysisError: A partition does not exist, or has not come so far: it is another journal.
+            FallenBehindError: With partitions, offsets, epochs and the number of missed rows.
+            AnalysisError: A partition does not exist, or does not reach so far: it is another journal.
         """
         self._check(self._newest(), offsets)
 
     def read(self, partition: int, start: int, end: int) -> Iterator[pa.RecordBatch]:
-        """Rows in the order of their offsets, with ``_partition``, ``_offset`` and ``_epoch`` after the user's columns.
+        """Read rows in the order of offsets; ``_partition``, ``_offset`` and ``_epoch`` follow the user's columns.
 
         Args:
-            partition: Of the journal.
+            partition: Number of the partition.
             start: Offset of the first row.
             end: The offset after the last row, at most what :meth:`latest` says.
 
         Raises:
-            FallenBehindError: Some rows are retained no more.
-            LostRowsError: All replicas of some are lost.
-            ReleasedError: The journal was removed meanwhile.
+            FallenBehindError: Some of the rows are no longer retained.
+            LostRowsError: All replicas of some of the rows are lost.
+            ReleasedError: The journal has been removed.
         """
         while start < end:
             version = self._last()
@@ -132,22 +113,19 @@ class Journal:
                 raise AnalysisError(message)
             try:
                 for batch in self._rows(version, partition, start, end):
-                    # Where it goes on, if what is next has been merged meanwhile.
+                    # Where to continue if the next chunk has been merged meanwhile.
                     start += batch.num_rows
                     yield batch
             except MissingEntriesError:
-                # Offsets of another journal of this name are those of other rows.
-                self._store.check_not_removed(version)
-                if self._newest().number == version.number:
-                    self._store.check(version)
+                if not self._is_replaced(version):
                     raise
 
     def progress(self, after_epoch: int = 0) -> list[Position]:
-        """How far the writer was with each epoch after a given one, ascending; the newest is always there.
+        """The writer's position after each epoch that follows a given one, ascending; the newest is always included.
 
-        A reader that has read each partition up to the ends of an epoch has its watermark, in all partitions: those
-        without rows as well. Of epochs with the same ends only the last one may be there, and those of which no row is
-        retained may be missing.
+        A reader that has read each partition up to the ends of an epoch has reached its watermark in all partitions,
+        including those without rows. Of epochs with equal ends perhaps only the last one is included, and epochs of
+        which no row is retained may be missing.
         """
         while True:
             version = self._newest()
@@ -155,10 +133,7 @@ class Journal:
             try:
                 tables = tables_of(self._store.client, [chunk.entry for chunk in chunks])
             except MissingEntriesError:
-                # Offsets of another journal of this name are those of other rows.
-                self._store.check_not_removed(version)
-                if self._newest().number == version.number:
-                    self._store.check(version)
+                if not self._is_replaced(version):
                     raise
                 continue
             return [
@@ -169,18 +144,17 @@ class Journal:
             ]
 
     def register(self, reader: str, offsets: Mapping[int, int]) -> None:
-        """Have the writer keep the rows from some offsets on, for as long as this process runs.
+        """Have the writer retain the rows from some offsets on, for as long as this process runs.
 
-        The registration is renewed every 20 s, and ends a minute after that has stopped. Again with the same name, it
-        goes on from other offsets.
+        The registration is renewed every 20 s, and expires a minute after the last renewal. Registering the same name
+        again replaces its offsets.
 
         Args:
-            reader: Name of the reader, one word without ``/``; another reader needs another one.
-            offsets: Of each partition, the offset of the next row that is wanted; of one that is missing nothing is
-                kept.
+            reader: Unique name of the reader, one word without ``/``.
+            offsets: By partition, the offset of the next row to read; nothing is retained of partitions left out.
 
         Raises:
-            FallenBehindError: They are retained no more.
+            FallenBehindError: Some of these rows are no longer retained.
         """
         JournalPlace.of(reader, "reader")
         if reader in self._leases:
@@ -190,21 +164,21 @@ class Journal:
         before = self._store.client.entries(self._store.place.leases(reader))
         lease = Lease(self._store.client, self._store.place, reader, _encoded(offsets))
         self._leases[reader] = lease
-        # Those of a process that is gone would hold more than is needed.
+        # Leases of a former process of this reader would retain too much.
         self._store.client.remove([held.key for held in before])
         try:
-            # After the lease was put: what the writer has let go until then is not there. An epoch that it is about to
-            # publish may let go a little more, which the first read says.
+            # After the lease was put, so that all that the writer had released before is noticed. An epoch that it is
+            # about to publish may release a little more, which the first read notices.
             self.check(offsets)
         except BaseException:
             self.release(reader)
             raise
 
     def renew(self, reader: str, offsets: Mapping[int, int]) -> None:
-        """Let the rows before some offsets go.
+        """Release the rows before some offsets.
 
         Raises:
-            AnalysisError: It was not registered.
+            AnalysisError: The reader is not registered.
         """
         if reader not in self._leases:
             message = f'reader: "{reader}" is not registered by this object; call register("{reader}", …) first.'
@@ -212,58 +186,36 @@ class Journal:
         self._leases[reader].renew(_encoded(offsets))
 
     def release(self, reader: str) -> None:
-        """End a registration; without one, does nothing."""
+        """End a registration; does nothing if there is none."""
         lease = self._leases.pop(reader, None)
         if lease is not None:
             lease.release()
 
-    def remove(self) -> None:
-        """Remove the journal with all that it holds; a query that still writes it ends with an error."""
-        self._check_known()
-        self._store.remove()
-
     def close(self) -> None:
-        """End registrations and connections."""
+        """End all registrations, and close the connections."""
         for reader in [*self._leases]:
             self.release(reader)
-        self._store.client.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+        super().close()
 
     def _last(self) -> JournalVersion:
         return self._newest() if self._seen is None else self._seen
 
     def _newest(self) -> JournalVersion:
-        found = self._store.newest()
-        if found is None:
-            self._check_known()
-            raise AnalysisError(f"name: {self._store.place} has no epoch yet: its query has just started.")
-        self._seen = found
-        return found
-
-    def _check_known(self) -> None:
-        name, there = self._store.place.name, names_of(self._store.client, JournalPlace)
-        if name not in there:
-            raise AnalysisError(f'name: the grid has no journal "{name}"; {nearest(name, there)}')
+        self._seen = super()._newest()
+        return self._seen
 
     def _check(self, version: JournalVersion, offsets: Mapping[int, int]) -> None:
         place = self._store.place
         for partition, offset in offsets.items():
             if partition not in range(version.partitions):
-                message = f"{place} has no partition {partition}: there are {version.partitions}, from 0."
-                raise AnalysisError(message)
+                raise AnalysisError(f"{place} has no partition {partition}: there are {version.partitions}, from 0.")
             if offset < 0:
                 raise AnalysisError(f"{place} has no offset {offset} in partition {partition}: they begin with 0.")
             if offset > version.ends[partition] and offset > self._newest().ends[partition]:
-                message = (
+                raise AnalysisError(
                     f"{place} has partition {partition} up to {version.ends[partition]}, and {offset} is asked for: it "
                     "is another journal than the one that was read before, as where that was removed."
                 )
-                raise AnalysisError(message)
         first = {each: version.base(each) for each, offset in offsets.items() if offset < version.base(each)}
         if not first:
             return
@@ -277,15 +229,16 @@ class Journal:
         epochs = [version.chunks[each][0].first_epoch for each in first if version.chunks[each]]
         upto = max(epochs, default=version.epoch)
         gone = "1 row is" if rows == 1 else f"{rows} rows are"
-        message = (
+        raise FallenBehindError(
             f"{place} no longer has what was to be read: {gone} gone, of epochs up to {upto}: {'; '.join(told)}{more}. "
             "Have the writer retain more (retentionBytes, retentionAge, maxBytes) or wait for its readers "
-            "(onFull=wait), or go on without these rows."
+            "(onFull=wait), or go on without these rows.",
+            asked,
+            first,
         )
-        raise FallenBehindError(message, asked, first)
 
     def _rows(self, version: JournalVersion, partition: int, start: int, end: int) -> Iterator[pa.RecordBatch]:
-        """The rows of some offsets as one version has them."""
+        """The rows at some offsets, according to one version."""
         names = version.schema.names
         for chunk in version.between(partition, start, end):
             table = tables_of(self._store.client, [chunk.entry])[chunk.entry.name]
@@ -305,18 +258,17 @@ class Journal:
 
 
 def read_schema(schema: pa.Schema) -> pa.Schema:
-    """The schema of what is read, of the user's columns."""
+    """The schema of rows as they are read, made from that of the user's columns."""
     own = [(PARTITION, pa.int32()), (OFFSET, pa.int64()), (EPOCH, pa.int64())]
     return pa.schema([*schema, *(pa.field(name, kind, nullable=False) for name, kind in own)])
 
 
 def _encoded(offsets: Mapping[int, int]) -> bytes:
-    # The writer reads them, and would end with an error of its reader's.
+    # The writer decodes them, and a reader's mistake must not stop it.
     for partition, offset in offsets.items():
         if type(partition) is not int or type(offset) is not int or not 0 <= offset < _MOST:
-            message = (
-                f"offsets: {partition!r}: {offset!r} is no partition with the offset of its next row: both are int, "
+            raise AnalysisError(
+                f"offsets: {partition!r}: {offset!r} is not a partition with the offset of its next row: both are int, "
                 "from 0."
             )
-            raise AnalysisError(message)
     return msgspec.msgpack.encode(dict(offsets))

@@ -1,4 +1,4 @@
-"""Types that msgspec has looked at: threads that decode one for the first time at once can kill the process."""
+"""Types that msgspec has inspected: threads that decode one for the first time simultaneously can crash the process."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _looking = threading.Lock()
 
 
 def known(kind: T) -> T:
-    """The same type, at which msgspec has looked: name every type that is decoded or converted to by it.
+    """Have msgspec inspect a type, and return it; every type that is decoded, or converted to, goes through here.
 
-    msgspec looks at a struct when it is first used, and notes what it finds while it still looks at the structs within:
-    a second thread decodes by what is not there yet (SIGSEGV in msgspec 0.22). Types of the grid are named to this
-    function everywhere, in sparkjet as well, whose own one has another lock.
+    msgspec inspects a struct on first use, and publishes the result before it has inspected nested structs: a second
+    thread then decodes with incomplete information (SIGSEGV in msgspec 0.22). Types of the grid go through this
+    function in sparkjet as well, whose own one has another lock.
     """
     if kind not in _known:
         with _looking:

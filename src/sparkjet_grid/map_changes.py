@@ -1,7 +1,7 @@
-"""What an epoch changes in a map, each change once: the row that a key had, and the one that it has.
+"""Changes that an epoch makes to a map, each exactly once: the old row of a key, and the new one.
 
-A row that expires is a change as well, of the epoch whose clock says so; the journal of changes must have it, so
-whoever looks for such rows reads partitions as a whole (a sweep), and epochs without one leave the map's clock alone.
+A row that expires is a change too, of the epoch whose clock says so. As the journal of changes must have it, finding
+such rows takes a sweep, which reads partitions as a whole; epochs without a sweep leave the map's clock alone.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import pyarrow.compute as pc
 
 from sparkjet_grid.errors import GridError
 from sparkjet_grid.fitting import fitted
+from sparkjet_grid.journal_store import Appending
 from sparkjet_grid.journal_version import Appended
-from sparkjet_grid.journal_writing import Appending, tables_of
 from sparkjet_grid.map_keys import hash_of, texts_of
 from sparkjet_grid.map_layers import EXPIRES, GONE, found, layer_schema, merged
-from sparkjet_grid.map_store import MapStore
+from sparkjet_grid.map_store import MapStore, Written, write_layers
 from sparkjet_grid.map_version import MapVersion
-from sparkjet_grid.map_writing import Written, write_layers
+from sparkjet_grid.version_store import tables_of
 
 OLD, NEW = "old", "new"
 """Columns after the keys: the row before the epoch and the one after it, null where there is none."""
@@ -28,13 +28,13 @@ _NUMBER = "sparkjet.number"
 
 
 class Changed(msgspec.Struct, frozen=True, array_like=True):
-    """What a task has written of some partitions of a map, and of its journal.
+    """The partitions of a map, and of its journal, that a task has written.
 
     Attributes:
         written: Of the map.
         appended: Of the journal.
-        expiry: Of the rows that were there, are left and were looked at: the first and the last time at which one
-            expires; None if none does.
+        expiry: The first and the last time at which one of the older rows that were read and are left expires; None if
+            none does.
     """
 
     written: list[Written]
@@ -43,17 +43,17 @@ class Changed(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Changes:
-    """Writes what an epoch changes in some partitions, each of them once, into a map and its journal.
+    """Writes the changes of an epoch, each partition once, to a map and its journal.
 
     Args:
         store: Of the map.
-        base: The version that the new one follows; None if it is the first.
+        base: The version before the new one; None if that is the first.
         keys: The key columns.
         schema: Of changes.
         clock: Of the new version.
-        sweeps: Whether partitions are looked through for rows that have expired until then.
+        sweeps: Whether partitions are searched for rows that have expired by then.
         appending: To the journal.
-        partitions: Of the journal: a partition of the map has its changes in the one of its number modulo these.
+        partitions: Number of partitions of the journal; changes go to the map's partition modulo this number.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Changes:
         once = {each: merged([delta], self._keys, self._clock, is_oldest=False) for each, delta in deltas.items()}
         tables: dict[int, list[pa.Table]] = {}
         for partition, table in self._swept(once) if self._sweeps else self._found(once):
-            # A deletion of what was not there changes nothing.
+            # Deleting a row that was not there changes nothing.
             changed = table.filter(pc.or_(pc.is_valid(table.column(OLD)), pc.is_valid(table.column(NEW))))
             if changed.num_rows:
                 tables.setdefault(partition % self._partitions, []).append(changed)
@@ -92,7 +92,7 @@ class Changes:
         return Changed(written, appended, expiry)
 
     def _found(self, deltas: Mapping[int, pa.Table]) -> Iterator[tuple[int, pa.Table]]:
-        """The changes of each partition; members find the rows that keys had."""
+        """The changes of each partition, with the old rows of keys found by members."""
         if not deltas:
             return
         batch = _one(pa.concat_tables(deltas.values()))
@@ -113,7 +113,7 @@ class Changes:
             start += count
 
     def _swept(self, deltas: Mapping[int, pa.Table]) -> Iterator[tuple[int, pa.Table]]:
-        """The changes of each partition with those of rows that have expired, from all that was there."""
+        """The changes of each partition, including expired rows, found by reading all its rows."""
         for partition, delta in deltas.items():
             there = _one(self._all_of(partition))
             batch = _one(delta)
@@ -129,7 +129,7 @@ class Changes:
             self._see(there.column(EXPIRES).filter(pc.and_not(is_left, has_expired)))
 
     def _all_of(self, partition: int) -> pa.Table:
-        """The rows of a partition that are there in the version before."""
+        """The rows of a partition in the version before."""
         layers = self._base.layers.get(partition, ()) if self._base is not None else ()
         if self._base is None or not layers:
             return pa.Table.from_batches([], layer_schema(self._rows))
@@ -143,12 +143,12 @@ class Changes:
             self._expiry = min(first, found["min"]), max(last, found["max"])
 
     def _changes(self, rows: pa.RecordBatch, before: pa.StructArray, after: pa.StructArray) -> pa.Table:
-        """Changes of the keys of some rows, all but those of none to none."""
+        """The changes of the keys of some rows."""
         keys = [rows.column(name) for name in self._keys]
         return pa.Table.from_arrays([*keys, before, after], schema=self._schema)
 
     def _structs(self, rows: pa.RecordBatch) -> pa.StructArray:
-        """Rows of a layer as values, null for deletions."""
+        """The rows of a layer as structs, null for deletions."""
         table = fitted(pa.Table.from_batches([rows]).select(self._rows.names), self._rows)
         columns = [column.chunk(0) for column in table.columns]
         is_none = rows.column(GONE) if GONE in rows.schema.names else None
@@ -161,15 +161,14 @@ def _one(table: pa.Table) -> pa.RecordBatch:
     try:
         return pa.concat_batches(batches) if batches else pa.RecordBatch.from_pylist([], table.schema)
     except pa.ArrowInvalid as error:
-        message = (
+        raise GridError(
             f"a partition of a map with a journal has more than 2 GB in one column: {error}. Its changes cannot be "
             "found. Write it in a grid of more partitions (grid start --partitions), or without a journal."
-        )
-        raise GridError(message) from error
+        ) from error
 
 
 def _places(there: pa.RecordBatch, keys: Sequence[str], texts: Sequence[str]) -> list[int | None]:
-    """Which row of a partition has each key; None for one that it does not have."""
+    """The number of the row that has each key in a partition; None if no row has it."""
     numbered = there.append_column(_NUMBER, pa.array(range(there.num_rows), pa.int64()))
     wanted = [(place, hash_of(text), text) for place, text in enumerate(texts)]
     which, rows = found([[numbered]], keys, [wanted])

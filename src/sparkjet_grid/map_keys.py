@@ -1,4 +1,4 @@
-"""Keys of maps: as text that is the same in Spark and in Python, and the partition that follows from it."""
+"""Keys of maps: their text, which is the same in Spark and in Python, and the hash that determines their partition."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _FROM_TEXT: dict[str, Callable[[str], object]] = {
 
 
 def kind_of(kind: pa.DataType) -> str | None:
-    """What a key column of a type is taken as; None if a key cannot have this type."""
+    """The kind of key that a column of a type is; None if keys cannot have this type."""
     if types.is_integer(kind):
         return "integer"
     if types.is_string(kind) or types.is_large_string(kind):
@@ -41,15 +41,14 @@ def kind_of(kind: pa.DataType) -> str | None:
 
 
 def key_of(given: object, kinds: Sequence[str]) -> tuple[object, ...]:
-    """A key as JSON has it: a list with a value for each key column, of which dates and moments are texts.
+    """A key from JSON: a list with a value for each key column, dates and moments as text.
 
     >>> key_of(["a", "2026-01-05"], ["text", "date"])
     ('a', datetime.date(2026, 1, 5))
     """
-    # Otherwise the characters of a text, the names of an object, and texts such as "null" or "[1]" would be looked for.
+    # Otherwise the characters of a text, the names of an object, or texts such as "null" and "[1]" would be looked for.
     if not isinstance(given, list) or any(each is None or isinstance(each, (dict, list)) for each in given):
-        message = f"{given!r} is no list of values"
-        raise ValueError(message)
+        raise ValueError(f"{given!r} is not a list of values")
     parts = [each if isinstance(each, str) else json.dumps(each) for each in given]
     try:
         return tuple(_FROM_TEXT[kind](part) for kind, part in zip(kinds, parts, strict=True))
@@ -58,7 +57,7 @@ def key_of(given: object, kinds: Sequence[str]) -> tuple[object, ...]:
 
 
 def text_of(values: Sequence[object], kinds: Sequence[str]) -> str:
-    """A key as text, different from that of any other key.
+    """The text of a key, which differs from that of any other key.
 
     >>> text_of(["a", 12], ["text", "integer"])
     '1:a2:12'
@@ -68,7 +67,7 @@ def text_of(values: Sequence[object], kinds: Sequence[str]) -> str:
 
 
 def texts_of_keys(keys: Sequence[Sequence[object]], kinds: Sequence[str]) -> list[str]:
-    """What :func:`text_of` says of each key: a column at once, as many are looked for together."""
+    """The text of each key, computed by column, as many keys are looked up together."""
     for key in keys:
         if len(key) != len(kinds):
             message = f"key: {tuple(key)!r} has {len(key)} values, and the keys of this map have {len(kinds)}."
@@ -77,48 +76,48 @@ def texts_of_keys(keys: Sequence[Sequence[object]], kinds: Sequence[str]) -> lis
         return []
     columns = [_parts(values, kind) for values, kind in zip(zip(*keys, strict=True), kinds, strict=True)]
     if len(columns) == 1:
-        # As of most maps.
+        # Most maps have one key column.
         return [f"{len(part)}:{part}" for part in columns[0]]
     return [joined(parts) for parts in zip(*columns, strict=True)]
 
 
 def texts_of(columns: Sequence[pa.Array]) -> list[str]:
-    """The key of each row as text, see :func:`text_of`."""
+    """The text of each row's key, see :func:`text_of`."""
     return [joined(parts) for parts in zip(*map(_stored, columns), strict=True)]
 
 
 def joined(parts: Sequence[str]) -> str:
-    """Texts with their lengths in characters, so that no two lists of texts are one."""
+    """Texts prefixed with their lengths in characters, so that different lists give different results."""
     return "".join(f"{len(part)}:{part}" for part in parts)
 
 
 def hash_of(text: str) -> int:
-    """The hash by which rows are found, of a key's text: CRC-32 of its UTF-8, which Spark computes as well."""
+    """The hash of a key's text by which rows are found: CRC-32 of its UTF-8, which Spark computes too."""
     return zlib.crc32(text.encode())
 
 
 def _stored(column: pa.Array) -> list[str]:
-    # A column at once: to ask Arrow for one value takes longer than to find its row.
+    # By column: asking Arrow for a single value takes longer than finding its row.
     if types.is_boolean(column.type):
         return ["true" if value else "false" for value in column.to_pylist()]
-    # Of dates and moments what Arrow has stored: days, or microseconds.
+    # Dates and moments as Arrow stores them: in days, or microseconds.
     if types.is_temporal(column.type):
         column = column.view(pa.int32() if types.is_date32(column.type) else pa.int64())
     try:
         values = column.to_pylist()
     except UnicodeDecodeError as error:
-        raise AnalysisError(f"key: {error.object!r} is no Unicode text: it is not in UTF-8.") from error
+        raise AnalysisError(f"key: {error.object!r} is not Unicode text: it is not in UTF-8.") from error
     return values if types.is_string(column.type) or types.is_large_string(column.type) else [*map(str, values)]
 
 
 def _parts(values: Sequence[object], kind: str) -> Sequence[str]:
-    """Values of a key column as text."""
+    """The values of a key column as text."""
     found = {*map(type, values)}
     if kind == "integer" and found == {int}:
         return [*map(str, values)]
     if kind == "text" and found == {str}:
         texts = cast("Sequence[str]", values)
-        # One that is none is found by its own.
+        # A text that is not valid Unicode is reported by :func:`_part`.
         with suppress(UnicodeEncodeError):
             "".join(texts).encode()
             return texts
@@ -133,8 +132,8 @@ def _part(value: object, kind: str) -> str:
         try:
             value.encode()
         except UnicodeEncodeError as error:
-            # As Python has them for an argument, or the name of a file, that is no UTF-8.
-            raise AnalysisError(f"key: {value!r} is no Unicode text: half of a surrogate pair is in it.") from error
+            # As in Python's strings for arguments, or file names, that are not UTF-8.
+            raise AnalysisError(f"key: {value!r} is not Unicode text: it has half of a surrogate pair.") from error
         return value
     if kind == "boolean" and isinstance(value, bool):
         return "true" if value else "false"
@@ -149,5 +148,4 @@ def _part(value: object, kind: str) -> str:
         "date": "a date",
         "moment": "a datetime with a time zone",
     }
-    message = f"key: {value!r} is {type(value).__name__}, and the map's key is {wanted[kind]}."
-    raise AnalysisError(message)
+    raise AnalysisError(f"key: {value!r} is {type(value).__name__}, and the map's key is {wanted[kind]}.")

@@ -1,8 +1,8 @@
-"""Layers: one partition of a map as a list of immutable batches, of which the newest that has a key says what it is.
+"""Layers: a partition of a map is a list of immutable batches, of which the newest one with a key has its row.
 
-Everything here is a function of batches and of a clock reading: no member, no socket and no Spark. A version of a
-partition is the list of its layers, the newest first. Each version that is written puts one layer in front, and merges
-some of the next ones into it, so older versions go on having theirs.
+Everything here is a function of batches and a clock reading, without members, sockets or Spark. A version of a
+partition is the list of its layers, the newest first. Each new version puts one layer in front, into which some of the
+next ones are merged; older versions keep theirs.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from sparkjet_grid.map_keys import texts_of
 
 HASH, GONE, EXPIRES = "sparkjet.hash", "sparkjet.gone", "sparkjet.expires"
 """Columns before the user's: the key's hash, by which a layer is sorted; whether the key was deleted; the microsecond
-from which on the row is none any more, null for never."""
+at which the row expires, null for never."""
 TECHNICAL = (HASH, GONE, EXPIRES)
 _TYPES = pa.int64(), pa.bool_(), pa.int64()
 GROWTH = 4
-"""A layer is merged into a new one unless it has more than this many times the rows of what is newer and merged too."""
+"""A layer is merged unless it has more than this many times the rows of the newer layers that are merged."""
 
 
 def layer_schema(schema: pa.Schema) -> pa.Schema:
-    """The schema of layers with rows of some schema."""
+    """The schema of layers for rows of a schema."""
     own = [pa.field(name, kind, name == EXPIRES) for name, kind in zip(TECHNICAL, _TYPES, strict=True)]
     return pa.schema([*own, *schema])
 
 
 def to_merge(rows: int, layers: Sequence[int]) -> int:
-    """How many of the newest layers a new one takes in: of n rows there are never more than about log n layers.
+    """How many of the newest layers are merged into a new one, so that n rows have no more than about log n layers.
 
     >>> to_merge(10, [8, 60, 900]), to_merge(10, [50, 900]), to_merge(1, [])
     (2, 0, 0)
@@ -46,9 +46,9 @@ def to_merge(rows: int, layers: Sequence[int]) -> int:
 
 
 def merged(layers: Sequence[pa.Table], keys: Sequence[str], clock: int, *, is_oldest: bool) -> pa.Table:
-    """Several layers as one, in which each key is once."""
+    """Merge layers, the newest first, into one that has each key once."""
     table = pa.concat_tables(layers).combine_chunks()
-    # Stable: the first of several is that of the newest layer.
+    # The sort is stable: of several rows of a key the first is that of the newest layer.
     order = [(name, "ascending") for name in (HASH, *keys)]
     table = table.take(pc.sort_indices(table, sort_keys=order))
     table = table.filter(_is_first(table, keys))
@@ -56,14 +56,14 @@ def merged(layers: Sequence[pa.Table], keys: Sequence[str], clock: int, *, is_ol
 
 
 def visible(table: pa.Table, clock: int) -> pa.Table:
-    """The rows of a merged layer that are there at some time, with the user's columns."""
+    """The rows of a merged layer that exist at some time, with the user's columns."""
     return table.filter(_is_there(table, clock)).drop_columns(list(TECHNICAL))
 
 
 def found(
     layers: Sequence[Sequence[pa.RecordBatch]], keys: Sequence[str], wanted: Sequence[Sequence[tuple[int, int, str]]]
 ) -> tuple[list[int], pa.RecordBatch | None]:
-    """The rows of keys in some layers, whose texts are compared together."""
+    """Find the rows of keys in some layers; the texts of all keys are compared together."""
     places: list[int] = []
     texts: list[str] = []
     rows: list[pa.RecordBatch] = []
@@ -89,7 +89,7 @@ def found(
 
 
 def still_there(places: list[int], rows: pa.RecordBatch, clock: int) -> tuple[list[int], pa.RecordBatch]:
-    """Of rows that were found those that are there at some time, with their places."""
+    """Those of the rows found that exist at some time, with their places."""
     is_there = _is_there(rows, clock)
     if is_there.true_count == len(places):
         return places, rows
@@ -97,7 +97,7 @@ def still_there(places: list[int], rows: pa.RecordBatch, clock: int) -> tuple[li
 
 
 def _hashes(batch: pa.RecordBatch) -> memoryview:
-    """The hashes as they are in memory: a search looks at a dozen of them, which must not be objects of Arrow's."""
+    """The hashes as they are in memory: a search reads a dozen of them, too many to make each an Arrow scalar."""
     column = batch.column(HASH)
     data = column.buffers()[1]
     whole = memoryview(data if data is not None else b"").cast("b").cast("q")
@@ -105,7 +105,7 @@ def _hashes(batch: pa.RecordBatch) -> memoryview:
 
 
 def _is_first(table: pa.Table, keys: Sequence[str]) -> pa.Array:
-    """Of rows sorted by hash and key, whether each is the first of its key."""
+    """Whether each of the rows, sorted by hash and key, is the first of its key."""
     if table.num_rows == 0:
         return pa.array([], pa.bool_())
     differs = None

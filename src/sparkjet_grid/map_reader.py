@@ -1,4 +1,4 @@
-"""Reading a map of the grid, in any process: it needs pyarrow and a few small packages, and no PySpark."""
+"""Reads a map of the grid, in any process: pyarrow and a few small packages are enough, PySpark is not needed."""
 
 from __future__ import annotations
 
@@ -10,9 +10,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from typing_extensions import Self
 
-from sparkjet_grid.access import Access
-from sparkjet_grid.client import PATIENCE, GridClient
-from sparkjet_grid.client_of import client_of
 from sparkjet_grid.errors import AnalysisError, MissingEntriesError, ReleasedError, nearest
 from sparkjet_grid.finding import Found
 from sparkjet_grid.fitting import fitted
@@ -23,29 +20,29 @@ from sparkjet_grid.map_version import MapVersion
 from sparkjet_grid.messages import Held
 from sparkjet_grid.places import MapPlace
 from sparkjet_grid.reader_leases import LEASE, Lease
-from sparkjet_grid.version_store import names_of
+from sparkjet_grid.version_reader import VersionReader
 
 T = TypeVar("T")
 Row = dict[str, Any]
 
 EPOCH, WATERMARK = b"sparkjet.epoch", b"sparkjet.watermark"
-"""What the schema of a scan says beside its columns."""
+"""Metadata of a scan's schema."""
 _ROWS = 64 << 10
 
 
 class Taken(NamedTuple):
-    """A version that is held by a lease, with its manifest."""
+    """A version that is held by a lease, and its manifest."""
 
     version: MapVersion
     lease: Lease
     manifest: Held
 
 
-class Map:
-    """A map of a grid, as readers see it: each read is of one whole epoch.
+class Map(VersionReader[MapVersion]):
+    """A map of a grid, as readers see it: each read is of exactly one epoch.
 
-    A read takes the newest epoch that is visible when it begins, or the one that :meth:`held` holds. Thread-safe, but
-    for :attr:`epoch`, :attr:`watermark` and ``held``, which are of one reader.
+    A read is of the newest epoch that is visible when it begins, or of the one that :meth:`held` holds. Thread-safe,
+    except for :attr:`epoch`, :attr:`watermark` and ``held``, which are for a single reader.
 
     Args:
         uri: Some members of the grid: ``grid://10.0.0.1:5710,10.0.0.2:5710``; ``grid:///`` for the one that drivers
@@ -55,34 +52,21 @@ class Map:
         certificate: PEM file with this side's certificate, if the grid uses TLS.
         key: PEM file with its key.
         authorities: PEM file with the authorities that sign the certificates of all.
-        patience: Seconds until a grid that does not answer is given up.
-        client: Of the grid, if there is one already.
+        patience: Seconds after which a grid that does not answer is given up.
+        client: A client to use instead, if there is one already.
 
     Raises:
-        AnalysisError: The address or the name is none, or there is no token.
+        AnalysisError: The address or the name is malformed, or there is no token.
     """
 
-    def __init__(
-        self,
-        uri: str,
-        name: str,
-        *,
-        token_file: str | None = None,
-        certificate: str | None = None,
-        key: str | None = None,
-        authorities: str | None = None,
-        patience: float = PATIENCE,
-        client: GridClient | None = None,
-    ) -> None:
-        place = MapPlace.of(name, "name")
-        access = Access(token_file, certificate, key, authorities)
-        self._store = MapStore(client or client_of(uri, access, patience), place)
-        self._seen: MapVersion | None = None
-        self._held: tuple[MapVersion, Lease] | None = None
+    _place = MapPlace
+    _versions = MapStore
+    _store: MapStore
+    _held: tuple[MapVersion, Lease] | None = None
 
     @property
     def epoch(self) -> int:
-        """The epoch that the last read was of; before the first read, the newest one."""
+        """The epoch of the last read; before the first read, the newest one."""
         return self._last().epoch
 
     @property
@@ -97,7 +81,7 @@ class Map:
 
     @property
     def kinds(self) -> list[str]:
-        """What their values are: integer, text, boolean, date or moment."""
+        """The kinds of their values: integer, text, boolean, date or moment."""
         return self._last().kinds
 
     @property
@@ -106,42 +90,42 @@ class Map:
         return self._last().schema
 
     def get(self, key: object) -> Row | None:
-        """The row of a key; None if there is none.
+        """The row of a key; None if the map has none.
 
         Args:
-            key: Its value, or a tuple where the map has several key columns.
+            key: A value, or a tuple if the map has several key columns.
 
         Raises:
             AnalysisError: The key has another type, or there is no such map.
-            MissingEntriesError: What it would be in is lost.
+            MissingEntriesError: The part of the map that would have it is lost.
         """
         return self.get_all([key]).get(key)
 
     def get_all(self, keys: Iterable[object]) -> dict[Any, Row]:
-        """The rows of keys, by the keys as they were given; those without a row are left out."""
+        """The rows of keys, by key as given; keys without a row are left out."""
         try:
             wanted = list(dict.fromkeys(keys))
         except TypeError as error:
             message = f"key: {error}. A key is a value, or a tuple of values where the map has several key columns."
             raise AnalysisError(message) from error
         if self._held is None and len(wanted) > KEYS:
-            # In several goes, in which newer epochs would end it and have it begun again, for ever.
+            # They take several calls. Without a lease, newer epochs could make the read start over endlessly.
             version, lease, _ = self.taken()
             with lease, self._still(version, lease):
                 return self._found(version, wanted)
         return self._read(lambda version: self._found(version, wanted))
 
     def scan(self, columns: Sequence[str] | None = None, filter: pc.Expression | None = None) -> pa.RecordBatchReader:
-        """All rows, as they come from members; epoch and watermark are in the metadata of the schema.
+        """All rows, as they arrive from members; epoch and watermark are in the metadata of the schema.
 
-        The epoch is held until the reader is read to its end, or thrown away.
+        The epoch is held until the reader is exhausted or discarded.
 
         Args:
-            columns: The columns, in this order; all by default.
-            filter: Of the rows, as ``pc.field("n") > 5``; it may use columns that are not returned.
+            columns: The columns to return, in this order; all by default.
+            filter: A condition on rows, such as ``pc.field("n") > 5``; it may use columns that are not returned.
 
         Raises:
-            AnalysisError: There is no such column, or no such map, or the filter is none for its columns.
+            AnalysisError: There is no such column, or no such map, or the filter does not fit its columns.
         """
         if self._held is not None:
             lease, (version, holding) = None, self._held
@@ -159,18 +143,18 @@ class Map:
         if version.watermark is not None:
             told[WATERMARK] = str(version.watermark).encode()
         batches = self._scanned(version, holding, lease, chosen.names, filter)
-        # Otherwise a reader of which nothing is read would never give up its lease.
+        # Otherwise a reader that is never read from would never release its lease.
         next(batches)
         return pa.RecordBatchReader.from_batches(chosen.with_metadata(told), batches)
 
     @contextmanager
     def held(self, epoch: int | None = None) -> Iterator[Self]:
-        """Have all reads be of one epoch, the newest or a given one that is still visible.
+        """Make all reads be of one epoch: the newest, or a given one that is still visible.
 
         Raises:
             ReleasedError: That epoch is not visible, or no more.
         """
-        # What is held around this one is held again after it.
+        # Nested: an outer epoch is held again afterwards.
         before = self._held
         version, lease, _ = self.taken(epoch)
         self._held = version, lease
@@ -181,7 +165,7 @@ class Map:
             lease.release()
 
     def version(self, epoch: int | None = None) -> MapVersion:
-        """What is known of the newest epoch, or of a given one that is still visible.
+        """The version of the newest epoch, or of a given one that is still visible.
 
         Raises:
             ReleasedError: That epoch is not visible, or no more.
@@ -189,7 +173,7 @@ class Map:
         return self._newest() if epoch is None else self._of_epoch(epoch)
 
     def planned(self, epoch: int | None = None) -> tuple[Held, MapVersion]:
-        """The newest version, or that of an epoch, for a read in parts: it stays for a minute until these begin.
+        """The newest version, or that of an epoch, for a read in parts, which have to begin within a minute.
 
         Raises:
             ReleasedError: That epoch is not visible, or no more.
@@ -199,7 +183,7 @@ class Map:
         return manifest, version
 
     def taken(self, epoch: int | None = None, *, shared: bool = False) -> Taken:
-        """The newest version, or that of an epoch, held until its lease is given up; the last one seen from now on.
+        """The newest version, or that of an epoch, held until its lease is released; it becomes that of the last read.
 
         Raises:
             ReleasedError: That epoch is not visible, or no more.
@@ -211,7 +195,7 @@ class Map:
                 # After the lease was put: the writer removes slots before it looks at leases.
                 manifest = self._store.manifest_at(version.number)
             except BaseException:
-                # Nobody would ever give it up: it would be renewed for as long as this process runs.
+                # Otherwise it would be renewed for as long as this process runs.
                 lease.leave()
                 raise
             if manifest is not None:
@@ -220,7 +204,7 @@ class Map:
             lease.release()
 
     def taken_again(self, manifest: Held, number: int) -> Taken | None:
-        """A version that was :meth:`taken` before, perhaps by another process; None if it is gone."""
+        """A version that was :meth:`taken` before, perhaps by another process, again; None if it is gone."""
         lease = self._lease(number)
         try:
             version = self.at(manifest)
@@ -234,7 +218,7 @@ class Map:
         return Taken(version, lease, manifest)
 
     def at(self, manifest: Held) -> MapVersion:
-        """What is known of a version, by its manifest.
+        """The version that a manifest describes.
 
         Raises:
             MissingEntriesError: It is gone.
@@ -243,13 +227,13 @@ class Map:
 
     @property
     def cluster(self) -> str:
-        """Id of the grid, which is another one after it was formed anew."""
+        """Id of the grid, which gets another one when it is re-formed."""
         return self._store.client.state().cluster
 
     def part(
         self, manifest: Held, partitions: Sequence[int], keys: Sequence[tuple[object, ...]] | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """The rows of some partitions, or of some keys, of what was :meth:`planned`.
+        """The rows of some partitions, or of some keys, of a :meth:`planned` read.
 
         Raises:
             ReleasedError: The read was planned more than a minute ago, and the epoch is gone.
@@ -262,7 +246,7 @@ class Map:
             raise ReleasedError(message) from error
         with self._lease(version.number, shared=True) as lease, self._still(version, lease):
             if keys is not None:
-                # As Arrow has them: Python has no year 10000.
+                # As Arrow values: Python has no year 10000.
                 names = version.schema.names
                 tables = [pa.Table.from_batches([each.rows.select(names)]) for each in self._rows(version, keys)]
                 for table in tables:
@@ -272,21 +256,6 @@ class Map:
             for table in self._partitions(version, wanted):
                 yield from table.combine_chunks().to_batches(max_chunksize=_ROWS)
 
-    def remove(self) -> None:
-        """Remove the map with all that it holds; a query that still writes it ends with an error."""
-        self._check_known()
-        self._store.remove()
-
-    def close(self) -> None:
-        """End the connections."""
-        self._store.client.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def _last(self) -> MapVersion:
         if self._held is not None:
             return self._held[0]
@@ -294,20 +263,8 @@ class Map:
             self._seen = self._newest()
         return self._seen
 
-    def _newest(self) -> MapVersion:
-        found = self._store.newest()
-        if found is None:
-            self._check_known()
-            raise AnalysisError(f'name: map "{self._store.place.name}" has no epoch yet: its query has just started.')
-        return found
-
-    def _check_known(self) -> None:
-        name, there = self._store.place.name, names_of(self._store.client, MapPlace)
-        if name not in there:
-            raise AnalysisError(f'name: the grid has no map "{name}"; {nearest(name, there)}')
-
     def _read(self, read: Callable[[MapVersion], T]) -> T:
-        """Read the epoch that is held; or the newest one, again if it was replaced and removed meanwhile."""
+        """Read the held epoch; or else the newest one, again if it is replaced and removed meanwhile."""
         if self._held is not None:
             with self._still(*self._held):
                 return read(self._held[0])
@@ -316,26 +273,23 @@ class Map:
             try:
                 return read(version)
             except MissingEntriesError:
-                self._store.check_not_removed(version)
-                if self._newest().number == version.number:
-                    self._store.check(version)
+                if not self._is_replaced(version):
                     raise
 
     @contextmanager
     def _still(self, version: MapVersion, lease: Lease | None) -> Iterator[None]:
-        """Says of entries that are missing whether they were lost, removed, or are not held any more."""
+        """Turn missing entries into an error that says whether they were lost, removed, or are no longer held."""
         try:
             yield
         except MissingEntriesError as error:
             self._store.check_not_removed(version)
-            # Members that are lost take leases and manifests with them, but no slot.
+            # Lost members take leases and manifests with them, but not slots.
             is_visible = self._store.manifest_at(version.number) is not None
             if lease is not None and not is_visible and not (lease.is_there() and self._store.is_kept(version)):
-                message = (
-                    f'epoch {version.epoch} of map "{self._store.place.name}" is not held any more: its lease was not '
+                raise ReleasedError(
+                    f'epoch {version.epoch} of map "{self._store.place.name}" is no longer held: its lease was not '
                     f"renewed for {LEASE:.0f} s, as happens where a process sleeps. Read again, from a newer epoch."
-                )
-                raise ReleasedError(message) from error
+                ) from error
             self._store.check(version)
             raise
 
@@ -346,11 +300,10 @@ class Map:
         found = self._store.of_epoch(epoch)
         if found is None:
             there = [version.epoch for version in map(self._store.at, self._store.numbers()) if version is not None]
-            message = (
+            raise ReleasedError(
                 f'epoch {epoch} of map "{self._store.place.name}" is not there: visible are '
                 f"{', '.join(map(str, there)) or 'none'}. Older ones are there only for readers that hold them."
             )
-            raise ReleasedError(message)
         return found
 
     def _found(self, version: MapVersion, keys: Sequence[Any]) -> dict[Any, Row]:
@@ -362,7 +315,7 @@ class Map:
         return values
 
     def _rows(self, version: MapVersion, keys: Sequence[Any]) -> Iterator[Found]:
-        """The rows of keys, with the places of these."""
+        """The rows of keys, with the places of these keys."""
         given = [key if isinstance(key, tuple) else (key,) for key in keys]
         return self._store.rows(version, texts_of_keys(given, version.kinds))
 
@@ -385,7 +338,7 @@ class Map:
                 own.release()
 
     def _partitions(self, version: MapVersion, layers_of: Sequence[Held]) -> Iterator[pa.Table]:
-        """The rows of each partition of some layers, as soon as all of its own are there."""
+        """The rows of each partition of some layers, as soon as all layers of the partition have arrived."""
         arrived: dict[int, dict[str, pa.Table]] = {}
         for entry in self._store.client.get(layers_of):
             layers: tuple[Held, ...] = version.layers[entry.key.partition]
@@ -394,7 +347,7 @@ class Map:
             if len(there) == len(layers):
                 tables = [there[layer.name] for layer in layers]
                 del arrived[entry.key.partition]
-                # One layer alone has each key once.
+                # A single layer has each key once.
                 one = tables[0] if len(tables) == 1 else merged(tables, version.keys, version.clock, is_oldest=True)
                 yield visible(one, version.clock)
 
@@ -403,17 +356,15 @@ def _chosen(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
     names = schema.names if columns is None else columns
     for name in names:
         if name not in schema.names:
-            message = f"columns: the map has no {name!r}; {nearest(name, schema.names)}"
-            raise AnalysisError(message)
+            raise AnalysisError(f"columns: the map has no {name!r}; {nearest(name, schema.names)}")
     return pa.schema([schema.field(name) for name in names])
 
 
 def _check_filter(schema: pa.Schema, wanted: pc.Expression | None) -> None:
-    """Refuse a filter before any row is read: whoever reads the batches would get Arrow's own error between two."""
+    """Refuse a filter before any row is read; otherwise Arrow's error would be raised in the middle of the batches."""
     if wanted is None:
         return
     try:
         schema.empty_table().filter(wanted)
     except (pa.ArrowException, TypeError) as error:
-        message = f"filter: {wanted} is none for the columns {', '.join(schema.names)}: {error}"
-        raise AnalysisError(message) from error
+        raise AnalysisError(f"filter: {wanted} does not fit the columns {', '.join(schema.names)}: {error}") from error

@@ -1,4 +1,4 @@
-"""A membership: what a member does to be one, from its first session to its end, in a thread of its own."""
+"""A membership in a cluster, from its first ZooKeeper session to its end, maintained by a separate thread."""
 
 from __future__ import annotations
 
@@ -38,34 +38,34 @@ from sparkjet_grid.zookeeper_slots import ZooKeeperSlots
 T = TypeVar("T")
 
 _TICK = 1.0
-"""Seconds after which a member looks even if nothing has woken it."""
+"""Seconds between two rounds if nothing wakes the thread."""
 _SOON = 0.1
-"""The same while there is something left to do."""
+"""The same while something is left to do."""
 _VOTES_AGAIN = 60.0
-"""Seconds after which a member that could not vote looks whether it can."""
+"""Seconds after which a voteless member checks whether it can vote."""
 _TELLS = 60.0
-"""Seconds after which it is logged again what a member waits for."""
+"""Seconds after which it is logged again that a member waits, and for what."""
 _START = 60.0
 """Seconds that a server may take to start on a busy machine."""
 _PURGE = 5.0
-"""Seconds after which files that nobody needs are removed."""
+"""Seconds between two purges of files that are no longer needed."""
 _GOES = 3
-"""Times the patience for which a server that voted waits, when its member leaves, until others go on without it."""
+"""Multiple of the patience for which a leaving voter waits until others go on without its server."""
 _STEADY = 2
-"""Sessions' lengths after an interruption in which nobody is taken for dead: the others were interrupted as well."""
+"""Session timeouts after an interruption in which nobody is declared dead: others were interrupted as well."""
 
 
 class Membership:
-    """One member's. Sessions may end and be followed by others, as long as the cluster's state names the member.
+    """The membership of one member. A session may follow another, as long as the cluster's state names the member.
 
-    Its thread takes over states, runs a server if the member is to vote, and, at the first member that is there,
-    removes those that are gone and changes who votes.
+    Its thread applies states, runs a server if the member should vote and, on the coordinator, the first member that is
+    present, removes dead members and changes the voters.
 
     Args:
-        member: This one.
+        member: This member.
         settings: Of the control plane.
-        announcements: What the member is told.
-        reached: Whether any other member answers this one, whatever is between it and a majority.
+        announcements: By which the member hears of changes.
+        reached: Whether any other member answers this one, even without a majority.
     """
 
     def __init__(
@@ -93,21 +93,20 @@ class Membership:
         self._missed: dict[str, float] = {}
 
     def begin(self, seeds: Sequence[str], new: ClusterState | None) -> None:
-        """Become a member, and stay one."""
-        contacts = seeds if new is None else [self.ensemble.found()]
+        """Join the cluster, and start to maintain the membership."""
+        contacts = seeds if new is None else [self.ensemble.start_first()]
         self._shared = ZooKeeperSlots(ZooKeeperSession(contacts, self._settings, self._wake.set), self._member.id)
         try:
             self._shared.session.start(self._settings.patience if new is None else _START, self.ensemble.check)
             if new is not None:
-                self._shared.found(new)
-                self.ensemble.publish(self._shared.session)
-            self._shared.begin()
+                self._shared.create(new)
+                self.ensemble.offer(self._shared.session)
+            self._shared.enter()
             self.seen(self._shared.propose(lambda state: joined(state, self._member)))
             self.ensemble.refresh(self._shared.session, self._woken)
         except NoNodeError:
             self._close("it could not join")
-            message = f"There is no grid at {', '.join(contacts)}."
-            raise AnalysisError(message) from None
+            raise AnalysisError(f"There is no grid at {', '.join(contacts)}.") from None
         except BaseException:
             self._close("it could not join")
             raise
@@ -116,7 +115,7 @@ class Membership:
         self._tending.start()
 
     def leave(self) -> None:
-        """Be none any more; a second call does nothing."""
+        """End the membership; a second call does nothing."""
         if self._leaving:
             return
         self._leaving = True
@@ -124,19 +123,19 @@ class Membership:
             if self.call(lambda shared: shared.propose(lambda state: departed(state, self._member.id))).members:
                 self.call(lambda shared: shared.dismiss(self._member.id))
                 self._wake.set()
-                # Who votes must not go before another one votes instead.
+                # A voter must not go before another member votes in its place.
                 deadline = time.monotonic() + _GOES * self._settings.patience
                 while self.ensemble.server is not None and self._over is None and time.monotonic() < deadline:
                     threading.Event().wait(_SOON)
         except QuorumLostError as error:
-            # Nobody is there to say goodbye to.
+            # There is nobody to tell.
             logger.info("Member %s leaves without the others: %s", self._member.id, error)
         finally:
             self._announcements.close()
             self._close("it has left")
 
     def call(self, request: Callable[[ZooKeeperSlots], T]) -> T:
-        """What a request answers, in whichever session; it must be harmless when repeated."""
+        """The answer to a request in the current session or the next one; the request must be idempotent."""
         deadline = time.monotonic() + self._settings.patience
         while True:
             shared = self._shared
@@ -154,7 +153,7 @@ class Membership:
                     raise
 
     def seen(self, state: ClusterState) -> ClusterState:
-        """A state that may be newer than those before."""
+        """Note and announce a state, unless a newer one is known; returns it."""
         with self._changed:
             if self._newest is None or state.version > self._newest.version:
                 self._newest = state
@@ -172,14 +171,14 @@ class Membership:
         result: Future[ClusterState] = Future()
         with self._changed:
             if self._reforming is not None:
-                # It would take the place of the one before, which would wait in vain.
-                raise StorageError(f"Member {self._member.id} is being formed anew already: another command is at it.")
+                # It would replace the earlier command, which would wait in vain.
+                raise StorageError(f"Member {self._member.id} is being re-formed already, by another command.")
             self._reforming = frozenset(survivors), result
         self._wake.set()
         try:
             return result.result(2 * _START)
         except FutureTimeoutError:
-            message = f"Member {self._member.id} was not formed anew within {2 * _START:.0f} s; its log may say why."
+            message = f"Member {self._member.id} was not re-formed within {2 * _START:.0f} s; its log may say why."
             raise StorageError(message) from None
 
     def _look(self) -> None:
@@ -196,7 +195,7 @@ class Membership:
             self._waits = _Waits()
 
     def _wait(self, error: QuorumLostError) -> None:
-        """Wait for a majority; who hears nobody at all for long is cut off, and ends."""
+        """Wait for a majority; a member that hears from nobody for a long time is cut off, and ends."""
         if self._over is not None:
             return
         now, why = time.monotonic(), f"{error} {self.ensemble.trouble()}".rstrip()
@@ -205,7 +204,7 @@ class Membership:
             self._waits.told = now
         if now < self._waits.since + self._settings.cut_off:
             return
-        # What ends all servers at once, as a full disk, would end all members, and what they hold with them.
+        # Otherwise a failure of all servers, such as a full disk, would end all members, with all that they hold.
         if self._reached():
             logger.warning("Member %s goes on waiting, as other members answer it.", self._member.id)
             self._waits = _Waits()
@@ -213,7 +212,7 @@ class Membership:
             self._end(f"{why} No other member has answered either.")
 
     def _round(self) -> bool:
-        """Look what is new, and do what this member has to do about it; whether nothing is left to do."""
+        """Read what has changed, and do this member's part; returns whether nothing is left to do."""
         if self._reforming is not None:
             survivors, result = self._reforming
             try:
@@ -227,7 +226,7 @@ class Membership:
             server.purge()
             self._purged = time.monotonic()
         if self._shared.session.ended is not None:
-            self._go_on(self.ensemble.contacts())
+            self._resume(self.ensemble.contacts())
         return self._step(self._shared)
 
     def _tend(self) -> None:
@@ -244,7 +243,7 @@ class Membership:
             raise RemovedError("the others have removed it")
         if min(shared.session.steady, time.monotonic() - self._entered) < self._quiet():
             return False
-        # A member that is in this state was there before it: who is not there now is gone.
+        # Members were present before this state named them, so those that are not present now are gone.
         there = [id_ for id_ in ids if id_ in present]
         coordinates = bool(there) and there[0] == self._member.id
         if coordinates:
@@ -266,7 +265,7 @@ class Membership:
         try:
             is_done = self.ensemble.adapt(shared.session, state, coordinates=coordinates)
         except NoServerError as error:
-            # It holds what it holds, and goes on: only that others vote in its place, if any can.
+            # The member goes on, and keeps its entries; others vote in its place, if any can.
             self._votes_from = time.monotonic() + _VOTES_AGAIN
             logger.warning("Member %s cannot vote, others do in its place: %s", self._member.id, error)
             self._without_votes(shared, lambda voteless: voteless | {self._member.id})
@@ -280,7 +279,7 @@ class Membership:
         return self.seen(shared.propose(lambda state: without_votes(state, change({*state.voteless}))))
 
     def _judged(self, shared: ZooKeeperSlots, state: ClusterState, gone: Collection[str]) -> ClusterState:
-        """Take out who is silent; those are waited for with whom the last replicas of partitions would go."""
+        """Remove silent members, but first wait for those that hold the last replicas of partitions."""
         now = time.monotonic()
         self._missed = {member: self._missed.get(member, now) for member in gone}
         is_held_back = would_lose(state, gone) and now < max(self._missed.values()) + self._settings.grace
@@ -292,15 +291,15 @@ class Membership:
             logger.warning("Members %s are silent, and waited for: they hold last replicas.", ", ".join(sorted(gone)))
         return self.seen(shared.propose(lambda newest: silenced(newest, gone)))
 
-    def _go_on(self, contacts: Sequence[str]) -> None:
-        """Begin another session, as the same member."""
+    def _resume(self, contacts: Sequence[str]) -> None:
+        """Begin another session as the same member."""
         session = ZooKeeperSession(contacts, self._settings, self._wake.set)
         shared = ZooKeeperSlots(session, self._member.id)
         try:
             session.start(self._settings.patience)
-            while not shared.go_on():
+            while not shared.reenter():
                 threading.Event().wait(_SOON)
-            self.ensemble.publish(session)
+            self.ensemble.offer(session)
         except BaseException:
             session.close("it could not go on")
             raise
@@ -311,19 +310,18 @@ class Membership:
             self._changed.notify_all()
 
     def _reform(self, survivors: Collection[str], cluster: str) -> ClusterState:
-        contact = self.ensemble.alone() if self._member.id in survivors else None
+        contact = self.ensemble.restart_alone() if self._member.id in survivors else None
         if contact is None:
-            message = (
-                f"Member {self._member.id} cannot form the survivors anew, as it does not know what was decided: its "
+            raise StorageError(
+                f"Member {self._member.id} cannot re-form the survivors, as it does not know what was decided: its "
                 f"server did not vote. Those that did: {', '.join(self.ensemble.voters())}."
             )
-            raise StorageError(message)
         self._shared.session.use([contact])
         deadline = time.monotonic() + _START
         while True:
             try:
                 if self._shared.session.ended is not None:
-                    self._go_on([contact])
+                    self._resume([contact])
                 state = self._shared.propose(lambda state: reformed(state, survivors, cluster))
             except QuorumLostError:
                 if time.monotonic() > deadline:
@@ -357,7 +355,7 @@ class Membership:
 
 @dataclass
 class _Waits:
-    """Since when a member waits for a majority, and when it was last told so."""
+    """Since when a member has been waiting for a majority, and when that was last logged."""
 
     since: float = field(default_factory=time.monotonic)
     told: float = -math.inf

@@ -1,4 +1,4 @@
-"""The partition table: which members are to hold the replicas of each partition, moving as little as possible."""
+"""The partition table: which members should hold the replicas of each partition, moving as few as possible."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from itertools import pairwise
 from operator import or_
 
 PARTITIONS = 271
-"""How many there are unless the first member says otherwise."""
+"""Default of the number of partitions, which the first member decides."""
 MOST_PARTITIONS = 1000
-"""All members know all rows: with six backups these are half of what a node of ZooKeeper's holds."""
+"""All members know all rows: with six backups these fill half of a ZooKeeper node."""
 MOST_BACKUPS = 6
 
 
 def placed(
     rows: Sequence[Sequence[str]], held: Sequence[Collection[str]], hosts: Mapping[str, str], backup_count: int
 ) -> list[tuple[str, ...]]:
-    """The members that are to hold each partition, the primary first; the same arguments give the same table.
+    """The members that should hold each partition, the primary first; a deterministic function.
 
-    Replicas differ by at most one from member to member, and so do primaries. As few replicas move as can; where a
-    member is gone, what it held moves, and where one is new, what it gets. Of a partition as many hosts as possible
-    have replicas, unless members would have to hold unequally much.
+    The numbers of replicas of two members differ by at most one, and so do those of primaries. No more replicas move
+    than necessary: those of a lost member, and those that a new one gets. The replicas of a partition are on as many
+    hosts as possible, without making members hold unequal numbers.
 
     >>> placed([()] * 4, [()] * 4, {"a": "x", "b": "y"}, 1)
     [('a', 'b'), ('b', 'a'), ('a', 'b'), ('b', 'a')]
@@ -40,7 +40,7 @@ def placed(
 
 
 class _Table:
-    """Rows that change; sets of partitions are the bits of integers, as all questions are about intersections."""
+    """Rows being changed; sets of partitions are bits of integers, as most operations are intersections."""
 
     def __init__(
         self, rows: Sequence[Sequence[str]], held: Sequence[Collection[str]], hosts: Mapping[str, str], copies: int
@@ -61,7 +61,7 @@ class _Table:
                     self._add(partition, member)
 
     def deal(self) -> None:
-        """Fill the rows: with a primary, and backups of each member's primaries in equal blocks on the others."""
+        """Fill rows with primaries, and with the backups of each member's primaries in equal blocks on others."""
         for partition, row in enumerate(self.rows):
             if not row:
                 self._add(partition, min(self._members, key=lambda member: self._first_choice(partition, member)))
@@ -78,7 +78,7 @@ class _Table:
                 of_primary, taken = backups[row[0]], self._taken(row)
                 member = min(
                     (member for member in self._members if member not in row),
-                    # Of equals the one that joined first.
+                    # Among equals the member that joined first.
                     key=lambda member: (
                         not self._held[member] >> partition & 1,
                         self._hosts[member] in taken,
@@ -90,9 +90,9 @@ class _Table:
                 self._add(partition, member)
 
     def level(self) -> None:
-        """Let who has too many replicas give them to who has too few, before all those that have to be copied anyway.
+        """Move replicas from members with too many to those with too few, preferring ones that are copied anyway.
 
-        Direct moves would always do. A path over other members is taken if it saves a copy.
+        Direct moves always suffice; a path over other members is taken if it saves a copy.
         """
         for donor in self._members:
             while self._on[donor].bit_count() > self._ceiling:
@@ -104,14 +104,14 @@ class _Table:
                 self._hand_over(self._cheapest(rich, [needy]))
 
     def separate(self) -> None:
-        """Let partitions that have several replicas on one host change places with others, if hosts are left."""
+        """Swap replicas of partitions that have several on one host with others, if hosts are left."""
         if len(self._host) > 1:
             for partition, row in enumerate(self.rows):
                 while len(self._taken(row)) < min(len(row), len(self._host)) and self._spread(partition):
                     pass
 
     def even_primaries(self) -> None:
-        """Swap roles in rows, for which nothing is copied, along the shortest paths between unequal members."""
+        """Balance primaries along shortest paths between members; swapping roles within a row copies nothing."""
         changed = True
         while changed:
             changed = False
@@ -120,7 +120,7 @@ class _Table:
                 changed = changed or bool(path)
                 for giver, taker in path:
                     both = self._primary[giver] & self._on[taker]
-                    # At once where the backup has the data.
+                    # Preferably where the backup has the data already.
                     self._swap(_lowest(both & self._held[taker] or both), giver, taker)
 
     def _first_choice(self, partition: int, member: str) -> tuple[bool, int]:
@@ -130,7 +130,7 @@ class _Table:
         return {self._hosts[member] for member in row}
 
     def _cheapest(self, sources: Sequence[str], goals: Sequence[str]) -> list[str]:
-        """Members along which replicas are handed on, so that the fewest are copied that need not be."""
+        """The path of members along which to move a replica with the fewest additional copies."""
         costs = dict.fromkeys(sources, 0)
         before: dict[str, str] = {}
         queue = deque(sources)
@@ -152,7 +152,7 @@ class _Table:
         return path[::-1]
 
     def _moving(self, partitions: int, giver: str, taker: str) -> int:
-        # What the giver has only been promised, or the taker has from before, can go there without another copy.
+        # A replica that the giver has yet to copy, or the taker still holds, moves without another copy.
         return partitions & (~self._held[giver] | self._held[taker])
 
     def _hand_over(self, path: Sequence[str]) -> None:
@@ -180,7 +180,7 @@ class _Table:
                 if self._on[giver].bit_count() > self._on[taker].bit_count():
                     self._move(partition, giver, taker)
                     return True
-                # Rows that stay on as many hosts: they come to a new one, or have another replica where they were.
+                # Rows that remain on as many hosts: they get a new one, or keep another replica on the old one.
                 alike = ~self._host[self._hosts[giver]] | self._beside(taker)
                 back = self._on[taker] & ~self._on[giver] & alike
                 if back:
@@ -194,7 +194,7 @@ class _Table:
         return reduce(or_, (self._on[other] for other in others), 0)
 
     def _shortest(self, start: str) -> list[tuple[str, str]]:
-        """Pairs of members to swap roles between, from one to the nearest that has two primaries less."""
+        """Pairs of members that swap roles, from a member to the nearest one with at least two primaries less."""
         most = self._primary[start].bit_count() - 2
         before = {start: start}
         queue = deque([start])

@@ -1,4 +1,4 @@
-"""Pings: a member whose process is gone is reported at once, before the control plane misses it."""
+"""Pings: a member whose process is gone is reported at once, before the control plane notices."""
 
 from __future__ import annotations
 
@@ -19,15 +19,14 @@ _IN_A_ROW = 2
 
 
 class Pings:
-    """Connects to the other members, in parallel, and reports those where nobody listens twice in a row.
+    """Connects to the other members, in parallel, and reports those that refuse connections twice in a row.
 
-    Only a refused connection counts: it says that the process is gone. One that is slow, paused or cut off is for the
-    control plane to judge, which knows who has the majority.
+    Only a refused connection counts, as it shows that the process is gone. A slow, paused or cut-off member is left to
+    the control plane, which knows where the majority is.
 
     Args:
-        others: The other members, asked each time.
-        gone: Called with a member that is gone, and for how many seconds; again with each ping until it is no other
-            member any more.
+        others: Returns the other members, each time.
+        gone: Called with a member that is gone, and since how many seconds, at each ping until it has been removed.
         period: Seconds between two pings.
     """
 
@@ -43,11 +42,11 @@ class Pings:
         self._loop = Loop("grid-pings", self._step)
 
     def start(self) -> None:
-        """Begin."""
+        """Start pinging."""
         self._loop.start()
 
     def stop(self) -> None:
-        """Ping no more."""
+        """Stop pinging."""
         self._loop.stop()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
@@ -68,7 +67,7 @@ class Pings:
 
 
 def is_refused(member: Member) -> bool:
-    """Whether nobody listens at a member."""
+    """Whether a member refuses connections."""
     address = urlsplit(member.uri)
     try:
         socket.create_connection((address.hostname or "", address.port or 0), _WITHIN).close()

@@ -1,35 +1,33 @@
-"""Putting: entries go to the primaries of their partitions, again where the cluster has changed meanwhile."""
+"""Putting: entries go to the primaries of their partitions, again if the cluster has changed meanwhile."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import pyarrow as pa
 
 from sparkjet_grid.background import in_context
+from sparkjet_grid.connections import Sending, grouped
 from sparkjet_grid.contact import AWAY, Contact
 from sparkjet_grid.entries import Key
 from sparkjet_grid.errors import GridError, MovedError
 from sparkjet_grid.messages import SLOWEST, Held, Part, Put
-from sparkjet_grid.sending import Sending
 
-_GROUP = 32 << 20
-"""Bytes that one call puts: what is repeated if it fails."""
 _AT_ONCE = 2
-"""Calls to each member at the same time: one is confirmed while the next is sent."""
+"""Simultaneous calls to each member: one is acknowledged while the next is being sent."""
 _SLOW = 4 << 20
-"""Bytes in a second that a connection must carry."""
+"""Bytes per second that a connection must carry."""
 
 
 @dataclass(frozen=True)
 class NewEntry:
-    """What is to become an entry.
+    """An entry that is to be put.
 
     Attributes:
-        key: Where it is to be.
+        key: Its key.
         schema: Of its batches.
         batches: Its rows.
     """
@@ -40,30 +38,22 @@ class NewEntry:
 
     @functools.cached_property
     def sizes(self) -> list[int]:
-        """Bytes of each batch, about; counting them takes as long as sending a small one."""
+        """Approximate bytes of each batch; cached, as counting takes as long as sending a small batch."""
         return [batch.nbytes for batch in self.batches]
 
     @property
     def size(self) -> int:
-        """Bytes of its rows, about."""
+        """Approximate bytes of its rows."""
         return sum(self.sizes)
 
     @property
     def rows(self) -> int:
-        """Number of its rows."""
+        """The number of its rows."""
         return sum(batch.num_rows for batch in self.batches)
 
 
-@dataclass
-class _Group:
-    """Entries that one call puts, and their bytes."""
-
-    entries: list[NewEntry] = field(default_factory=list)
-    size: int = 0
-
-
 class Putting:
-    """Puts entries; each is on every replica when it is done.
+    """Puts entries, each on every replica of its partition.
 
     Args:
         contact: With the cluster.
@@ -73,7 +63,7 @@ class Putting:
         self._contact = contact
 
     def put(self, entries: Sequence[NewEntry]) -> list[Held]:
-        """Put entries, and return how they are held, in the same order."""
+        """Put entries; returns them as they are held, in the same order."""
         held: dict[Key, Held] = {}
 
         def once() -> None:
@@ -82,7 +72,7 @@ class Putting:
                 self._put_once([entry for entry in entries if entry.key not in held], held)
             except AWAY:
                 self._contact.newer(self._contact.state().version)
-                # As long as there is progress, the patience begins anew.
+                # Progress restarts the patience.
                 if len(held) == before:
                     raise
 
@@ -90,12 +80,11 @@ class Putting:
             self._contact.attempts()(once)
         for entry in entries:
             if held[entry.key].rows != entry.rows:
-                message = f'entry "{entry.key.name}" has {held[entry.key].rows} rows instead of {entry.rows}.'
-                raise GridError(message)
+                raise GridError(f'entry "{entry.key.name}" has {held[entry.key].rows} rows instead of {entry.rows}.')
         return [held[entry.key] for entry in entries]
 
     def _put_once(self, entries: Sequence[NewEntry], held: dict[Key, Held]) -> None:
-        """One attempt for each; all that can be put is, before the first failure is raised."""
+        """Make one attempt for each entry; all that can be put are, before the first failure is raised."""
         groups = self._groups(entries)
         failures: list[GridError] = []
         members, put_group = len({member for member, _ in groups}), in_context(self._put_group)
@@ -106,7 +95,7 @@ class Putting:
                     held.update((each.key, each) for each in future.result())
                 except GridError as error:
                     failures.append(error)
-        # What will not be over with a newer state first.
+        # First those that a newer state will not mend.
         failures.sort(key=lambda error: isinstance(error, AWAY))
         if failures:
             raise failures[0]
@@ -122,17 +111,12 @@ class Putting:
         return contact.awaited(sending.answer, member, seconds)
 
     def _groups(self, entries: Iterable[NewEntry]) -> list[tuple[str, list[NewEntry]]]:
-        """Entries of one primary and one schema, in groups of limited size, those of different primaries in turn."""
+        """Group entries into calls, each to one primary and of one schema."""
         rows = self._contact.state().rows
-        groups: dict[tuple[str, pa.Schema], list[_Group]] = {}
+        addressed: list[tuple[tuple[str, pa.Schema], NewEntry]] = []
         for entry in entries:
             replicas = rows[entry.key.partition].replicas
             if not replicas:
                 raise MovedError(f"partition {entry.key.partition} has no members yet.")
-            found, size = groups.setdefault((replicas[0], entry.schema), []), entry.size
-            if not found or found[-1].size + size > _GROUP:
-                found.append(_Group())
-            found[-1].entries.append(entry)
-            found[-1].size += size
-        numbered = [(number, to[0], group) for to, found in groups.items() for number, group in enumerate(found)]
-        return [(member, group.entries) for _, member, group in sorted(numbered, key=lambda each: each[0])]
+            addressed.append(((replicas[0], entry.schema), entry))
+        return [(member, group) for (member, _), group in grouped(addressed)]

@@ -1,4 +1,4 @@
-"""Leases: what readers hold of a map or of a journal, and when a writer takes them for given up."""
+"""Leases: what readers hold of a map or a journal, and when a writer considers them expired."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from sparkjet_grid.messages import Held
 from sparkjet_grid.places import Place
 
 LEASE = 60.0
-"""Seconds after which a lease that was not renewed is none."""
+"""Seconds after which a lease that has not been renewed expires."""
 _PARTS = 3
 _SHARED = "shared"
 
 
 class Lease:
-    """A reader's lease, renewed in a thread of its own until it is released.
+    """A reader's lease, renewed by a separate thread until it is released.
 
     Args:
         client: Of the grid.
         place: Of the map or journal.
-        holder: What it is of: the version of a map that is held, or the name of a reader.
-        content: What the writer is to know.
+        holder: What it stands for: the version of a map that is held, or the name of a journal's reader.
+        content: Information for the writer.
         every: Seconds between two renewals.
-        shared: Whether others share it who do not know of each other, such as the tasks of a read: each puts the newest
-            one in the place of those that are there, and nobody gives it up.
+        shared: Whether several processes share it without knowing of each other, such as the tasks of a read: each
+            replaces those that are there by a new one, and none releases it.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Lease:
     ) -> None:
         self._client = client
         self.directory = f"{place.leases(holder)}{_SHARED if shared else uuid.uuid4().hex}"
-        """Where its entries are; each renewal is another one."""
+        """The directory of its entries, one for each renewal."""
         self._shared = shared
         self._every = every
         self._content = content
@@ -62,14 +62,14 @@ class Lease:
         self._thread.start()
 
     def is_there(self) -> bool:
-        """Whether the writer has not taken it for given up."""
+        """Whether it is still there; a writer removes expired leases."""
         return bool(self._client.entries(f"{self.directory}/"))
 
     def renew(self, content: bytes | None = None) -> None:
-        """Renew it now, with another content if one is given.
+        """Renew it now, with a new content if one is given.
 
         Raises:
-            GridError: The grid does not answer; the lease is renewed in its own time.
+            GridError: The grid does not answer; the lease is renewed at its next turn.
         """
         with self._lock:
             self._content = self._content if content is None else content
@@ -77,19 +77,19 @@ class Lease:
             self._client.remove([before.key])
 
     def release(self) -> None:
-        """Give it up, unless others share it; a second call does nothing."""
+        """Release the lease, unless others share it; a second call does nothing."""
         if self._shared:
             self.leave()
         elif not self._over.is_set():
             self._over.set()
-            # Without it a renewal that is under way would put another one.
+            # Otherwise a renewal under way would put another entry.
             self._thread.join()
-            # Of members that are away: it ends by itself in a minute, and what was read stays read.
+            # If members are away, it expires in a minute, and what was read has been read.
             with suppress(GridError):
                 self._client.remove([self._taken.key])
 
     def leave(self) -> None:
-        """Renew it no more: it lasts for another minute, for those who take one of their own."""
+        """Stop renewing the lease: it lasts for another minute, in which others may take their own."""
         self._over.set()
 
     def __enter__(self) -> Self:
@@ -100,47 +100,46 @@ class Lease:
 
     def _take(self) -> Held:
         self._count += 1
-        # All in one partition: who lists them while the next one takes the place of this one would see neither.
+        # All in one partition: otherwise a listing during a renewal might see neither the old entry nor the new one.
         where = self._client.key(self.directory).partition
         before = self._client.entries(f"{self.directory}/") if self._shared else []
         name = uuid.uuid4().hex if self._shared else self._count
         [held] = write_files(self._client, {f"{self.directory}/{name}": self._content}, where)
-        # Without a writer nobody else would ever remove them. The next one tries again.
+        # Without a writer nobody else would remove them. The next renewal tries again.
         with suppress(GridError):
             self._client.remove([each.key for each in before])
         return held
 
     def _renew(self) -> None:
         while not self._over.wait(self._every):
-            # Members elect a leader, or are gone for longer: then reading fails, and says so.
+            # During an election; if members are gone for longer, reading fails and says so.
             with suppress(GridError):
                 self.renew()
 
 
 class LeaseBook:
-    """What a writer has seen of the leases: one that has not changed for a minute of its own clock is given up.
+    """A writer's observations of leases: one that has not changed for a minute of the writer's clock has expired.
 
     Args:
-        now: Seconds that never go back.
-        seconds: How long a lease lasts.
+        now: Monotonic clock, in seconds.
     """
 
-    def __init__(self, now: Callable[[], float], seconds: float = LEASE) -> None:
-        self._now, self._seconds = now, seconds
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
         self._seen: dict[str, float] = {}
 
-    def looked(self, listed: Callable[[], Sequence[Held]]) -> tuple[list[Held], list[Key]]:
-        """The leases that last, and those that are given up.
+    def inspect(self, listed: Callable[[], Sequence[Held]]) -> tuple[list[Held], list[Key]]:
+        """The valid leases, and the keys of the expired ones.
 
         Args:
             listed: Lists all entries below the place of the leases.
         """
-        # A process may be paused anywhere: what was renewed meanwhile must not count as old, nor what is new.
+        # The process may be paused anywhere: a lease that is new, or was renewed meanwhile, must not count as old.
         before = self._now()
         leases = listed()
         after = self._now()
         self._seen = {each.name: self._seen.get(each.name, after) for each in leases}
-        ended = {each.name for each in leases if before - self._seen[each.name] > self._seconds}
+        ended = {each.name for each in leases if before - self._seen[each.name] > LEASE}
         return (
             [each for each in leases if each.name not in ended],
             [each.key for each in leases if each.name in ended],
@@ -148,5 +147,5 @@ class LeaseBook:
 
 
 def holder_of(lease: Held) -> str:
-    """What a lease is of."""
+    """The holder of a lease."""
     return lease.name.split("/")[-_PARTS]

@@ -1,4 +1,4 @@
-"""Receiving: one call that puts entries to a member, as their primary or as a backup."""
+"""Receiving: a call that puts entries on a member, as their primary or as a backup."""
 
 from __future__ import annotations
 
@@ -9,43 +9,42 @@ from typing import Any
 import pyarrow as pa
 from typing_extensions import Self
 
-from sparkjet_grid.connections import Connections
+from sparkjet_grid.connections import Connections, Sending
 from sparkjet_grid.contents import Content, Digest, check_batch, check_schema, size_of
 from sparkjet_grid.entries import Entries, Key
 from sparkjet_grid.errors import DifferentContentError, GridFullError, MalformedError, MovedError
 from sparkjet_grid.messages import Held, Part, Put
-from sparkjet_grid.sending import Sending
 from sparkjet_grid.view import View
 
 _NEWER_WITHIN = 2.0
-"""Seconds until a state that another member knows should have come here."""
+"""Seconds in which a state that another member knows should arrive here."""
 _LOOK = 1.0
-"""Seconds after which an answer that has not come is a reason to look whether it still can."""
+"""Seconds between two checks whether a pending answer can still arrive."""
 _GONE_WITHIN = 5.0
-"""Seconds until a member that does not answer should have left: more than the control plane keeps a silent one."""
+"""Seconds in which a silent member should have been removed: more than the control plane keeps it."""
 
 
 class Receiving(AbstractContextManager["Receiving"]):
-    """Takes the record batches of one call.
+    """Receives the record batches of one call.
 
-    The primary stores an entry and decides in the same step who else gets it: whoever becomes a replica later sees it
-    in the list of what to copy. It acknowledges when all who got it have, or have left.
+    The primary stores an entry and decides in the same step which members it forwards it to: later replicas find it in
+    the list of what to copy. It acknowledges when all these members have stored it, or have left.
 
     Args:
-        call: What began the call.
+        call: The first message of the call.
         schema: Of all entries.
-        entries: Where they are stored.
-        view: What this member knows of the cluster.
+        entries: Of this member.
+        view: Of this member.
         connections: To the other members.
 
     Raises:
-        MalformedError: The schema has types that are not held.
+        MalformedError: The schema has types that a grid does not hold.
     """
 
     def __init__(self, call: Put, schema: pa.Schema, entries: Entries, view: View, connections: Connections) -> None:
         check_schema(schema)
         self._call, self._schema, self._view, self._connections = call, schema, view, connections
-        self._room = entries.room()
+        self._room = entries.reserve()
         self._entries = entries
         self._part: Part | None = None
         self._batches: list[pa.RecordBatch] = []
@@ -56,7 +55,7 @@ class Receiving(AbstractContextManager["Receiving"]):
         self._held: list[Held] = []
 
     def take(self, batch: pa.RecordBatch, part: Part) -> None:
-        """Take a batch; with the last one of an entry this is stored and handed on."""
+        """Take a batch; with its last batch an entry is stored and forwarded."""
         if self._part is None:
             self._part = part
         if part != self._part:
@@ -65,7 +64,7 @@ class Receiving(AbstractContextManager["Receiving"]):
         self._room.take(size)
         check_batch(batch)
         if not self._call.sender:
-            # Its readers compare it, and pass over a replica on which it is another one: once is enough.
+            # Once is enough: readers compare it, and pass over a replica whose entry has another one.
             self._digest.add(batch)
         self._batches.append(batch)
         self._size += size
@@ -80,14 +79,14 @@ class Receiving(AbstractContextManager["Receiving"]):
             self._held.append(Held(part.partition, part.name, content.rows, content.size, content.digest))
 
     def finish(self) -> list[Held]:
-        """Wait until all have answered; returns the entries."""
+        """Wait until all members have answered; returns the entries."""
         if self._part is not None:
             raise MalformedError(f'entry "{self._part.name}" is not complete.')
         for sending in self._sendings.values():
             sending.finish()
         for member, sending in self._sendings.items():
             self._await(member, sending)
-        # What nobody refused because it was for nobody else must not be acknowledged by a member that was replaced.
+        # A former primary that had no backups to refuse its entries must not acknowledge them.
         self._view.check()
         if not self._call.sender:
             for partition in {held.partition for held in self._held}:
@@ -157,6 +156,6 @@ class Receiving(AbstractContextManager["Receiving"]):
         error = answer.exception() if answer.done() else None
         if isinstance(error, (GridFullError, DifferentContentError)):
             raise error
-        # Who refuses it knows a newer row, which will come here too; who is gone is in none before long.
+        # A member that refuses it knows a newer row, which will arrive here too; one that is gone will be removed soon.
         if error is not None and not (view.wait(has_moved, _GONE_WITHIN) and has_left()):
             raise MovedError(f"member {member} has not stored what was handed on to it: {error}")

@@ -17,6 +17,5 @@ def size_of(text: str, option: str) -> int:
     """
     found = re.fullmatch(r"(\d+)([kmgt]?)b?", text.strip().lower())
     if found is None or int(found[1]) == 0:
-        message = f'{option}: "{text}" is no size, as 512m, 8g or 1073741824 are.'
-        raise AnalysisError(message)
+        raise AnalysisError(f'{option}: "{text}" is not a size such as 512m, 8g or 1073741824.')
     return int(found[1]) << _UNITS[found[2]]

@@ -1,4 +1,4 @@
-"""Strangers: connections to a member's port over which no call with the token has come, of which few may stay."""
+"""Strangers: connections to a member's port without any authenticated call, of which only few may stay."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _LOOK = 1.0
 _STAYS = 20.0
 """Seconds for which a connection may stay without a call."""
 _MOST = 64
-"""How many may, for longer than from one look to the next."""
+"""Number of such connections that may stay longer than from one check to the next."""
 _SEARCHED = 1 << 16
 
 
 class Strangers:
-    """Ends connections that show no token, as each takes one of the files that this process may have open.
+    """Ends connections without an authenticated call, as each takes one of this process's file descriptors.
 
-    Flight has no limit for them: somebody without a token could leave the member without a descriptor for anything.
-    Where the system does not list the descriptors of a process (other than Linux), nothing is done.
+    Flight does not limit them, so somebody without a token could exhaust the member's descriptors. Nothing is done on
+    systems that do not list a process's descriptors, which are all but Linux.
 
     Args:
         stays: Seconds for which a connection may stay without a call.
@@ -42,17 +42,17 @@ class Strangers:
         self._loop = Loop("grid-strangers", self._step)
 
     def start(self, port: int) -> None:
-        """Begin, with those of one port."""
+        """Start checking the connections to a port."""
         self._port = port
         if _OPEN.is_dir():
             self._loop.start()
 
     def stop(self) -> None:
-        """End none any more."""
+        """Stop checking."""
         self._loop.stop()
 
     def entered(self, peer: str) -> None:
-        """A call with the token has come from there, as Flight names it."""
+        """Note that an authenticated call has come from a peer, as Flight names it."""
         _, _, address = unquote(peer).partition(":")
         host, _, port = address.rpartition(":")
         if port.isdecimal():
@@ -64,9 +64,9 @@ class Strangers:
             self.look()
 
     def look(self) -> None:
-        """End what has stayed for too long."""
+        """End the connections that have stayed for too long."""
         now, found = time.monotonic(), dict(self._connected())
-        # Twice in a row, as one may come, and be known, between the look and this.
+        # Twice in a row, as a connection may arrive, and become known, between the listing and this line.
         gone = self._known - found.keys()
         self._known -= gone & self._gone
         self._gone = gone
@@ -90,19 +90,19 @@ class Strangers:
                 host, port = connection.getpeername()[:2]
                 return _plain(host), port
         except OSError:
-            # It listens, or has just ended.
+            # A listening socket, or one that has just ended.
             return None
         return None
 
     def _end(self, descriptor: int, peer: tuple[str, int]) -> None:
         with _borrowed(descriptor) as connection:
-            # The number may be that of another one by now.
+            # The descriptor may be another connection's by now.
             if connection is not None and self._peer(connection) == peer:
                 connection.shutdown(socket.SHUT_RDWR)
 
 
 def raise_limit() -> None:
-    """Let this process have as many files open as it may: each connection is one, of each of the executors' workers."""
+    """Raise the limit of open files as far as allowed: each Python worker of an executor takes a connection."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -115,13 +115,13 @@ def _descriptors() -> Iterable[int]:
     try:
         return [int(path.name) for path in _OPEN.iterdir()]
     except OSError:
-        # To list them takes one that may not be there; then all are tried.
+        # Listing them takes a free descriptor; if there is none, all numbers are tried.
         return range(min(resource.getrlimit(resource.RLIMIT_NOFILE)[0], _SEARCHED))
 
 
 @contextmanager
 def _borrowed(descriptor: int) -> Iterator[socket.socket | None]:
-    """A descriptor of Flight's as a socket, which must not be closed with it; None if it is none."""
+    """A descriptor owned by Flight as a socket, and not closed with it; None if it is not a socket."""
     try:
         if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
             yield None

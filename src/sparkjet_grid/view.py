@@ -1,4 +1,4 @@
-"""A member's view of its cluster: the newest state that it has seen, and whether it may still act on it."""
+"""A member's view of its cluster: the newest state that it has seen, and the lease by which it may act on it."""
 
 from __future__ import annotations
 
@@ -6,30 +6,32 @@ import threading
 import time
 from collections.abc import Callable
 
+from sparkjet_grid.background import Loop
 from sparkjet_grid.cluster_state import ClusterState, Row
-from sparkjet_grid.errors import MovedError, QuorumLostError
+from sparkjet_grid.control import Control
+from sparkjet_grid.errors import MovedError, QuorumLostError, StorageError
 
 LEASE = 2.0
-"""As long as the control plane keeps a silent member."""
+"""Seconds; as long as the control plane keeps a silent member."""
 
 
 class View:
-    """What one member knows of its cluster. Thread-safe.
+    """One member's knowledge of its cluster. Thread-safe.
 
-    A member that was paused goes on in the middle of anything, before it learns that others have taken over. So it
-    does nothing for others unless the control plane has answered within the time in which nobody takes over.
+    A paused member may resume in the middle of anything, before it learns that others have taken over. So it serves no
+    request unless the control plane has answered within the time in which nobody takes over.
 
     Args:
         me: Id of the member.
-        lease: Seconds after which it does nothing unless the control plane has answered again.
-        now: Seconds that count while the process is paused too.
+        lease: Seconds after which it serves no requests unless the control plane has answered again.
+        now: Clock in seconds that goes on while the process is paused.
     """
 
     def __init__(self, me: str, lease: float = LEASE, now: Callable[[], float] = time.monotonic) -> None:
         self.me = me
         self.lease = lease
         self.changes = threading.Condition(threading.RLock())
-        """Held by whoever must see one state while it acts; notified when anything changes."""
+        """Held while acting on one state; notified of all changes."""
         self._now = now
         self._state: ClusterState | None = None
         self._until = 0.0
@@ -39,16 +41,15 @@ class View:
     def state(self) -> ClusterState:
         """The newest state."""
         if self._state is None:
-            message = "this member has not yet joined."
-            raise MovedError(message)
+            raise MovedError("this member has not yet joined.")
         return self._state
 
     def has_state(self) -> bool:
-        """Whether there is a state."""
+        """Whether a state is known."""
         return self._state is not None
 
     def changed(self, state: ClusterState) -> bool:
-        """Take a state, unless a newer one is known; whether it was taken."""
+        """Take a state, unless a newer one is known; returns whether it was taken."""
         with self.changes:
             if self._state is not None and self._state.version >= state.version:
                 return False
@@ -57,53 +58,49 @@ class View:
             return True
 
     def confirmed(self, asked: float) -> None:
-        """The control plane has answered what it was asked at some time."""
+        """Extend the lease: the control plane has answered a question asked at some time."""
         with self.changes:
             self._until = max(self._until, asked + self.lease)
             self.changes.notify_all()
 
     def revoke(self) -> None:
-        """The control plane has said that this member is cut off: do nothing for others until it says otherwise."""
+        """Revoke the lease: the control plane has said that this member is cut off."""
         with self.changes:
             self._until = 0.0
 
     def end(self, reason: str) -> None:
-        """Do nothing for others any more."""
+        """Serve no more requests."""
         with self.changes:
             self._ended = self._ended or reason
             self.changes.notify_all()
 
     def is_confirmed(self) -> bool:
-        """Whether the control plane has answered recently enough."""
+        """Whether the lease is valid."""
         return self._now() <= self._until
 
     def check(self) -> None:
-        """Whether this member may act."""
+        """Raise an error if this member must not act."""
         if self._ended is not None:
-            message = f"this member has ended: {self._ended}"
-            raise QuorumLostError(message)
+            raise QuorumLostError(f"this member has ended: {self._ended}")
         if not self.is_confirmed():
-            message = f"this member has not heard of its control plane for {self.lease:.0f} s."
-            raise MovedError(message)
+            raise MovedError(f"this member has not heard of its control plane for {self.lease:.0f} s.")
 
     def row(self, partition: int) -> Row:
         """The row of a partition."""
         rows = self.state.rows
         if partition >= len(rows):
-            message = f"there are {len(rows)} partitions, and no number {partition}."
-            raise MovedError(message)
+            raise MovedError(f"there are {len(rows)} partitions, and no number {partition}.")
         return rows[partition]
 
     def primary_row(self, partition: int) -> Row:
         """The row of a partition of which this member is the primary."""
         row = self.row(partition)
         if row.replicas[:1] != (self.me,):
-            message = f"this member is not the primary of partition {partition}."
-            raise MovedError(message)
+            raise MovedError(f"this member is not the primary of partition {partition}.")
         return row
 
     def wait(self, condition: Callable[[], bool], seconds: float) -> bool:
-        """Wait, with ``changes`` held, until a condition holds; returns whether it does."""
+        """Wait until a condition holds, evaluated with ``changes`` held; returns whether it does."""
         with self.changes:
             self.changes.wait_for(lambda: self._ended is not None or condition(), seconds)
             if self._ended is not None:
@@ -111,7 +108,7 @@ class View:
             return condition()
 
     def holders(self, partition: int) -> set[str]:
-        """Ids of all members that get what is written to a partition, but this one."""
+        """The ids of the other members that get what is written to a partition."""
         row = self.row(partition)
         return {*row.replicas, *row.target} - {self.me}
 
@@ -120,5 +117,42 @@ class View:
         for each in self.state.members:
             if each.id == member:
                 return each.uri
-        message = f"member {member} has left."
-        raise MovedError(message)
+        raise MovedError(f"member {member} has left.")
+
+
+class LeaseRenewal:
+    """Renews the lease of a view, from a separate thread.
+
+    Args:
+        control: The control plane.
+        view: Of the member.
+    """
+
+    def __init__(self, control: Control, view: View) -> None:
+        self._control, self._view = control, view
+        self._loop = Loop("grid-lease", self._step)
+
+    def start(self) -> None:
+        """Take the lease, and start renewing it."""
+        self._renew()
+        self._loop.start()
+
+    def stop(self) -> None:
+        """Stop renewing the lease."""
+        self._loop.stop()
+
+    def _step(self) -> None:
+        self._loop.pause(self._view.lease / 4)
+        try:
+            self._renew()
+        except QuorumLostError:
+            # It may find the majority again; the control plane decides whether it has to end.
+            self._view.revoke()
+        except StorageError:
+            # It may answer the next time; otherwise the lease runs out, and callers hear of that.
+            return
+
+    def _renew(self) -> None:
+        asked = time.monotonic()
+        self._control.confirm()
+        self._view.confirmed(asked)

@@ -1,4 +1,4 @@
-"""The control plane of several members: they agree through ZooKeeper servers that some of them run."""
+"""The control plane of several members, which agree through ZooKeeper servers that some of them run."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class ZooKeeperControl:
     """A :class:`~sparkjet_grid.control.Control` of any number of members.
 
     Args:
-        settings: How members agree.
-        contacts: What :meth:`contacts` of a member says; empty for the first member of a new cluster.
+        settings: Of the control plane.
+        contacts: Those of a member, see :meth:`contacts`; empty for the first member of a new cluster.
         partitions: Of a new cluster.
         backup_count: Of a new cluster.
     """
@@ -47,7 +47,7 @@ class ZooKeeperControl:
         if self._joined is not None:
             message = f"Member {member.id} cannot join: this control plane is that of another one. Make a new one."
             raise StorageError(message)
-        # Also who need not vote now: whoever is asked for a server later, and has none, keeps the others from theirs.
+        # Even if it need not vote now: a member that is asked for a server later, and has none, holds up the others.
         check_server(self._settings)
         new = None
         if not self._seeds:

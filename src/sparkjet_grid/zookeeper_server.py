@@ -30,7 +30,7 @@ _NETTY = (
 )
 _JARS = (
     *("zookeeper", "zookeeper-jute", "slf4j-api", "metrics-core", "snappy-java"),
-    # For TLS, and for what servers prove to each other: ZooKeeper's SASL refers to its classes.
+    # For TLS, and for the authentication of servers: ZooKeeper's SASL refers to its classes.
     *(f"netty-{part}" for part in _NETTY),
 )
 _TIED = """
@@ -41,9 +41,9 @@ exec 3<&0 </dev/null
 exec 3<&-
 exec "$@"
 """
-"""Kills the program when its standard input ends without a line: the member has died, which a JVM does not notice.
+"""Kills the program when its standard input ends without a line: then the member has died, which a JVM does not notice.
 
-Files are for their owner alone: ZooKeeper writes its configuration anew, secrets included."""
+Files are for their owner only: ZooKeeper rewrites its configuration, including secrets."""
 _WAY_OUT = (
     "Install pyspark on the machines of the members (pyspark-client comes without jars), or name a folder with the "
     "jars: --jars."
@@ -56,20 +56,19 @@ _NUMBERED = re.compile(r"^(log|snapshot)\.([0-9a-f]+)(\..*)?$")
 
 
 def java() -> str:
-    """The Java that Spark would use."""
+    """The Java executable that Spark would use."""
     home = os.environ.get("JAVA_HOME")
     found = shutil.which(f"{home}/bin/java" if home else "java")
     if found is None:
         where = f"JAVA_HOME is {home}, where there is no bin/java" if home else "there is no java on the PATH"
-        message = f"A grid of several members needs Java 17 or newer, as Spark does: {where}."
-        raise AnalysisError(message)
+        raise AnalysisError(f"A grid of several members needs Java 17 or newer, as Spark does: {where}.")
     return found
 
 
 def jars(named: str | None = None) -> list[Path]:
     """The jars that a server needs."""
     if named is None:
-        # Not imported: a member has no use for it, and it would take a second and 50 MB.
+        # Not imported: it is not used, and would take a second and 50 MB.
         spec = importlib.util.find_spec("pyspark")
         if spec is None or spec.origin is None:
             raise AnalysisError(f"A grid of several members runs ZooKeeper from PySpark's jars. {_WAY_OUT}")
@@ -86,10 +85,10 @@ def jars(named: str | None = None) -> list[Path]:
 
 
 class ZooKeeperServer:
-    """One server with a directory of its own, from :meth:`start` to :meth:`stop`; its id is never used again.
+    """One server with its own directory, from :meth:`start` to :meth:`stop`; its id is never reused.
 
     Args:
-        address: Where it listens.
+        address: Of the server.
         settings: Of the control plane.
     """
 
@@ -101,11 +100,11 @@ class ZooKeeperServer:
             f"-Xmx{settings.heap}m",
             "-XX:+UseSerialGC",
             "-XX:TieredStopAtLevel=1",
-            # A server that is out of memory would stay, and answer to nobody.
+            # A server that is out of memory would hang around without answering.
             "-XX:+ExitOnOutOfMemoryError",
-            # It would say that nobody logs, before what it says last.
+            # Otherwise it reports a missing logger before its last words.
             "-Dslf4j.internal.verbosity=ERROR",
-            # Nothing of the member's own Java settings: they are for Spark.
+            # None of the member's own Java settings, which are for Spark.
             f"-Djava.security.auth.login.config={_LOGIN}",
             "-cp",
             ":".join(map(str, jars(settings.jars))),
@@ -116,17 +115,17 @@ class ZooKeeperServer:
 
     @property
     def pid(self) -> int | None:
-        """Id of the process; None before the start."""
+        """The id of the process; None before the start."""
         return self._process.pid if self._process is not None else None
 
     @property
     def runs(self) -> bool:
-        """Whether the process is there."""
+        """Whether the process is running."""
         return self._process is not None and self._process.poll() is None
 
     @property
     def is_whole(self) -> bool:
-        """Whether its files are there; started without them, it would have forgotten what it has acknowledged."""
+        """Whether its files exist; restarted without them, it would have forgotten what it has acknowledged."""
         return self._id.exists() and self._database.is_dir()
 
     @property
@@ -138,22 +137,22 @@ class ZooKeeperServer:
         return self._home / "data" / "version-2"
 
     def start(self, voters: Iterable[str], *, is_first: bool = False) -> None:
-        """Start it; it may take seconds until it answers."""
+        """Start the server; it may take seconds to answer."""
         if self._process is not None and not self.is_whole:
             raise StorageError(f"The ZooKeeper server of this member cannot be started again: {self._lacks()}.")
-        # Who watches the process before this one must not take its end for the member's.
+        # The shell that watches the previous process must not take its end for the member's.
         self.halt()
         if self._process is None:
             self._database.mkdir(parents=True)
-            # Never again: a cleaner that goes by age takes the oldest file first, and that one is looked for.
+            # Written only once: a cleaner that goes by age takes the oldest file first, and this one is checked.
             self._id.write_text(f"{self.address.id}\n", encoding="ascii")
         if is_first:
             (self._home / "data" / "initialize").touch()
-        # Before there is a process: what is wrong with a file is said by name.
+        # Before there is a process, so that an error names the file.
         if self._settings.is_encrypted:
             self._copy("member.pem", "certificate", "key")
             self._copy("authorities.pem", "authorities")
-        # Named anew at every start: servers keep files of their own beside the last one.
+        # Rewritten at every start, and without the versions that servers keep beside it.
         for old in self._home.glob("voters*"):
             old.unlink()
         self._write("voters", dynamic(voters))
@@ -170,12 +169,12 @@ class ZooKeeperServer:
                 stderr=log,
                 cwd=self._home,
                 env=environment,
-                # Who interrupts a member from a terminal gives it time to leave, for which it needs its server.
+                # An interrupt from the terminal lets the member leave, for which it needs its server.
                 start_new_session=True,
             )
 
     def halt(self) -> None:
-        """End the process, and keep its directory: it can be started again."""
+        """Kill the process and keep its directory, on which it can be restarted."""
         process = self._process
         if process is not None:
             if process.poll() is None:
@@ -184,12 +183,12 @@ class ZooKeeperServer:
             process.wait()
 
     def stop(self) -> None:
-        """End the process, for ever; a second call does nothing."""
+        """Kill the process and remove its directory; a second call does nothing."""
         self.halt()
         shutil.rmtree(self._home, ignore_errors=True)
 
     def why(self) -> str:
-        """What keeps it from serving, for messages; empty if this member sees nothing that does."""
+        """What keeps it from serving, for messages; empty if nothing is known."""
         found = [self._lacks()]
         if self._process is not None and not self.runs:
             log = self._home / "server.log"
@@ -198,13 +197,13 @@ class ZooKeeperServer:
         return "; ".join(each for each in found if each)
 
     def _lacks(self) -> str:
-        # It cannot say so itself: its log is on the same disk.
+        # It cannot say so itself, as its log is on the same disk.
         if not self.is_whole:
             return f"files in its directory {self._home} were removed, perhaps by a cleaner of temporary files"
         return full(self._home)
 
     def purge(self) -> None:
-        """Remove snapshots but the newest, and logs that no snapshot needs; ZooKeeper itself would do it hourly."""
+        """Remove old snapshots, and logs that no snapshot needs; ZooKeeper itself would do so hourly."""
         numbered = [
             (int(match[2], 16), match[1], path)
             for path in self._database.glob("*")
@@ -213,7 +212,7 @@ class ZooKeeperServer:
         snapshots = sorted(number for number, kind, _ in numbered if kind == "snapshot")[-_KEPT_SNAPSHOTS:]
         if len(snapshots) < _KEPT_SNAPSHOTS:
             return
-        # A log is named after its first transaction: the one before a snapshot may go on behind it.
+        # A log is named after its first transaction: one that begins before a snapshot may extend beyond it.
         needed = max((number for number, kind, _ in numbered if kind == "log" and number <= snapshots[0]), default=0)
         for number, kind, path in numbered:
             if number < (snapshots[0] if kind == "snapshot" else needed):
@@ -229,25 +228,25 @@ class ZooKeeperServer:
 
     def _write(self, name: str, content: str) -> Path:
         path = self._home / name
-        # Before there is anything in it: nobody else has it open then.
+        # While it is empty, so that nobody else can have opened it.
         path.touch(mode=0o600)
         path.write_text(content, encoding="ascii")
         return path
 
     @staticmethod
     def _release(process: subprocess.Popen[bytes]) -> None:
-        # Who watches must not kill whatever gets the id of this process next.
+        # The watching shell must not kill another process that gets this one's id.
         if process.stdin is not None and not process.stdin.closed:
             try:
                 process.stdin.write(b"\n")
                 process.stdin.close()
             except BrokenPipeError:
-                # It was killed as well.
+                # The shell was killed as well.
                 return
 
 
 def check_server(settings: ZooKeeperSettings) -> None:
-    """Refuse a machine on which no server would start: it would be asked for one at any time later."""
+    """Refuse a machine on which no server would start, as it may be asked to run one at any time."""
     java()
     jars(settings.jars)
     if settings.is_encrypted:
@@ -261,16 +260,16 @@ def check_server(settings: ZooKeeperSettings) -> None:
 
 
 def _made(directory: str) -> Path:
-    """The directory for those of servers, made anew if it was removed with what was in it, and can be."""
+    """The directory for those of servers, recreated if it was removed and that is possible."""
     path = Path(directory)
     with contextlib.suppress(OSError):
-        # Whoever writes there says what is wrong with it.
+        # Writing there will raise an error that says what is wrong.
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
     return path
 
 
 def full(directory: Path) -> str:
-    """That a disk is full, for messages; empty if a server finds room there."""
+    """Text that says that a disk is full; empty if it has room for a server."""
     free = shutil.disk_usage(directory).free
     if free >= _NEEDS:
         return ""

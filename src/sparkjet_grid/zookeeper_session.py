@@ -1,8 +1,10 @@
-"""A session with the ZooKeeper servers of a cluster, in which no call waits for ever and none outlives the session."""
+"""A session with the ZooKeeper servers of a cluster: every call has a deadline, and none outlives the session."""
 
 from __future__ import annotations
 
 import math
+import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -17,30 +19,60 @@ from kazoo.exceptions import (
     SessionExpiredError,
     SessionMovedError,
 )
+from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.states import KazooState
 from kazoo.security import make_digest_acl
 
 from sparkjet_grid.errors import AnalysisError, QuorumLostError
 from sparkjet_grid.zookeeper_config import USER
 from sparkjet_grid.zookeeper_settings import ZooKeeperSettings
-from sparkjet_grid.zookeeper_sockets import ClosingHandler
 
 _AGAIN = ConnectionLoss, OperationTimeoutError, SessionMovedError
-"""Errors of a connection or a server, after which another attempt may find another one."""
+"""Errors of one connection or server, after which another attempt may succeed at another."""
 _PAUSE = 0.02
 
 
+class ClosingHandler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo has no types
+    """kazoo's own handler leaks a socket if its server does not listen, or refuses our certificate."""
+
+    def create_connection(
+        self,
+        address: tuple[str, int],
+        hostname: str | None = None,
+        timeout: float | None = None,
+        use_ssl: bool = False,
+        ca: str | None = None,
+        certfile: str | None = None,
+        keyfile: str | None = None,
+        **_others: Any,
+    ) -> socket.socket:
+        """A connected socket, with or without TLS; called by kazoo's thread with the arguments of its client."""
+        connection = socket.create_connection(address, timeout)
+        try:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if not use_ssl:
+                return connection
+            # Only the grid's authorities are trusted, not those of the machine.
+            context = ssl.create_default_context(cafile=ca)
+            if certfile is not None:
+                context.load_cert_chain(certfile, keyfile)
+            return context.wrap_socket(connection, server_hostname=hostname)
+        except OSError:
+            connection.close()
+            raise
+
+
 class SessionEndedError(QuorumLostError):
-    """The session has ended; its member is one as long as the cluster's state names it, and may begin another one."""
+    """The session has ended; while the cluster's state names its member, that may begin another one."""
 
     condition = "SPARKJET_GRID.SESSION_ENDED"
 
 
 class ZooKeeperSession:
-    """One session from its beginning to its end; kazoo would silently begin another one. Thread-safe.
+    """A single session: kazoo itself would silently begin another one after its end. Thread-safe.
 
     Args:
-        contacts: Where servers listen.
+        contacts: The addresses of servers.
         settings: Of the control plane.
         woken: Called when the connection has changed, from kazoo's thread.
     """
@@ -69,23 +101,23 @@ class ZooKeeperSession:
 
     @property
     def ended(self) -> str | None:
-        """Why the session has ended; None as long as it lives, or nobody knows better."""
+        """Why the session has ended; None while it is alive as far as known."""
         return self._ended
 
     @property
     def id(self) -> int:
-        """What servers know it by."""
+        """The id of the session."""
         number: int = self._client.client_id[0]
         return number
 
     @property
     def steady(self) -> float:
-        """Seconds since the connection was last interrupted; 0 if it is, and infinite if it never was."""
+        """Seconds since the last interruption of the connection; 0 during one, infinite if there was none."""
         since = self._connected_since
         return 0.0 if since is None else time.monotonic() - since
 
     def start(self, seconds: float, check: Callable[[], None] = lambda: None) -> None:
-        """Connect."""
+        """Connect, within some seconds."""
         deadline = time.monotonic() + seconds
         answered = self._client.start_async()
         while not answered.wait(_PAUSE):
@@ -95,7 +127,7 @@ class ZooKeeperSession:
                 raise QuorumLostError(message)
 
     def close(self, reason: str) -> None:
-        """End the session, and what belongs to it; a second call does nothing."""
+        """End the session and its ephemeral nodes; a second call does nothing."""
         if self._ended is None:
             self._ended = reason
         self._client.remove_listener(self._heard)
@@ -103,19 +135,19 @@ class ZooKeeperSession:
         self._client.close()
 
     def use(self, contacts: Sequence[str]) -> None:
-        """Where servers listen from now on; the connection stays as long as it holds."""
+        """Use other addresses from now on; an open connection is kept."""
         if contacts:
             self._client.set_hosts(",".join(contacts))
 
     def ask(self, request: Callable[[KazooClient], Any], seconds: float | None = None) -> Any:
-        """The answer to a request, which is sent again if the connection is lost: it must be harmless when repeated."""
+        """The answer to a request; it must be idempotent, as it is repeated if the connection is lost."""
         deadline = time.monotonic() + (self._settings.patience if seconds is None else seconds)
         while True:
             self.check()
             try:
                 return request(self._client).get(timeout=max(deadline - time.monotonic(), 0.001))
             except _AGAIN:
-                # Also closed by ourselves, which the next round finds out.
+                # Perhaps closed by ourselves, which the next round finds out.
                 if time.monotonic() > deadline:
                     raise self._silent() from None
                 threading.Event().wait(_PAUSE)

@@ -4,37 +4,35 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import ipaddress
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from sparkjet_grid.access import is_loopback
 from sparkjet_grid.cluster_state import GRACE
 from sparkjet_grid.errors import AnalysisError
 
 
 @dataclass(frozen=True)
 class ZooKeeperSettings:
-    """How members agree, the same on all of them but for ``host``, ``ports`` and files.
+    """Settings of the control plane, the same on all members except for ``host``, ``ports`` and files.
 
     Attributes:
-        token: What the members of a cluster know and nobody else. ZooKeeper is given only what is derived from it.
-        host: Where this member's server listens for other members; beyond the loopback address only with TLS.
-        ports: For clients, the quorum, elections and the loopback address alone; 0 for one that is free.
-        certificate: PEM file with this member's certificate, and the chain to the authority; without one there is no
-            TLS.
+        token: The secret shared by the members of a cluster. ZooKeeper is given only passwords derived from it.
+        host: Address at which this member's server listens; beyond loopback only with TLS.
+        ports: For clients, the quorum, elections, and for loopback only; 0 for any that is free.
+        certificate: PEM file with this member's certificate and the chain to the authority; without it, no TLS.
         key: PEM file with its key (PKCS #8, without a password).
-        authorities: PEM file with the authorities that sign the certificates of members, and of nobody else.
-        directory: Where servers keep their files while they run; best in memory, as nothing in it outlives them.
-        session: Seconds after which a member that is silent is taken for dead.
-        grace: Seconds for which silent members are waited for that hold the last replicas of partitions: they may be
-            cut off, and come back with them, which takes as long again as they were. Less than the patience of clients,
-            which wait as well.
+        authorities: PEM file with the authorities that sign the certificates of members, and no others.
+        directory: Of servers' files while they run; best in memory, as no file outlives its server.
+        session: Seconds after which a silent member is declared dead.
+        grace: Seconds to wait for silent members that hold the last replicas of partitions: they may be cut off, and
+            come back, which takes as long again. Less than the patience of clients, which wait as well.
         patience: Seconds that a call waits for a majority.
-        cut_off: Seconds after which a member that has no majority ends. Until then it holds what it has, for the
-            operator to form the survivors anew, and refuses everything.
-        heap: MB of a server's heap: what is in the slots of all queries, several times.
-        jars: Folder with ZooKeeper's jars and those that it needs; by default that of the installed PySpark.
+        cut_off: Seconds after which a member without a majority ends. Until then it refuses all requests, and keeps its
+            entries, so that an operator can re-form the survivors.
+        heap: MB of a server's heap: several times what is in the slots of all queries.
+        jars: Folder with ZooKeeper's jars and their dependencies; by default that of the installed PySpark.
     """
 
     token: str = field(repr=False)
@@ -56,43 +54,34 @@ class ZooKeeperSettings:
         if any(files) and not all(files):
             message = "certificate, key and authorities belong together: members trust each other by them. Name all."
             raise AnalysisError(message)
-        if not (self.is_encrypted or self.host == "localhost" or _is_loopback(self.host)):
-            message = (
+        if not (self.is_encrypted or is_loopback(self.host)):
+            raise AnalysisError(
                 f"host {self.host} can be reached from other machines, where anybody could take part in votes. "
                 "Add certificate, key and authorities, or listen on 127.0.0.1."
             )
-            raise AnalysisError(message)
 
     @property
     def is_encrypted(self) -> bool:
-        """Whether members talk over TLS."""
+        """Whether members communicate over TLS."""
         return self.certificate is not None
 
     @property
     def password(self) -> str:
-        """What members show to the servers: the token itself would be sent over loopback connections in the clear."""
+        """The password of members at servers: the token itself would be sent in the clear on loopback."""
         return self._derived(b"sparkjet grid: ZooKeeper")
 
     @property
     def quorum_password(self) -> str:
-        """What servers show to each other."""
+        """The password of servers at each other."""
         return self._derived(b"sparkjet grid: ZooKeeper quorum")
 
     def _derived(self, purpose: bytes) -> str:
         return hmac.new(self.token.encode(), purpose, hashlib.sha256).hexdigest()
 
     def pem(self, name: str) -> str:
-        """The content of one of the PEM files, by the name of its setting."""
+        """The content of a PEM file, by the name of its setting."""
         path = getattr(self, name)
         try:
             return Path(path).read_text(encoding="ascii")
         except (OSError, ValueError) as error:
-            message = f'{name}: "{path}" cannot be read as a PEM file: {error}.'
-            raise AnalysisError(message) from error
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+            raise AnalysisError(f'{name}: "{path}" cannot be read as a PEM file: {error}.') from error

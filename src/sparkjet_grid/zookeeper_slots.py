@@ -1,4 +1,4 @@
-"""Slots and the cluster's state in ZooKeeper: every write is one step that has to find what it expects."""
+"""Slots and the cluster's state in ZooKeeper: every write is atomic, and fails unless it finds what it expects."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from sparkjet_grid.zookeeper_session import ZooKeeperSession
 MEMBERS = f"{ROOT}/members"
 STATE = f"{ROOT}/state"
 SLOTS = f"{ROOT}/slots"
-"""A node for each directory, and in it one for each slot."""
+"""A node for each directory, with a child for each slot."""
 _OWN = "/zookeeper", "/zookeeper/quota"
-"""ZooKeeper's own; in its configuration, beside them, stands where servers listen, which anybody may read."""
+"""ZooKeeper's own nodes; its configuration beside them, with the addresses of servers, may be read by anybody."""
 
 
 _Asking = Callable[[Callable[[Any], Any]], Any]
-"""Sends a request, and waits for the answer."""
+"""Sends a request and waits for the answer."""
 
 
 class ZooKeeperSlots:
-    """What members share, as one of them reads and writes it. Thread-safe.
+    """The data that members share, as one of them reads and writes it. Thread-safe.
 
     Args:
         session: Of the member.
@@ -49,11 +49,11 @@ class ZooKeeperSlots:
         self.node = f"{MEMBERS}/{member}"
         self._member = member
         self._last: dict[str, tuple[tuple[int, int], tuple[str, bytes]]] = {}
-        """The last slot of directories, as it was found when these were created and changed for the last time."""
+        """The last slot by directory, with the directory's creation and last change by which it was found."""
 
-    def found(self, state: ClusterState) -> None:
-        """Begin a cluster."""
-        # Anybody may write there until this.
+    def create(self, state: ClusterState) -> None:
+        """Create a cluster."""
+        # Until then anybody may write there.
         for path in ("/", *_OWN):
             self._close(path)
         for path, content in ((ROOT, b""), (MEMBERS, b""), (SERVERS, b""), (SLOTS, b"")):
@@ -63,14 +63,14 @@ class ZooKeeperSlots:
     def _close(self, path: str) -> None:
         self.session.ask(lambda client: client.set_acls_async(path, self.session.acl))
 
-    def begin(self) -> None:
-        """Be there, for the first time: a member is named by the state only after this."""
+    def enter(self) -> None:
+        """Make the member present for the first time; the state names it only after this."""
         self._create(self.node, self._member.encode(), ephemeral=True)
 
-    def go_on(self) -> bool:
-        """Be there again, in another session, if the state still names this member: then nobody has acted without it.
+    def reenter(self) -> bool:
+        """Make the member present again, in another session, if the state still names it: nobody has acted without it.
 
-        False if that cannot be said yet: the session before has not ended for all servers.
+        False if that is not known yet, as the previous session has not ended at all servers.
         """
         state, node_version = self.state()
         if all(self._member != member.id for member in state.members):
@@ -89,25 +89,25 @@ class ZooKeeperSlots:
         return stat is not None and stat.ephemeralOwner == self.session.id
 
     def fence(self) -> None:
-        """Write, so that what is read next is not older than this call.
+        """Write something, so that reads that follow are not older than this call.
 
-        A sync would not do: a leader that was paused, and that nobody follows any more, answers it.
+        A sync would not do: a leader that was paused and has no followers left answers it.
         """
         self._fenced(lambda _: None)
 
     def _fenced(self, read: Callable[[Any], Any]) -> Any:
-        """What is read after such a write, which it does not wait for: a session's requests are done in their order."""
+        """Read after such a write, without waiting for it: the requests of a session are processed in order."""
         try:
             return self.session.ask(
                 lambda client: _Fenced(client.set_async(self.node, self._member.encode()), read(client))
             )
         except _NodeGoneError:
-            # Unless kazoo has begun another session in the middle of this.
+            # Unless kazoo has begun another session in the meantime.
             self.session.check()
             raise _removed() from None
 
     def state(self, woken: Callable[..., None] | None = None) -> tuple[ClusterState, int]:
-        """The state as this member's server knows it, which may be behind, with the version of its node."""
+        """The state as this member's server knows it, which may lag behind, and the version of its node."""
         content, stat = self.session.ask(lambda client: client.get_async(STATE, watch=woken))
         return msgspec.msgpack.decode(content, type=known(ClusterState)), stat.version
 
@@ -117,7 +117,7 @@ class ZooKeeperSlots:
             state, node_version = self.state()
             changed = change(state)
             if changed == state:
-                # What was read may be old; then there is something newer to change.
+                # What was read may be old: then the change is applied to the newer state.
                 self.fence()
                 if self.state()[1] == node_version:
                     return state
@@ -125,12 +125,12 @@ class ZooKeeperSlots:
                 return changed
 
     def members(self, woken: Callable[..., None] | None = None) -> list[str]:
-        """Ids of the members that are there."""
+        """The ids of the members that are present."""
         names: list[str] = self.session.ask(lambda client: client.get_children_async(MEMBERS, watch=woken))
         return names
 
     def dismiss(self, member: str) -> None:
-        """Let a member be there no more."""
+        """End the presence of a member."""
         self._remove(f"{MEMBERS}/{member}")
 
     def put(self, name: str, token: bytes, version: int) -> bool:
@@ -140,7 +140,7 @@ class ZooKeeperSlots:
         while True:
             state, node_version = self.state()
             if state.version < version:
-                # This member's server is behind the one that told the writer of it.
+                # This member's server lags behind the one that the writer has heard of it from.
                 self.fence()
                 state, node_version = self.state()
             if state.version == version and self._created(path, token, node_version):
@@ -178,13 +178,13 @@ class ZooKeeperSlots:
             if not children:
                 self._last.pop(directory, None)
                 return None
-            # What a slot has never changes: as long as none has come or gone, nobody need ask for it.
+            # Slots never change, so without new or removed ones the last one need not be read again.
             seen, known = (stat.czxid, stat.cversion), self._last.get(directory)
             if known is not None and known[0] == seen:
                 return known[1]
             last = parent + max(map(_text, children))
             found = self._content(last, self.session.ask)
-            # Otherwise it was removed after that: there is a newer one, or none.
+            # Otherwise it has been removed since: there is a newer one, or none.
             if found is not None:
                 self._last[directory] = seen, (last, found)
                 return last, found
@@ -195,12 +195,12 @@ class ZooKeeperSlots:
         paths = [_path(name) for name in names]
         for path in paths:
             self._remove(path)
-        # Those that are empty now; the others refuse to be removed.
+        # Directories that are empty now; ZooKeeper refuses to remove the others.
         for parent in {path.rpartition("/")[0] for path in paths}:
             self._remove(parent)
 
     def _replaced(self, state: ClusterState, version: int) -> bool:
-        # Another one may be this as well, written by an attempt whose answer was lost: the change is made again then.
+        # A conflicting state may be our own, written by an attempt whose answer was lost: then the change is repeated.
         try:
             self.session.ask(lambda client: client.set_async(STATE, msgspec.msgpack.encode(state), version=version))
         except BadVersionError:
@@ -227,23 +227,23 @@ class ZooKeeperSlots:
         try:
             self.session.ask(lambda client: client.delete_async(path))
         except (NoNodeError, NotEmptyError):
-            # Removed by somebody else, or by an attempt whose answer was lost; or written meanwhile.
+            # Removed by another member, or by an attempt whose answer was lost; or no longer empty.
             return
 
     def _create(self, path: str, content: bytes, *, ephemeral: bool = False) -> None:
         try:
             self.session.ask(lambda client: client.create_async(path, content, ephemeral=ephemeral))
         except NodeExistsError:
-            # By an attempt whose answer was lost, or by somebody else with the same content.
+            # By an attempt whose answer was lost, or by another member with the same content.
             return
 
     def _created(self, path: str, token: bytes, node_version: int) -> bool:
-        """Whether the slot was written now; if not, it may be by an attempt whose answer was lost."""
+        """Whether the slot has been written now; if not, an attempt whose answer was lost may have done so."""
 
         def request(client: Any) -> Any:
             transaction = client.transaction()
             transaction.check(STATE, node_version)
-            # A session that has ended is followed by another one before anybody notices: that one's member is gone.
+            # kazoo may have begun another session unnoticed, in which the member is not present.
             transaction.check(self.node, -1)
             transaction.create(path, token)
             return transaction.commit_async()
@@ -264,33 +264,33 @@ class ZooKeeperSlots:
 
 
 class _NodeGoneError(Exception):
-    """The node of a member is none any more."""
+    """The node of a member does not exist any longer."""
 
 
 class _Fenced(NamedTuple):
-    """The answers to a write and, if there is one, to what is read after it."""
+    """The pending answers to a write and to the read after it, if there is one."""
 
     fence: Any
     answer: Any
 
     def get(self, timeout: float) -> Any:
-        """As kazoo has it of one answer; the read counts only if the write was done."""
+        """Wait for both, like kazoo's method of one answer; the read counts only if the write succeeded."""
         try:
             self.fence.get(timeout=timeout)
         except NoNodeError:
-            # The read has another node, which may be missing.
+            # Not to be confused with a missing node of the read.
             raise _NodeGoneError from None
         return None if self.answer is None else self.answer.get(timeout=timeout)
 
 
 def _path(name: str) -> str:
-    # The slash belongs to the directory: "/a" is not "a".
+    # The slash belongs to the directory: "/a" differs from "a".
     parent, slash, last = name.rpartition("/")
     return f"{SLOTS}/{_node(parent + slash)}/{_node(last)}"
 
 
 def _node(text: str) -> str:
-    # With a sign before it no text is one that a path must not have: empty, "." or "..".
+    # The prefix avoids names that a path must not have: "", "." and "..".
     return f"={quote(text, safe='')}"
 
 

@@ -13,7 +13,7 @@ import sparkjet as sj
 from sparkjet.cli.grid_operations import reform
 from sparkjet_grid.access import Access
 from sparkjet_grid.connections import Connections
-from sparkjet_grid.requests import GetStatus, Status
+from sparkjet_grid.messages import GetStatus, Status
 from tests.faults.waiting import until
 from tests.feed import START, Feed, rows
 from tests.grid.processes import GridProcesses, MemberProcess

@@ -13,7 +13,7 @@ from sparkjet.errors import AnalysisError
 from sparkjet_grid.access import TOKEN_VARIABLE, Access, create_token
 from sparkjet_grid.client import GridClient
 from sparkjet_grid.errors import GridFullError
-from sparkjet_grid.requests import Status
+from sparkjet_grid.messages import Status
 from sparkjet_grid.sizes import size_of
 from tests.grid.batches import ROWS, rows_of
 from tests.grid.certificates import Authority
@@ -29,7 +29,7 @@ def test_sizes_have_units(text: str, size: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "0", "-1", "2x", "1.5g", "g"])
 def test_what_is_no_size_is_refused(text: str) -> None:
-    with pytest.raises(AnalysisError, match=r"--max-memory: .* is no size, as 512m"):
+    with pytest.raises(AnalysisError, match=r"--max-memory: .* is not a size such as 512m"):
         size_of(text, "--max-memory")
 
 
@@ -40,7 +40,7 @@ REFUSED = {
     "--port: 70000": ["--port", "70000"],
     "--bind: 0.0.0.0 can be reached from other machines": ["--bind", "0.0.0.0"],  # noqa: S104 - is refused
     "belong together": ["--tls-key", "a.key"],
-    '--max-memory: "much" is no size': ["--max-memory", "much"],
+    '--max-memory: "much" is not a size': ["--max-memory", "much"],
     '--control-ports: "1,2,3" is not four ports': ["--control-ports", "1,2,3"],
     '--control-ports: "1,2,x,4" is not four ports': ["--control-ports", "1,2,x,4"],
     "--alone: a member that joins": ["--alone", "--join", "127.0.0.1:5710"],

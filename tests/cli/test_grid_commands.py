@@ -199,11 +199,11 @@ def test_how_it_ends(
 
 TLS = ["--tls-certificate", "member.pem", "--tls-key", "member.key", "--tls-authorities", "authority.pem"]
 REFUSED: dict[str, tuple[list[str], str]] = {
-    "no address": (["--bind", "nonsense.invalid"], '--bind: "nonsense.invalid" is no address of a machine'),
+    "no address": (["--bind", "nonsense.invalid"], '--bind: "nonsense.invalid" is not an address of a machine'),
     "not of this machine": (["--bind", "192.0.2.1"], "--bind: 192.0.2.1 can be reached from other machines"),
     "advertised to others": (["--advertise", "192.0.2.1"], "--advertise: 192.0.2.1 is not where the member listens"),
     "advertised elsewhere": (["--advertise", "127.0.0.2"], "--advertise: 127.0.0.2 is not where the member listens"),
-    "advertised nowhere": (["--advertise", "nonsense.invalid"], '--advertise: "nonsense.invalid" is no address'),
+    "advertised nowhere": (["--advertise", "nonsense.invalid"], '--advertise: "nonsense.invalid" is not an address'),
     "advertised of another machine": (["--advertise", "192.0.2.1", *TLS], "--advertise: this member cannot listen at"),
     "everywhere": (["--bind", "0.0.0.0", *TLS], "--advertise is missing: nobody reaches a member at 0.0.0.0"),  # noqa: S104 - is refused
     "a port twice": (["--control-ports", "5711,5711,0,0"], '--control-ports: "5711,5711,0,0" names a port twice'),

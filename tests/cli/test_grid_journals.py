@@ -12,7 +12,7 @@ from sparkjet.cli import main
 from sparkjet.cli.grid_places import listed, moment
 from sparkjet.time import MAX, MIN
 from sparkjet_grid.journal_reader import Journal
-from sparkjet_grid.journal_retention import Retention
+from sparkjet_grid.journal_version import Retention
 from sparkjet_grid.messages import Held
 from sparkjet_grid.places import JournalPlace
 from tests.grid.grids import Grid, grid_of
@@ -77,7 +77,7 @@ def test_journals_are_listed_and_shown_by_status(grid: Grid, capsys: pytest.Capt
     [
         ("read", "/order", [], 'no journal "order"; did you mean "orders"'),
         ("ls", "/orders", [], "names a journal. Name only the grid"),
-        ("read", "", [], '"" is no name of a journal'),
+        ("read", "", [], '"" is not a name of a journal'),
         ("read", "/orders", ["--limit", "-1"], "--limit: -1 is no number of rows"),
         ("read", "/orders", ["--offset", "1"], "--offset: 1 is of one partition, from 0. Name it with --partition"),
         ("read", "/orders", ["--partition", "7"], "--partition: there are 4, from 0, and no 7"),

@@ -97,7 +97,7 @@ def test_maps_are_listed_and_shown_by_status(grid: Grid, capsys: pytest.CaptureF
     [
         ("get", "/order", ["a"], 'no map "order"; did you mean "orders"'),
         ("ls", "/orders", [], "names a map. Name only the grid"),
-        ("get", "", ["a"], '"" is no name of a map'),
+        ("get", "", ["a"], '"" is not a name of a map'),
         ("scan", "/orders", ["--columns", "n, m"], "the map has no 'm'"),
         ("scan", "/orders", ["--limit", "-1"], "--limit: -1 is no number of rows"),
     ],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sparkjet.cli.grid_report import report
 from sparkjet_grid.cluster_state import ClusterState, Member, drained, first, joined, left, ready
 from sparkjet_grid.errors import GridError, UnreachableError
-from sparkjet_grid.requests import Status
+from sparkjet_grid.messages import Status
 
 
 def cluster_of_three() -> ClusterState:

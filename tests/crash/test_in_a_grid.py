@@ -13,7 +13,7 @@ import pytest
 from sparkjet import EpochPhase
 from sparkjet_grid.access import Access
 from sparkjet_grid.client import PATIENCE
-from sparkjet_grid.client_of import client_of
+from sparkjet_grid.embedded import client_of
 from sparkjet_grid.map_reader import Map
 from sparkjet_grid.map_store import MapStore
 from sparkjet_grid.places import MapPlace

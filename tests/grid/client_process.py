@@ -13,14 +13,11 @@ import msgspec
 from sparkjet_grid.access import Access
 from sparkjet_grid.client import GridClient
 from sparkjet_grid.cluster_state import ClusterState, may_start
-from sparkjet_grid.connections import Connections
+from sparkjet_grid.connections import Connections, Sending, fetched
 from sparkjet_grid.errors import GridError
-from sparkjet_grid.fetching import fetched
 from sparkjet_grid.journal_reader import Journal
 from sparkjet_grid.map_reader import Map
-from sparkjet_grid.messages import Held, Part, Put
-from sparkjet_grid.requests import GetSlots, GetState, PutSlot, Unheld, Verify
-from sparkjet_grid.sending import Sending
+from sparkjet_grid.messages import GetSlots, GetState, Held, Part, Put, PutSlot, Unheld, Verify
 from tests.grid.batches import ROWS, rows_of
 from tests.grid.calls import CalledProcess, answer
 from tests.grid.journals import PARTITIONS, JournalWriter, read

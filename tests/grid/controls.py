@@ -103,7 +103,7 @@ class Controls:
         """A session with the cluster of somebody who is not one of its members."""
         shared = ZooKeeperSlots(ZooKeeperSession(contacts, self.settings, lambda: None), "outsider")
         shared.session.start(10)
-        shared.begin()
+        shared.enter()
         return shared
 
     def leader(self) -> Joined:

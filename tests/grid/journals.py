@@ -9,14 +9,11 @@ import pyarrow as pa
 
 from sparkjet_grid.client import GridClient
 from sparkjet_grid.journal_reader import Journal
-from sparkjet_grid.journal_retention import Retention
-from sparkjet_grid.journal_store import JournalStore
-from sparkjet_grid.journal_version import JournalVersion, following
-from sparkjet_grid.journal_writing import Appending
+from sparkjet_grid.journal_store import Appending, JournalStore
+from sparkjet_grid.journal_version import JournalVersion, Retention, following
 from sparkjet_grid.messages import Held
-from sparkjet_grid.places import JournalPlace
+from sparkjet_grid.places import JournalPlace, Writer
 from sparkjet_grid.reader_leases import LeaseBook
-from sparkjet_grid.version_store import Writer
 
 ROWS = pa.schema([("n", pa.int64())])
 PARTITIONS = 4

@@ -10,13 +10,11 @@ import pyarrow as pa
 from sparkjet_grid.client import GridClient
 from sparkjet_grid.map_keys import hash_of, text_of
 from sparkjet_grid.map_layers import EXPIRES, GONE, HASH, layer_schema
-from sparkjet_grid.map_store import MapStore
+from sparkjet_grid.map_store import MapStore, following, write_layers
 from sparkjet_grid.map_version import MapVersion
-from sparkjet_grid.map_writing import following, write_layers
 from sparkjet_grid.messages import Held
-from sparkjet_grid.places import MapPlace
+from sparkjet_grid.places import MapPlace, Writer
 from sparkjet_grid.reader_leases import LeaseBook
-from sparkjet_grid.version_store import Writer
 
 ROWS = pa.schema([("k", pa.string()), ("n", pa.int64())])
 _SPARK_SCHEMA = (

@@ -16,8 +16,8 @@ from typing_extensions import Self
 
 from sparkjet_grid.access import Access, create_token
 from sparkjet_grid.client import GridClient
-from sparkjet_grid.requests import Status
-from sparkjet_grid.voters import wanted_voters
+from sparkjet_grid.cluster_state import wanted_voters
+from sparkjet_grid.messages import Status
 from tests.faults.waiting import until
 from tests.servers.programs import PATIENCE
 

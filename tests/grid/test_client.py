@@ -26,9 +26,8 @@ from sparkjet_grid.errors import (
     UnreachableError,
 )
 from sparkjet_grid.member import Member
-from sparkjet_grid.messages import Held
+from sparkjet_grid.messages import GetState, Held, Listed, Unheld, Verify
 from sparkjet_grid.putting import NewEntry
-from sparkjet_grid.requests import GetState, Listed, Unheld, Verify
 from tests.faults.waiting import until
 from tests.grid.batches import FILE, ROWS, file_of, rows_of
 from tests.grid.grids import Grid, grid_of
@@ -231,7 +230,7 @@ def test_what_is_removed_while_a_member_joins_is_removed_there_too(grid: Grid) -
             removal = pool.submit(client.remove, [held.key])
             until(lambda: grid.members[0].entries.get(held.key) is None, "the first removal", 30)
             new = grid.start("host-3")
-            with new.entries.room() as room:
+            with new.entries.reserve() as room:
                 room.take(content.size)
                 room.store(held.key, content)
         removal.result(60)
@@ -305,7 +304,7 @@ def test_a_cluster_that_was_formed_anew_is_another_one(grid: Grid) -> None:
     client.put(entries_of(client, 3))
     survivors = [member.id for member in grid.members]
     grid.cluster.change(lambda state: reformed(state, survivors, "another"))
-    with pytest.raises(GridError, match=f"formed anew: what answers is not cluster {grid.cluster.id} any more"):
+    with pytest.raises(GridError, match=f"re-formed: what answers is no longer cluster {grid.cluster.id}"):
         client.state()
     grid.client().put(entries_of(client, 3))
 
@@ -346,7 +345,7 @@ def test_a_replica_whose_memory_has_changed_is_not_believed(grid: Grid, caplog: 
     broken = grid.member(grid.cluster.now().rows[held.partition].replicas[0])
     broken.entries.remove([held.key])
     other = Content.of(ROWS, [rows_of(7)])
-    with broken.entries.room() as room:
+    with broken.entries.reserve() as room:
         room.take(other.size)
         room.store(held.key, other)
     [entry] = client.get([held])

@@ -12,11 +12,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from sparkjet_grid.connections import Connections
+from sparkjet_grid.connections import Connections, Sending
 from sparkjet_grid.errors import UnreachableError
-from sparkjet_grid.messages import Part, Put
-from sparkjet_grid.requests import Ping
-from sparkjet_grid.sending import Sending
+from sparkjet_grid.messages import Part, Ping, Put
 from tests.faults.waiting import holds_within, until
 from tests.grid.batches import ROWS, rows_of
 from tests.grid.grids import Grid, grid_of

@@ -12,15 +12,13 @@ import pytest
 from sparkjet_grid import copying as copying_
 from sparkjet_grid.cluster_state import ClusterState, Row
 from sparkjet_grid.cluster_state import Member as Address
-from sparkjet_grid.connections import Connections
+from sparkjet_grid.connections import Connections, Fetched
 from sparkjet_grid.contents import Digest, size_of
 from sparkjet_grid.copying import Copying
 from sparkjet_grid.entries import Entries, Key
 from sparkjet_grid.errors import MalformedError, MovedError
-from sparkjet_grid.fetching import Fetched
 from sparkjet_grid.member import Member
-from sparkjet_grid.messages import Held
-from sparkjet_grid.requests import Listed, ListEntries
+from sparkjet_grid.messages import Held, Listed, ListEntries
 from sparkjet_grid.view import View
 from tests.faults.waiting import let_pass, until
 from tests.grid.batches import FILE, ROWS, file_of, rows_of

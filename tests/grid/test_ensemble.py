@@ -8,10 +8,10 @@ import msgspec
 import pytest
 from kazoo.exceptions import BadVersionError, NoNodeError
 
+from sparkjet_grid.access import free_port
 from sparkjet_grid.cluster_state import Member, first
 from sparkjet_grid.ensemble import Ensemble, _Own
 from sparkjet_grid.errors import QuorumLostError
-from sparkjet_grid.listening import free_port
 from sparkjet_grid.zookeeper_config import ServerAddress, Voting
 from sparkjet_grid.zookeeper_server import ZooKeeperServer
 from sparkjet_grid.zookeeper_session import ZooKeeperSession

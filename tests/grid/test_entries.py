@@ -22,7 +22,7 @@ CONTENTS = st.builds(
 
 def store(entries: Entries, key: Key, content: Content) -> bool:
     """As a member does."""
-    with entries.room() as room:
+    with entries.reserve() as room:
         room.take(content.size)
         return room.store(key, content)
 
@@ -50,7 +50,7 @@ class LikeADictionary(RuleBasedStateMachine):
 
     @rule(content=CONTENTS)
     def arrive_in_part(self, content: Content) -> None:
-        with suppress(GridFullError), self.entries.room() as room:
+        with suppress(GridFullError), self.entries.reserve() as room:
             room.take(content.size)
 
     @rule(keys=st.lists(KEYS, max_size=3))

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from sparkjet_grid.access import Access, create_token
+from sparkjet_grid.access import Access, create_token, free_port
 from sparkjet_grid.connections import Connections
 from sparkjet_grid.errors import AnalysisError
-from sparkjet_grid.listening import free_port
-from sparkjet_grid.requests import Ping
+from sparkjet_grid.messages import Ping
 from sparkjet_grid.zookeeper_config import ServerAddress
 from sparkjet_grid.zookeeper_server import ZooKeeperServer
 from sparkjet_grid.zookeeper_settings import ZooKeeperSettings

@@ -22,7 +22,7 @@ def test_nobody_can_join() -> None:
     control = InProcessControl()
     Joined.joined(control, ALONE)
     assert control.contacts() == []
-    with pytest.raises(StorageError, match="Member n2 cannot join: this grid has one member for ever"):
+    with pytest.raises(StorageError, match="Member n2 cannot join: this grid can only have one member"):
         Joined.joined(control, Member("n2", "grpc://127.0.0.1:2", "h1"))
 
 

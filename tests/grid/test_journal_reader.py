@@ -11,7 +11,7 @@ import pytest
 
 from sparkjet_grid.errors import AnalysisError, FallenBehindError, LostRowsError, ReleasedError
 from sparkjet_grid.journal_reader import Journal
-from sparkjet_grid.journal_retention import FullError, Retention
+from sparkjet_grid.journal_version import FullError, Retention
 from sparkjet_grid.reader_leases import LEASE
 from tests.grid.grids import Grid, grid_of
 from tests.grid.journals import PARTITIONS, JournalWriter, read
@@ -223,7 +223,7 @@ def test_what_is_another_journal_is_not_read_from_old_offsets(writer: JournalWri
         read(journal, 0, -1, 1)
     with pytest.raises(AnalysisError, match="has partition 0 up to 1, not 5"):
         read(journal, 0, 0, 5)
-    with pytest.raises(AnalysisError, match="is no name of a journal"):
+    with pytest.raises(AnalysisError, match="is not a name of a journal"):
         journal.register("a/b", {0: 0})
 
 
@@ -252,7 +252,7 @@ def test_what_is_no_offset_does_not_come_to_the_writer(
         journal.renew("board", {0: 1})
     journal.register("board", {0: 1})
     for tell in (journal.renew, journal.register):
-        with pytest.raises(AnalysisError, match=r"offsets: .* is no partition with the offset of its next row"):
+        with pytest.raises(AnalysisError, match=r"offsets: .* is not a partition with the offset of its next row"):
             tell("board", offsets)
     assert writer.store.readers() == {"board": {0: 1}}
 

@@ -13,21 +13,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sparkjet_grid.connections import Fetched
 from sparkjet_grid.contents import Digest
 from sparkjet_grid.entries import Key
-from sparkjet_grid.fetching import Fetched
-from sparkjet_grid.journal_retention import FullError, Retention
+from sparkjet_grid.journal_store import Appending
 from sparkjet_grid.journal_version import (
     MOST_PROGRESS,
     PROGRESS,
     Appended,
     Chunk,
+    FullError,
     JournalVersion,
+    Retention,
     following,
     thinned,
     to_merge,
 )
-from sparkjet_grid.journal_writing import Appending
 from sparkjet_grid.messages import Held
 from sparkjet_grid.places import JournalPlace
 from sparkjet_grid.putting import NewEntry

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sparkjet_grid.journal_reader import Journal
-from sparkjet_grid.journal_retention import Retention
+from sparkjet_grid.journal_version import Retention
 from sparkjet_grid.map_reader import Map
 from tests.grid import test_killed_maps
 from tests.grid.certificates import Authority

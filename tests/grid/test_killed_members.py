@@ -15,8 +15,7 @@ import msgspec
 import pytest
 
 from sparkjet_grid.client import GridClient
-from sparkjet_grid.messages import Held
-from sparkjet_grid.requests import Status
+from sparkjet_grid.messages import Held, Status
 from tests.faults.waiting import let_pass, until
 from tests.grid.batches import ROWS, rows_of
 from tests.grid.processes import GridProcesses

@@ -6,8 +6,8 @@ import socket
 
 import pytest
 
+from sparkjet_grid.access import addresses, check_free, free_port
 from sparkjet_grid.errors import AnalysisError
-from sparkjet_grid.listening import addresses, check_free, free_port
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "localhost", "::1", "0.0.0.0"])  # noqa: S104 - only tried
@@ -18,8 +18,8 @@ def test_an_address_of_this_machine_is_free(host: str) -> None:
 @pytest.mark.parametrize(
     ("host", "told"),
     [
-        ("nonsense.invalid", '--bind: "nonsense.invalid" is no address of a machine, and no name of one'),
-        ("a..b", '--bind: "a..b" is no address of a machine, and no name of one'),
+        ("nonsense.invalid", '--bind: "nonsense.invalid" is not an address of a machine, nor a name of one'),
+        ("a..b", '--bind: "a..b" is not an address of a machine, nor a name of one'),
         ("192.0.2.1", "--bind: this member cannot listen at 192.0.2.1, port 0: .* Name an address of this machine"),
     ],
 )

@@ -16,17 +16,16 @@ from hypothesis import strategies as st
 from sparkjet_grid.entries import Key
 from sparkjet_grid.errors import GridError
 from sparkjet_grid.finding import Found
+from sparkjet_grid.journal_store import Appending
 from sparkjet_grid.journal_version import EPOCH, JournalVersion, following
-from sparkjet_grid.journal_writing import Appending
 from sparkjet_grid.map_changes import NEW, OLD, Changes, _one
 from sparkjet_grid.map_keys import hash_of, text_of
 from sparkjet_grid.map_layers import EXPIRES, GONE, HASH, found, layer_schema, merged, visible
 from sparkjet_grid.map_store import MapStore
+from sparkjet_grid.map_store import following as following_layers
 from sparkjet_grid.map_version import MapVersion
-from sparkjet_grid.map_writing import following as following_layers
-from sparkjet_grid.messages import Held
+from sparkjet_grid.messages import Held, Lookup
 from sparkjet_grid.places import JournalPlace, MapPlace
-from sparkjet_grid.requests import Lookup
 from tests.grid.maps import ROWS
 from tests.grid.test_journal_version import EMPTY, Memory
 

@@ -39,7 +39,7 @@ def test_two_keys_have_two_texts(one: tuple[str, str], other: tuple[str, str]) -
 def test_a_stored_key_that_is_no_text_is_refused_by_name() -> None:
     """What Spark makes of bytes: the task that looked for its change ended with a traceback."""
     column = pa.array([b"a", b"\xff"], pa.binary()).view(pa.string())
-    with pytest.raises(AnalysisError, match=r"key: b'\\xff' is no Unicode text: it is not in UTF-8"):
+    with pytest.raises(AnalysisError, match=r"key: b'\\xff' is not Unicode text: it is not in UTF-8"):
         texts_of([column])
 
 
@@ -55,7 +55,7 @@ def test_a_moment_is_the_same_in_every_zone() -> None:
         ((1,), ["text"], "1 is int, and the map's key is a str"),
         ((True,), ["integer"], "True is bool, and the map's key is an int"),
         ((None,), ["text"], "None is NoneType"),
-        (("a\udcff",), ["text"], r"'a\\udcff' is no Unicode text"),
+        (("a\udcff",), ["text"], r"'a\\udcff' is not Unicode text"),
         ((datetime(2026, 3, 1),), ["moment"], "a datetime with a time zone"),
         ((datetime(2026, 3, 1),), ["date"], "the map's key is a date"),
     ],
@@ -68,7 +68,7 @@ def test_a_key_of_another_type_is_refused_by_name(key: tuple[object, ...], kinds
 @pytest.mark.parametrize("given", [["a", None], ["a", ["b"]], ["a", {"b": 1}], "ab", {"a": 1, "b": 2}, 1])
 def test_what_is_no_list_of_values_is_no_key(given: object) -> None:
     """As texts no row has them, and the answer would be that there is none."""
-    with pytest.raises(ValueError, match="is no list of values"):
+    with pytest.raises(ValueError, match="is not a list of values"):
         key_of(given, ["text", "text"])
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from sparkjet_grid import map_reader, map_store, map_writing
+from sparkjet_grid import map_reader, map_store, version_store
 from sparkjet_grid.contents import Content
 from sparkjet_grid.entries import Entries, Key
 from sparkjet_grid.errors import AnalysisError, LostRowsError, MalformedError, ReleasedError, UnreachableError
@@ -22,9 +22,8 @@ from sparkjet_grid.map_keys import hash_of, text_of
 from sparkjet_grid.map_layers import EXPIRES, GONE, HASH, layer_schema, merged
 from sparkjet_grid.map_reader import EPOCH, WATERMARK, Map
 from sparkjet_grid.map_store import MapStore
-from sparkjet_grid.messages import Held
+from sparkjet_grid.messages import FindRows, Held, Lookup
 from sparkjet_grid.reader_leases import LEASE, LeaseBook
-from sparkjet_grid.requests import FindRows, Lookup
 from tests.faults.waiting import until
 from tests.grid.grids import Grid, grid_of
 from tests.grid.maps import MapWriter
@@ -81,7 +80,7 @@ def test_a_scan_has_the_columns_and_rows_that_were_asked_for_and_says_of_which_e
     with pytest.raises(AnalysisError, match=r"the map has no 'm'; Known: k, n"):
         reader.scan(["m"])
     for wrong in (pc.field("m") > 5, pc.field("k") > 5, pc.field("n") + 1, "n > 5"):
-        with pytest.raises(AnalysisError, match=r"filter: .* is none for the columns k, n"):
+        with pytest.raises(AnalysisError, match=r"filter: .* does not fit the columns k, n"):
             reader.scan(filter=wrong)
     with pytest.raises(AnalysisError, match=r"key: unhashable type: 'list'. A key is a value, or a tuple"):
         reader.get(["k5"])
@@ -122,7 +121,7 @@ def test_rows_of_large_layers_are_not_put_together() -> None:
     for partition, key in enumerate(["a", "b"]):
         text = text_of([key], ["text"])
         table = pa.Table.from_pylist([{HASH: hash_of(text), GONE: False, EXPIRES: None, "k": key}], schema)
-        with entries.room() as room:
+        with entries.reserve() as room:
             room.take(800 << 20)
             room.store(Key(partition, "layer"), Content.of(schema, table.to_batches(), size=800 << 20))
         lookups.append(Lookup(partition, ["layer"], [(partition, hash_of(text), text)]))
@@ -170,7 +169,7 @@ def test_layers_have_batches_of_limited_size(writer: MapWriter, reader: Map, mon
         sizes.extend(batch.nbytes for batch in batches if partition is not None)
         return entry(name, schema, batches, partition)
 
-    monkeypatch.setattr(map_writing, "_BATCH", 1000)
+    monkeypatch.setattr(version_store, "_BATCH", 1000)
     monkeypatch.setattr(writer.client, "entry", counted)
     for epoch in (1, 2):
         writer.write(epoch, {f"k{n}": n + epoch for n in range(3000)})
@@ -196,7 +195,7 @@ def test_rows_of_a_part_are_those_that_arrow_has(grid: Grid) -> None:
 def test_what_is_no_layer_is_not_searched(grid: Grid) -> None:
     client = grid.client()
     [held] = write_files(client, {"home/record": b"content"})
-    with pytest.raises(MalformedError, match="is no layer of a map"):
+    with pytest.raises(MalformedError, match="is not a layer of a map"):
         client.find(["k"], [Lookup(held.partition, [held.name], [(0, 0, "1:a")])])
 
 
@@ -243,7 +242,7 @@ def test_a_lease_that_is_not_renewed_ends_and_the_error_names_the_epoch(writer: 
         assert reader.get("a") == {"k": "a", "n": 1}
         writer.now = LEASE + 1
         writer.write(9, {"a": 9})
-        with pytest.raises(ReleasedError, match=r"epoch 4 of map .* is not held any more"):
+        with pytest.raises(ReleasedError, match=r"epoch 4 of map .* is no longer held"):
             reader.get("a")
         with pytest.raises(ReleasedError, match="epoch 4"):
             reader.scan().read_all()
@@ -256,7 +255,7 @@ def test_a_map_that_was_removed_under_its_reader_is_not_taken_for_lost_nor_for_r
     reader = reader_of(grid, writer.name)
     with reader.held():
         writer.store.remove()
-        with pytest.raises(ReleasedError, match=r"of which epoch 1 was read, was removed\. Begin to read it anew"):
+        with pytest.raises(ReleasedError, match=r"of which epoch 1 was read, was removed\. Read it from the start"):
             reader.get("k1")
         # There is a version of this number again.
         again = MapWriter(grid.client(), writer.name, query="another")
@@ -339,7 +338,7 @@ def test_reads_in_parts_share_one_lease_though_no_writer_removes_any(writer: Map
     writer.now += LEASE + 1
     writer.write(6, {"a": 6})
     assert writer.client.entries(leases) == []
-    with pytest.raises(ReleasedError, match=r"epoch 1 of map .* is not held any more"):
+    with pytest.raises(ReleasedError, match=r"epoch 1 of map .* is no longer held"):
         list(reader.part(manifest, [*version.layers]))
 
 
@@ -391,10 +390,10 @@ def test_a_process_that_was_paused_while_it_looked_takes_no_lease_for_given_up()
         now[0] += pause
         return [lease]
 
-    assert book.looked(lambda: listed(pause=300)) == ([lease], [])
-    assert book.looked(lambda: listed(pause=300)) == ([lease], [])
+    assert book.inspect(lambda: listed(pause=300)) == ([lease], [])
+    assert book.inspect(lambda: listed(pause=300)) == ([lease], [])
     now[0] += LEASE + 1
-    assert book.looked(lambda: listed(pause=0)) == ([], [lease.key])
+    assert book.inspect(lambda: listed(pause=0)) == ([], [lease.key])
 
 
 def test_a_lease_is_not_renewed_for_a_read_that_has_failed(
@@ -536,5 +535,5 @@ print(issubclass(GridError, StorageError), GridError("[SPARKJET_GRID.MOVED] it h
 def test_the_address_of_a_grid_is_not_that_of_a_map() -> None:
     with pytest.raises(AnalysisError, match="What it holds is the next argument"):
         Map("grid://127.0.0.1:5710/orders", "orders")
-    with pytest.raises(AnalysisError, match='"a/b" is no name of a map'):
+    with pytest.raises(AnalysisError, match='"a/b" is not a name of a map'):
         Map("grid://127.0.0.1:5710", "a/b")

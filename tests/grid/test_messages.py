@@ -11,8 +11,22 @@ from hypothesis import strategies as st
 
 from sparkjet_grid.entries import Key
 from sparkjet_grid.errors import MalformedError
-from sparkjet_grid.messages import LARGEST, MOST, Get, Held, Message, Part, Put, decoded, encoded
-from sparkjet_grid.requests import REQUESTS, ListEntries, PutSlot, Remove, Verify
+from sparkjet_grid.messages import (
+    LARGEST,
+    MOST,
+    REQUESTS,
+    Get,
+    Held,
+    ListEntries,
+    Message,
+    Part,
+    Put,
+    PutSlot,
+    Remove,
+    Verify,
+    decoded,
+    encoded,
+)
 
 KINDS: list[type[Message]] = [Put, Part, Get, *REQUESTS.values()]
 MESSAGES = [

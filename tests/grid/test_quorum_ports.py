@@ -10,7 +10,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NoAuthError
 from kazoo.handlers.threading import KazooTimeoutError
 
-from sparkjet_grid.listening import free_port
+from sparkjet_grid.access import free_port
 from sparkjet_grid.zookeeper_config import ServerAddress
 from sparkjet_grid.zookeeper_server import ZooKeeperServer
 from sparkjet_grid.zookeeper_settings import ZooKeeperSettings

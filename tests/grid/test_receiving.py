@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from sparkjet_grid.cluster_state import ClusterState, Row, left
-from sparkjet_grid.connections import Connections
+from sparkjet_grid.connections import Connections, Sending, fetched
 from sparkjet_grid.contents import Content
 from sparkjet_grid.entries import Key
 from sparkjet_grid.errors import (
@@ -22,11 +22,8 @@ from sparkjet_grid.errors import (
     StaleStateError,
     UnreachableError,
 )
-from sparkjet_grid.fetching import fetched
 from sparkjet_grid.member import Member
-from sparkjet_grid.messages import Held, Part, Put
-from sparkjet_grid.requests import GetState, Listed, ListEntries, PutSlot, Unheld, Verify
-from sparkjet_grid.sending import Sending
+from sparkjet_grid.messages import GetState, Held, Listed, ListEntries, Part, Put, PutSlot, Unheld, Verify
 from tests.faults.waiting import holds_within, until
 from tests.grid.batches import ROWS, rows_of, sent
 from tests.grid.grids import Grid, grid_of

@@ -22,8 +22,7 @@ from sparkjet_grid.connections import Connections, refusals
 from sparkjet_grid.entries import Key
 from sparkjet_grid.errors import AnalysisError, ForbiddenError, MalformedError, MovedError, UnreachableError
 from sparkjet_grid.member import Member, MemberSettings
-from sparkjet_grid.messages import ERRORS, Get, Part, Put, encoded
-from sparkjet_grid.requests import REQUESTS, Ping
+from sparkjet_grid.messages import ERRORS, REQUESTS, Get, Part, Ping, Put, encoded
 from tests.grid.batches import FILE, ROWS, file_of, rows_of
 from tests.grid.certificates import Authority
 from tests.grid.grids import Grid, grid_of

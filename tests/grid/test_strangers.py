@@ -14,7 +14,7 @@ import pytest
 from sparkjet_grid.access import Access, create_token
 from sparkjet_grid.connections import Connections
 from sparkjet_grid.errors import UnreachableError
-from sparkjet_grid.requests import Ping
+from sparkjet_grid.messages import Ping
 from sparkjet_grid.strangers import Strangers
 from tests.faults.waiting import holds_within, until
 from tests.grid.batches import ROWS, rows_of

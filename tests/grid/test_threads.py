@@ -23,13 +23,12 @@ from sparkjet_grid.copying import Copying
 from sparkjet_grid.entries import Entries
 from sparkjet_grid.errors import AnalysisError, GridError, StorageError
 from sparkjet_grid.in_process_control import InProcessControl
-from sparkjet_grid.lease import Lease
 from sparkjet_grid.member import Member as WholeMember
 from sparkjet_grid.member import MemberSettings
 from sparkjet_grid.membership import Membership
 from sparkjet_grid.pings import Pings
 from sparkjet_grid.strangers import Strangers
-from sparkjet_grid.view import View
+from sparkjet_grid.view import LeaseRenewal, View
 from sparkjet_grid.zookeeper_control import ZooKeeperControl
 from sparkjet_grid.zookeeper_settings import ZooKeeperSettings
 from tests.faults.waiting import until
@@ -123,7 +122,7 @@ class _Strangers(Strangers):
 
 
 def _lease(fails: Fails) -> Callable[[], None]:
-    lease = Lease(_Control(fails), View("me", 0.01))
+    lease = LeaseRenewal(_Control(fails), View("me", 0.01))
     lease._loop.start()
     return lease.stop
 
@@ -210,7 +209,7 @@ def test_who_forms_a_grid_anew_twice_at_once_is_told_so() -> None:
     membership = _membership(Fails(ValueError(), 0))
     answer = in_background(lambda: membership.reform(["me"]), "grid-to-one")
     until(lambda: membership._reforming is not None, "the first command")
-    with pytest.raises(StorageError, match="is being formed anew already"):
+    with pytest.raises(StorageError, match="is being re-formed already"):
         membership.reform(["another"])
     assert membership._reforming is not None
     survivors, result = membership._reforming

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 import pyarrow as pa
 
+from sparkjet_grid.connections import Fetched
 from sparkjet_grid.contents import Digest
-from sparkjet_grid.fetching import Fetched
 from sparkjet_grid.map_store import MapStore
 from sparkjet_grid.map_version import MapVersion
 from sparkjet_grid.messages import Held

@@ -6,8 +6,7 @@ import pytest
 
 from sparkjet_grid.cluster_state import ClusterState, Member, first, joined
 from sparkjet_grid.errors import MovedError, QuorumLostError
-from sparkjet_grid.lease import Lease
-from sparkjet_grid.view import LEASE, View
+from sparkjet_grid.view import LEASE, LeaseRenewal, View
 from tests.faults.waiting import until
 from tests.grid.shared_control import SharedCluster, SharedControl
 
@@ -78,7 +77,7 @@ def test_a_lease_is_renewed_while_the_member_is_not_cut_off() -> None:
         view.changed(state)
 
     control.join(A, changed, view.end)
-    lease = Lease(control, view)
+    lease = LeaseRenewal(control, view)
     lease.start()
     view.check()
 

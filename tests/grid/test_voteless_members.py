@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from sparkjet_grid.access import create_token
-from sparkjet_grid.cluster_state import Member, first, joined, without_votes
+from sparkjet_grid.cluster_state import Member, first, joined, wanted_voters, without_votes
 from sparkjet_grid.errors import AnalysisError
-from sparkjet_grid.voters import wanted_voters
 from sparkjet_grid.zookeeper_control import ZooKeeperControl
 from sparkjet_grid.zookeeper_server import check_server
 from sparkjet_grid.zookeeper_settings import ZooKeeperSettings

@@ -6,8 +6,16 @@ from collections.abc import Collection, Sequence
 
 import pytest
 
-from sparkjet_grid.cluster_state import ClusterState, Member, drained, first, joined, left
-from sparkjet_grid.voters import survives, wanted_voters
+from sparkjet_grid.cluster_state import (
+    ClusterState,
+    Member,
+    drained,
+    first,
+    joined,
+    left,
+    tolerated_losses,
+    wanted_voters,
+)
 
 
 def cluster(members: int, *, backup_count: int = 1, hosts: Sequence[str] = ()) -> ClusterState:
@@ -70,18 +78,18 @@ def test_who_is_to_leave_does_not_vote() -> None:
 )
 def test_so_many_losses_are_survived(members: int, backup_count: int, voting: Collection[str], losses: int) -> None:
     state = cluster(members, backup_count=backup_count)
-    assert survives(state, voting, {member.id for member in state.members}) == losses
+    assert tolerated_losses(state, voting, {member.id for member in state.members}) == losses
 
 
 def test_a_loss_that_is_not_made_up_for_yet_counts() -> None:
     voting = ["n0", "n1", "n2"]
-    assert survives(left(cluster(3), {"n2"}), voting, {"n0", "n1"}) == 0
-    assert survives(cluster(5), voting, {"n0", "n1", "n2", "n3"}) == 1
-    assert survives(cluster(5), voting, {"n0", "n1", "n3", "n4"}) == 0
+    assert tolerated_losses(left(cluster(3), {"n2"}), voting, {"n0", "n1"}) == 0
+    assert tolerated_losses(cluster(5), voting, {"n0", "n1", "n2", "n3"}) == 1
+    assert tolerated_losses(cluster(5), voting, {"n0", "n1", "n3", "n4"}) == 0
 
 
 def test_a_cluster_that_has_shrunk_survives_fewer_losses_as_queries_would_not_start() -> None:
     voting = ["n0", "n1", "n2"]
     for gone, losses in (({"n5", "n6"}, 1), ({"n4", "n5", "n6"}, 0), ({"n3", "n4", "n5", "n6"}, 0)):
         state = left(cluster(7), gone)
-        assert survives(state, voting, {member.id for member in state.members}) == losses
+        assert tolerated_losses(state, voting, {member.id for member in state.members}) == losses

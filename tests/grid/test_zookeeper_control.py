@@ -121,7 +121,7 @@ def test_a_writer_that_is_there_no_more_puts_nothing(zookeeper: Controls) -> Non
                 call()
         # Nor may it be there again: the state does not name it.
         with pytest.raises(RemovedError):
-            writer.go_on()
+            writer.reenter()
     finally:
         writer.session.close("the test is over")
     assert zookeeper.any.slots("gone") == ["gone/0"]

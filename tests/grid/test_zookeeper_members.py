@@ -159,7 +159,7 @@ def _reader(member: MemberProcess) -> Any:
     settings = ZooKeeperSettings("a token for tests", session=20.0, patience=30.0)
     slots = ZooKeeperSlots(ZooKeeperSession(member.call("contacts")[:1], settings, lambda: None), "reader")
     slots.session.start(30)
-    slots.begin()
+    slots.enter()
     return slots
 
 
@@ -210,7 +210,7 @@ def test_of_two_members_one_goes_on_if_the_other_did_not_vote() -> None:
         grid.kill(voter)
         with pytest.raises(RefusedError, match="cut off from the majority"):
             other.call("slots", "log")
-        with pytest.raises(RefusedError, match="cannot form the survivors anew, as it does not know what was decided"):
+        with pytest.raises(RefusedError, match="cannot re-form the survivors, as it does not know what was decided"):
             other.call("reform", [other.id])
 
 

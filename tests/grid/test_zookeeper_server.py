@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
+from sparkjet_grid.access import free_port
 from sparkjet_grid.errors import AnalysisError
-from sparkjet_grid.listening import free_port
 from sparkjet_grid.zookeeper_config import ServerAddress, Voting
 from sparkjet_grid.zookeeper_server import ZooKeeperServer, check_server, jars, java
 from sparkjet_grid.zookeeper_settings import ZooKeeperSettings

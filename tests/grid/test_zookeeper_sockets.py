@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkjet_grid.zookeeper_sockets import ClosingHandler
+from sparkjet_grid.zookeeper_session import ClosingHandler
 from tests.grid.certificates import Authority
 
 

@@ -25,10 +25,9 @@ from sparkjet.testing.sink_contract import SCHEMA, SinkContract, SinkUnderTest, 
 from sparkjet_grid.access import Access
 from sparkjet_grid.errors import FallenBehindError
 from sparkjet_grid.journal_reader import Journal
-from sparkjet_grid.journal_retention import Retention
-from sparkjet_grid.places import JournalPlace
+from sparkjet_grid.journal_version import Retention
+from sparkjet_grid.places import JournalPlace, Writer
 from sparkjet_grid.reader_leases import LEASE, LeaseBook
-from sparkjet_grid.version_store import Writer
 from tests.grid.grids import Grid, grid_of
 from tests.grid.journals import ROWS, JournalWriter
 from tests.grid.test_journal_version import EMPTY
@@ -214,7 +213,7 @@ def test_what_cannot_be_a_journal_is_refused_before_the_start(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"retentionBytes": "much"}, 'retentionBytes: "much" is no size, as 512m'),
+        ({"retentionBytes": "much"}, 'retentionBytes: "much" is not a size such as 512m'),
         ({"retentionBytes": "2g", "maxBytes": "1g"}, "maxBytes: 1073741824 bytes are fewer than the 2147483648 of ret"),
         ({"onFull": "block"}, 'onFull="block" is not one of wait, trim'),
         ({"numPartitions": "2000"}, "numPartitions is 2000, and 1024 are the most"),
@@ -247,7 +246,7 @@ def test_an_executor_without_token_says_so_in_one_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("writes", "said"),
     [
-        (None, r'journal ".*" was removed: output .results. of query q writes it no more'),
+        (None, r'journal ".*" was removed: output .results. of query q no longer writes it'),
         ("q", r'journal ".*" has version 2 already: another driver of query q has taken over'),
         ("r", r'journal ".*" is written by output .results. of query r now: output .results. of query q writes it no'),
     ],

@@ -29,8 +29,7 @@ from sparkjet_grid.map_keys import hash_of, text_of
 from sparkjet_grid.map_layers import HASH
 from sparkjet_grid.map_reader import Map
 from sparkjet_grid.map_store import MapStore
-from sparkjet_grid.places import MapPlace
-from sparkjet_grid.version_store import Writer
+from sparkjet_grid.places import MapPlace, Writer
 from tests.grid.grids import Grid, grid_of
 from tests.grid.maps import ROWS, MapWriter
 from tests.parameters import mostly_crash
@@ -196,7 +195,7 @@ def test_what_cannot_be_a_map_is_refused_before_the_start(
     [
         ({"keys": "k"}, r"keys: 'k' comes from .*uuid.*, which gives another value each time"),
         ({}, r'needs option\("keys", "a, b"\)'),
-        ({"keys": "n", "maxBytes": "much"}, 'maxBytes: "much" is no size, as 512m'),
+        ({"keys": "n", "maxBytes": "much"}, 'maxBytes: "much" is not a size such as 512m'),
         ({"keys": "n", "timeToLive": "soon"}, "timeToLive"),
         ({"keys": "n", "expireInterval": "5s"}, 'expireInterval: no row ever expires. Say with option\\("timeToLive"'),
         ({"keys": "n", "key": "n"}, '"key" is not an option of format\\("grid-map"\\); did you mean "keys"'),

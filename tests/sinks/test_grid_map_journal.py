@@ -295,7 +295,7 @@ def test_what_only_tells_a_watermark_lets_no_row_expire(monkeypatch: pytest.Monk
             {"journal.retentionBytes": "1g"},
             r"journal\.retentionbytes: the map has no journal of its changes\. Name one with",
         ),
-        ({"journal": "a/b"}, r'journal: "a/b" is no name of a journal'),
+        ({"journal": "a/b"}, r'journal: "a/b" is not a name of a journal'),
         ({"journal": "j", "journal.onFull": "block"}, r'journal: option: onFull="block" is not one of wait, trim'),
     ],
 )

@@ -15,7 +15,7 @@ from sparkjet.errors import StorageError
 from sparkjet.storage.embedded_grid import embedded_member
 from sparkjet_grid.access import Access
 from sparkjet_grid.client import GridClient
-from sparkjet_grid.requests import Status
+from sparkjet_grid.messages import Status
 from tests.faults.waiting import until
 
 
@@ -49,5 +49,5 @@ def test_one_that_has_ended_is_followed_by_another(directory: Path) -> None:
 
 
 def test_one_that_does_not_start_says_why(tmp_path: Path) -> None:
-    with pytest.raises(StorageError, match='--max-memory: "much" is no size'):
+    with pytest.raises(StorageError, match='--max-memory: "much" is not a size'):
         embedded_member(tmp_path, "much")

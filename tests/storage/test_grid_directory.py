@@ -14,7 +14,7 @@ from sparkjet.storage.grid_directory import GridDirectory
 from sparkjet.testing.directory_contract import DirectoryContract, DirectoryUnderTest
 from sparkjet_grid.client import GridClient
 from sparkjet_grid.errors import MissingEntriesError, UnreachableError
-from sparkjet_grid.requests import PutSlot
+from sparkjet_grid.messages import PutSlot
 from tests.faults.waiting import until
 from tests.grid.grids import Grid, grid_of
 

@@ -60,7 +60,7 @@ def test_a_grid_that_was_formed_anew_is_another_one_for_the_same_process(token: 
     before_id = grid.cluster.id
     grid.cluster.change(lambda state: reformed(state, [grid.members[0].id], "anew"))
     # A query that runs must not go on with another grid.
-    with pytest.raises(AnalysisError, match=f"formed anew: what answers is not cluster {before_id} any more"):
+    with pytest.raises(AnalysisError, match=f"re-formed: what answers is no longer cluster {before_id}"):
         before.check("checkpointLocation")
     # The next one does, in the same process of the driver, and in one of its workers.
     after = directory()

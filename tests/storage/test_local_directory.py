@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sparkjet.storage import local_directory as of_homes
-from sparkjet_grid import local_directory as of_grids
+from sparkjet_grid import embedded as of_grids
 
 # The grid has it too, as it imports nothing of sparkjet.
 pytestmark = pytest.mark.parametrize("local_directory", [of_homes.local_directory, of_grids.local_directory])

@@ -147,7 +147,7 @@ def status(
     access = access_of(token_file, tls_certificate, tls_key, tls_authorities)
     from sparkjet.cli.grid_report import report  # noqa: PLC0415 - the extra is optional
     from sparkjet_grid.client import GridClient  # noqa: PLC0415 - as above
-    from sparkjet_grid.standing import answers_of, described  # noqa: PLC0415 - as above
+    from sparkjet_grid.status import answers_of, described  # noqa: PLC0415 - as above
 
     process, members, access = _member(member, access, embedded=embedded)
     with _named(_ADDRESS):
@@ -212,7 +212,7 @@ def _named(option: str) -> Iterator[None]:
 
 def _check_addresses(bind: str, port: int, advertise: str | None, access: Access, *, alone: bool) -> None:
     """Refuse what nobody could connect to: a server that cannot listen does not say why, or waits for a minute."""
-    from sparkjet_grid.listening import addresses, check_free  # noqa: PLC0415 - the extra is optional
+    from sparkjet_grid.access import addresses, check_free  # noqa: PLC0415 - the extra is optional
 
     here = addresses(bind, "--bind")
     access.check_bind(bind)

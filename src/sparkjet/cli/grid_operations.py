@@ -9,7 +9,7 @@ from sparkjet_grid.access import Access
 from sparkjet_grid.cluster_state import ClusterState, Member
 from sparkjet_grid.connections import Connections
 from sparkjet_grid.errors import UnreachableError
-from sparkjet_grid.requests import GetStatus, Reform, Status
+from sparkjet_grid.messages import GetStatus, Reform, Status
 
 _ANSWERS_WITHIN = 5.0
 _FORMS_WITHIN = 180.0

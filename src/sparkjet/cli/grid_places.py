@@ -36,7 +36,7 @@ def opened(where: str, access: Access, kind: str, *, of_all: bool) -> tuple[Grid
     Raises:
         AnalysisError: It names no grid, or one that does not answer.
     """
-    from sparkjet_grid.client_of import client_of  # noqa: PLC0415 - the extra is optional
+    from sparkjet_grid.embedded import client_of  # noqa: PLC0415 - the extra is optional
     from sparkjet_grid.places import split_uri  # noqa: PLC0415 - as above
 
     scheme, members, name = split_uri(where)

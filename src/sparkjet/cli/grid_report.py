@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from sparkjet_grid.cluster_state import ClusterState, Member, may_start
-from sparkjet_grid.standing import answers_of
-from sparkjet_grid.voters import survives
+from sparkjet_grid.cluster_state import ClusterState, Member, may_start, tolerated_losses
+from sparkjet_grid.status import answers_of
 
 if TYPE_CHECKING:
     from sparkjet_grid.errors import GridError
-    from sparkjet_grid.requests import Status
+    from sparkjet_grid.messages import Status
 
 _HEAD = "member", "address", "host", "primary of", "backup of", "copying", "entries", "memory", ""
 
@@ -66,7 +65,7 @@ def _survives(state: ClusterState, voters: Sequence[str], there: Collection[str]
         return "0 more members may be lost at once: the majority is gone"
     if not may_start(state):
         return f"no query starts here, on half of {state.largest} members or fewer: the others may go on elsewhere"
-    by_data, by_votes = max(_fewest(state, there) - 1, 0), survives(state, voters, there)
+    by_data, by_votes = max(_fewest(state, there) - 1, 0), tolerated_losses(state, voters, there)
     reason = (
         "of every partition one replica must stay"
         if by_data <= by_votes

@@ -22,12 +22,9 @@ from sparkjet.sinks.protocol import Handle, TransactionId
 from sparkjet.sinks.tasks import run_tasks
 from sparkjet.spark_line import arrow_schema
 from sparkjet.storage.shipping import ship
-from sparkjet_grid.journal_retention import FullError
-from sparkjet_grid.journal_store import JournalStore
-from sparkjet_grid.journal_version import TECHNICAL, JournalVersion, following
-from sparkjet_grid.journal_writing import Appending
-from sparkjet_grid.places import JournalPlace
-from sparkjet_grid.version_store import Writer
+from sparkjet_grid.journal_store import Appending, JournalStore
+from sparkjet_grid.journal_version import TECHNICAL, FullError, JournalVersion, following
+from sparkjet_grid.places import JournalPlace, Writer
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sparkjet.errors import AnalysisError
-from sparkjet_grid.journal_retention import Retention
+from sparkjet_grid.journal_version import Retention
 from sparkjet_grid.sizes import size_of
 
 if TYPE_CHECKING:

@@ -13,13 +13,11 @@ import pyarrow.compute as pc
 from sparkjet.errors import AnalysisError, StorageError
 from sparkjet.storage.grid_location import GridLocation
 from sparkjet_grid.fitting import fitted
-from sparkjet_grid.journal_store import JournalStore
+from sparkjet_grid.journal_store import Appending, JournalStore
 from sparkjet_grid.journal_version import Appended
-from sparkjet_grid.journal_writing import Appending
 from sparkjet_grid.known_types import known
 from sparkjet_grid.messages import Held
-from sparkjet_grid.places import Place
-from sparkjet_grid.version_store import Writer
+from sparkjet_grid.places import Place, Writer
 
 _AT_ONCE = 64 << 20
 """Bytes of rows that a task keeps before it writes them."""

@@ -27,11 +27,9 @@ from sparkjet.spark_line import SPATIAL, arrow_schema
 from sparkjet.storage.shipping import ship
 from sparkjet.time.frames import MAX
 from sparkjet_grid.map_layers import TECHNICAL
-from sparkjet_grid.map_store import MapStore
+from sparkjet_grid.map_store import MapStore, Written, following
 from sparkjet_grid.map_version import MapVersion
-from sparkjet_grid.map_writing import Written, following
-from sparkjet_grid.places import JournalPlace, MapPlace
-from sparkjet_grid.version_store import Writer
+from sparkjet_grid.places import JournalPlace, MapPlace, Writer
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

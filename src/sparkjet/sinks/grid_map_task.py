@@ -15,12 +15,10 @@ from sparkjet.storage.grid_location import GridLocation
 from sparkjet_grid.fitting import fitted
 from sparkjet_grid.known_types import known
 from sparkjet_grid.map_layers import GONE, HASH, layer_schema
-from sparkjet_grid.map_store import MapStore
+from sparkjet_grid.map_store import MapStore, Written, write_layers
 from sparkjet_grid.map_version import MapVersion
-from sparkjet_grid.map_writing import Written, write_layers
 from sparkjet_grid.messages import Held
-from sparkjet_grid.places import Place
-from sparkjet_grid.version_store import Writer
+from sparkjet_grid.places import Place, Writer
 
 _AT_ONCE = 64 << 20
 """Bytes of rows that a task keeps before it writes those of partitions that are complete."""

@@ -23,8 +23,9 @@ from sparkjet.storage.grid_location import check_whole
 from sparkjet_grid.errors import LostRowsError, MissingEntriesError
 from sparkjet_grid.known_types import known
 from sparkjet_grid.messages import Held
+from sparkjet_grid.places import Version, Writer
 from sparkjet_grid.reader_leases import LeaseBook
-from sparkjet_grid.version_store import Version, VersionStore, Writer
+from sparkjet_grid.version_store import VersionStore
 
 if TYPE_CHECKING:
     from sparkjet.storage.grid_location import GridLocation

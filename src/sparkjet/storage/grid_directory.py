@@ -19,7 +19,7 @@ from sparkjet.storage.grid_rows import read_rows, write_rows
 from sparkjet_grid.files import read_files, write_files
 from sparkjet_grid.known_types import known
 from sparkjet_grid.messages import Held
-from sparkjet_grid.standing import described
+from sparkjet_grid.status import described
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

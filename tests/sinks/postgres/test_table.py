@@ -35,7 +35,7 @@ def run(dsn: str, *statements: str) -> None:
             connection.execute(statement.encode())
 
 
-def looked(dsn: str, *keys: str, schema: T.StructType = SCHEMA) -> Table:
+def inspect(dsn: str, *keys: str, schema: T.StructType = SCHEMA) -> Table:
     with connect(dsn) as connection:
         return look(connection, "out", columns_of(schema), keys, create=False)
 
@@ -52,14 +52,14 @@ def test_a_column_that_the_server_computes_is_refused(
 ) -> None:
     run(dsn, f"CREATE TABLE out ({table})")
     with pytest.raises(AnalysisError, match=message):
-        looked(dsn, *keys)
+        inspect(dsn, *keys)
 
 
 def test_a_column_that_the_server_numbers_may_be_given_or_left_out(dsn: str) -> None:
     run(
         dsn, "CREATE TABLE out (k text, n bigint GENERATED ALWAYS AS IDENTITY, m bigint GENERATED ALWAYS AS (n) STORED)"
     )
-    assert looked(dsn).target.columns == ("k", "n")
+    assert inspect(dsn).target.columns == ("k", "n")
 
 
 @pytest.mark.parametrize("setter", ["ROLE", "DATABASE", "dsn"])
@@ -74,36 +74,36 @@ def test_read_only_transactions_are_refused_with_the_setting(dsn: str, user: str
     with pytest.raises(
         AnalysisError, match=rf'user "{role}" in database "{database}".*default_transaction_read_only=off'
     ):
-        looked(user)
-    assert looked(make_conninfo(user, options="-c default_transaction_read_only=off")).target.table == "out"
+        inspect(user)
+    assert inspect(make_conninfo(user, options="-c default_transaction_read_only=off")).target.table == "out"
 
 
 def test_row_level_security_is_refused_where_rows_are_copied(dsn: str, user: str) -> None:
     run(dsn, "CREATE TABLE out (k text PRIMARY KEY, n bigint)", "ALTER TABLE out ENABLE ROW LEVEL SECURITY")
     run(dsn, "GRANT ALL ON out TO public")
     with pytest.raises(AnalysisError, match=r"row-level security for user .*BYPASSRLS"):
-        looked(user)
-    assert looked(user, "k").refusals.reasons == ("row-level security",)
-    assert looked(dsn).refusals.reasons == ("index out_pkey",)
+        inspect(user)
+    assert inspect(user, "k").refusals.reasons == ("row-level security",)
+    assert inspect(dsn).refusals.reasons == ("index out_pkey",)
 
 
 def test_the_right_to_merge_is_checked(dsn: str, user: str) -> None:
     with connect(dsn) as connection:
         run(dsn, f'REVOKE TEMPORARY ON DATABASE "{connection.info.dbname}" FROM public')
     with pytest.raises(AnalysisError, match=r"mode=upsert: user .* lacks the privilege TEMPORARY on database"):
-        looked(user, "k")
-    assert looked(user).target.keys == ()
+        inspect(user, "k")
+    assert inspect(user).target.keys == ()
 
 
 def test_a_rule_that_no_upsert_can_be_written_with_is_refused(dsn: str) -> None:
     run(dsn, "CREATE TABLE out (k text PRIMARY KEY, n bigint)")
     run(dsn, "CREATE RULE also AS ON INSERT TO out DO ALSO NOTIFY out")
     with pytest.raises(AnalysisError, match=r'has the rule "also" on INSERT or UPDATE'):
-        looked(dsn, "k")
+        inspect(dsn, "k")
     # COPY knows no rules, and an upsert none that is disabled.
-    assert looked(dsn).target.keys == ()
+    assert inspect(dsn).target.keys == ()
     run(dsn, "ALTER TABLE out DISABLE RULE also")
-    assert looked(dsn, "k").target.keys == ("k",)
+    assert inspect(dsn, "k").target.keys == ("k",)
 
 
 REFUSING = {
@@ -138,7 +138,7 @@ REFUSING = {
 @pytest.mark.parametrize("statements", REFUSING)
 def test_what_can_refuse_a_row_is_known(dsn: str, statements: str) -> None:
     run(dsn, statements)
-    found = looked(dsn).refusals
+    found = inspect(dsn).refusals
     assert found.reasons == REFUSING[statements]
     assert found.is_unique == any(name in " ".join(found.reasons) for name in ("pkey", "apart", "once"))
     assert found.measured == ()
@@ -146,19 +146,19 @@ def test_what_can_refuse_a_row_is_known(dsn: str, statements: str) -> None:
 
 def test_the_index_of_the_keys_refuses_nothing_but_long_text(dsn: str) -> None:
     run(dsn, "CREATE TABLE out (k text PRIMARY KEY, n bigint)", "CREATE TABLE child (k text REFERENCES out)")
-    found = looked(dsn, "k").refusals
+    found = inspect(dsn, "k").refusals
     assert found.measured == ("k",)
     assert [reason.partition(" ")[0] for reason in found.reasons] == ["constraint"]
     run(dsn, "DROP TABLE child")
-    assert looked(dsn, "k").refusals.reasons == ()
+    assert inspect(dsn, "k").refusals.reasons == ()
     run(dsn, "CREATE UNIQUE INDEX again ON out (n)")
-    assert looked(dsn, "k").refusals.reasons == ("index again",)
+    assert inspect(dsn, "k").refusals.reasons == ("index again",)
 
 
 def test_an_index_on_lists_may_refuse_any_of_them(dsn: str) -> None:
     lists = T.StructType([T.StructField("k", T.ArrayType(T.LongType())), T.StructField("n", T.DecimalType(9, 2))])
     run(dsn, "CREATE TABLE out (k bigint[], n numeric)", "CREATE INDEX listed ON out (k)", "CREATE INDEX ON out (n)")
-    assert looked(dsn, schema=lists).refusals.reasons == ("index listed",)
+    assert inspect(dsn, schema=lists).refusals.reasons == ("index listed",)
 
 
 def test_the_tables_that_foreign_keys_lead_to_are_known(dsn: str) -> None:
@@ -168,4 +168,4 @@ def test_the_tables_that_foreign_keys_lead_to_are_known(dsn: str) -> None:
         "CREATE TABLE b (k text PRIMARY KEY REFERENCES other.a)",
         "CREATE TABLE out (k text REFERENCES b, n bigint)",
     )
-    assert looked(dsn).refusals.related == {("other", "a"), ("public", "b"), ("public", "out")}
+    assert inspect(dsn).refusals.related == {("other", "a"), ("public", "b"), ("public", "out")}

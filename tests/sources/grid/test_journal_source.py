@@ -18,10 +18,9 @@ from sparkjet.sources.grid.location import Location
 from sparkjet.testing.source_contract import SourceContract, SourceUnderTest, through_json
 from sparkjet.time import MIN
 from sparkjet_grid.access import create_token
-from sparkjet_grid.journal_retention import Retention
-from sparkjet_grid.journal_version import Position
+from sparkjet_grid.journal_version import Position, Retention
+from sparkjet_grid.places import Writer
 from sparkjet_grid.reader_leases import LEASE
-from sparkjet_grid.version_store import Writer
 from tests.grid.grids import Grid, grid_of
 from tests.grid.journals import PARTITIONS, JournalWriter
 
@@ -259,7 +258,7 @@ def test_options_are_checked_and_a_journal_must_be_there(setting: Setting) -> No
         ({"startingOffsets": "{"}, "has no offset for each partition"),
         ({"startingOffsets": '{"0": 1, "00": 5}'}, "has no offset for each partition"),
         ({"maxOffsetsPerTrigger": "0"}, "positive whole number"),
-        ({"reader": "a/b"}, 'reader: "a/b" is no name'),
+        ({"reader": "a/b"}, 'reader: "a/b" is not a name'),
         ({"offsets": "1"}, '"offsets" is not an option of format'),
     ]:
         with pytest.raises(AnalysisError, match=said):

@@ -1,4 +1,4 @@
-"""How a grid is, for programs: its members, and what they hold."""
+"""The status of a grid for programs: its members, and what they hold."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sparkjet_grid.cluster_state import ClusterState, Member
     from sparkjet_grid.errors import GridError
-    from sparkjet_grid.requests import Status
+    from sparkjet_grid.messages import Status
 
 
 def described(found: Mapping[str, Status | GridError]) -> dict[str, Any]:
-    """The grid, and of each member how it is, or its error."""
+    """The grid, and the status or the error of each member, as JSON has it."""
     there = answers_of(found)
     known = there or {id_: each for id_, each in found.items() if not isinstance(each, Exception)}
     newest = max(known.values(), key=lambda each: each.state.version)
@@ -44,5 +44,5 @@ def _described(state: ClusterState, member: Member, status: Status | GridError) 
 
 
 def answers_of(found: Mapping[str, Status | GridError]) -> dict[str, Status]:
-    """Of the members that answer, and are not cut off, how they are."""
+    """The status of the members that answer and are not cut off."""
     return {id_: each for id_, each in found.items() if not isinstance(each, Exception) and not each.frozen}
