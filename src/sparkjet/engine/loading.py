@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from sparkjet.plan.stage import Operator
     from sparkjet.snapshots import SnapshotStore
     from sparkjet.snapshots.store import Delta
+    from sparkjet.state import Operator
 
 UNREADABLE = "FAILED_READ_FILE"
 """Spark's name for a file that does not hold what it should, by its checksums too."""

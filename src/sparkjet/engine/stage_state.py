@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from sparkjet.engine.arrival import Arrival
-    from sparkjet.plan.stage import Operator
     from sparkjet.snapshots import SnapshotStore
+    from sparkjet.state import Operator
     from sparkjet.time import WindowGrid
 
 

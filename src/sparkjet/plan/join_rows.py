@@ -14,7 +14,7 @@ from sparkjet.plan.partial_rows import DROPPED_OF, HIGHEST, KIND, ProgressDetail
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from sparkjet.plan.stage import Side
+    from sparkjet.state import Side
 
 
 class JoinRows:

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from sparkjet.catalyst.columns import CompiledColumns
 from sparkjet.catalyst.constants import constant
 from sparkjet.snapshots.record import SessionSettings
-from sparkjet.state import KEY_HASH, KeyedStore, Segment
+from sparkjet.state import KEY_HASH, KeyedOperator, KeyedStore
 from sparkjet.state.keyed_rows import Touched, is_due
 from sparkjet.time import MAX, MIN
 from sparkjet.windows.accumulators import ROW_COUNT, Accumulators
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
 
-class SessionWindows:
+class SessionWindows(KeyedOperator):
     """Merges mini-sessions into sessions; Jet's session operator with state that is cheap to update.
 
     A :class:`sparkjet.windows.operator.WindowOperator`. A partial row is ``(keys…, frame, start, end, row_count,
@@ -58,37 +58,23 @@ class SessionWindows:
         self.keys = tuple(keys)
         self.accumulators = accumulators
         self.partitions = partitions
-        self._pending: list[Segment] = []
         self._islands = GapsAndIslands(keys, accumulators, max_duration)
-        self._store = KeyedStore(
-            keys,
-            ["start", "end", *accumulators.fields],
-            partitions,
-            # A piece is due at its cut, and what is left of it at the end of the session's last gap.
-            last="end",
-            marks={"closing": F.lit(False), "kept": F.lit(True)},
-            kept=self._kept,
+        super().__init__(
+            KeyedStore(
+                keys,
+                ["start", "end", *accumulators.fields],
+                partitions,
+                # A piece is due at its cut, and what is left of it at the end of the session's last gap.
+                last="end",
+                marks={"closing": F.lit(False), "kept": F.lit(True)},
+                kept=self._kept,
+            )
         )
         self._summary = self._store.summary(
             f"count_if(closing AND {ROW_COUNT} > 0)", kept="kept", due="CASE WHEN closing THEN `end` ELSE due END"
         )
         self._spans = CompiledColumns([KEY_HASH, *self.keys, "start", "end", "fresh", *accumulators.fields])
         self._final = CompiledColumns([*self.keys, "start", F.col("due").alias("end"), *accumulators.finish()])
-
-    @property
-    def segments(self) -> list[Segment]:
-        """Open sessions; ``low`` and ``high`` of the statistics are the minimum ``due`` and the maximum ``end``."""
-        return self._store.segments
-
-    @property
-    def closed(self) -> int | None:
-        """The highest watermark so far."""
-        return self._store.closed
-
-    @property
-    def sides(self) -> tuple[SessionWindows]:
-        """The operator itself: it takes in one kind of rows."""
-        return (self,)
 
     @property
     def settings(self) -> SessionSettings:
@@ -122,35 +108,16 @@ class SessionWindows:
         last = F.max(time)
         return {"start": F.min(time), "end": F.when(last > MAX - self.gap, MAX).otherwise(last + self.gap)}
 
-    @property
-    def judged_by(self) -> int | None:
-        """The watermark of the last :meth:`close`."""
-        return self.closed
-
-    def shuffled(self, rows: DataFrame) -> DataFrame:
-        """Partial rows with their hash, partitioned by it."""
-        return self._store.shuffled(rows)
-
-    def partitioned(self, partials: DataFrame) -> DataFrame:
-        """Partial or stored rows, hash-partitioned by the keys, and persisted in memory once read."""
-        return self._store.partitioned(partials)
-
-    def append(self, segment: Segment) -> None:
-        """Add the partial rows of an epoch, which become state at the next :meth:`close`."""
-        self._pending.append(segment)
-
     def close(self, watermark: int) -> DataFrame | None:
         """Final rows of the sessions that end before ``watermark``, None without any."""
-        reached = watermark if self.closed is None else max(watermark, self.closed)
+        reached = self._reached(watermark)
         if not self._pending and not self._store.has_due(reached):
             self._store.advance(reached)
             return None
-        arrived = [each.rows for each in self._pending]
-        whole = self._store.is_small(self._pending)
-        touched = self._store.touched(arrived, reached, self._sessions, whole=whole)
+        pending = self._taken()
+        whole = self._store.is_small(pending)
+        touched = self._store.touched([each.rows for each in pending], reached, self._sessions, whole=whole)
         found, (closing,) = self._store.add(touched, self._summary, reached, whole=whole)
-        self._store.discard(*self._pending)
-        self._pending = []
         return self._results(found.where("closing")) if closing else None
 
     def early(self) -> DataFrame | None:
@@ -160,20 +127,6 @@ class SessionWindows:
         if stored is not None:
             rows.append(self._spans.select(stored.withColumn("fresh", F.lit(False))))
         return self._results(self._islands.sessions(reduce(DataFrame.union, rows), None)) if rows else None
-
-    def skip_to(self, watermark: int) -> None:
-        """Advance to ``watermark`` without closing anything; no session may be open up to there."""
-        self._store.advance(watermark if self.closed is None else max(self.closed, watermark))
-
-    def release(self) -> None:
-        """Free obsolete state."""
-        self._store.release()
-
-    def restore(self, segments: Sequence[Segment], closed: int | None) -> None:
-        """Replace the state by that of a snapshot with the same settings."""
-        self._store.discard(*self._pending)
-        self._pending = []
-        self._store.restore(segments, closed)
 
     def _sessions(self, touched: Touched) -> DataFrame:
         """Sessions of the keys with pending or due rows, flagged ``closing`` and ``kept``."""
