@@ -7,9 +7,8 @@ import inspect
 import pytest
 
 import sparkjet as sj
-from sparkjet.api.grouped import GroupedStream, LateStream, WindowedStream
+from sparkjet.api.grouped import GroupedStream, KeyedStream, LateStream, WindowedStream
 from sparkjet.api.grouped_results import GroupedResults
-from sparkjet.api.keyed_stream import KeyedStream
 from sparkjet.api.na_functions import NaFunctions
 from sparkjet.api.writer import StreamWriter
 from sparkjet.plan.static_tables import HeldTable, RenewedTable

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 from pyspark.sql import functions as F
@@ -260,16 +260,3 @@ def _is_ordered(kind: T.DataType) -> bool:
     if isinstance(kind, T.ArrayType):
         return _is_ordered(kind.elementType)
     return not isinstance(kind, (T.MapType, T.VariantType, T.CalendarIntervalType, *SPATIAL))
-
-
-def grid_map_sink(settings: GridMapSettings, session: Any, clock: Clock) -> GridMapSink:
-    """The sink of some options."""
-    from sparkjet.storage.grid_location import grid_location  # noqa: PLC0415 - on use only
-
-    location, name = grid_location(settings.path, "path", session)
-    place = MapPlace.of(name, "path")
-    if settings.journal is None:
-        return GridMapSink(settings, location, place, clock)
-    from sparkjet.sinks.grid_map_journal import JournalledMapSink  # noqa: PLC0415 - is one of these
-
-    return JournalledMapSink(settings, location, place, clock)

@@ -30,7 +30,7 @@ from sparkjet_grid.map_version import MapVersion
 from sparkjet_grid.places import JournalPlace, MapPlace
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from sparkjet.sinks.grid_map_settings import GridMapSettings
     from sparkjet.storage.grid_location import GridLocation
@@ -218,6 +218,15 @@ class JournalledMapSink(GridMapSink):
     ) -> Handle:
         changes = self._journal.written(before, journal, transaction, rows)
         return {**self._handle(version, transaction, rows), "changes": changes}
+
+
+def grid_map_sink(settings: GridMapSettings, session: SparkSession, clock: Clock) -> GridMapSink:
+    """The sink of some options, with a journal of changes if they name one."""
+    from sparkjet.storage.grid_location import grid_location  # noqa: PLC0415 - on use only
+
+    location, name = grid_location(settings.path, "path", session)
+    kind = GridMapSink if settings.journal is None else JournalledMapSink
+    return kind(settings, location, MapPlace.of(name, "path"), clock)
 
 
 def _changed_by(id_: str) -> Changed:
