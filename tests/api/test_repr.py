@@ -11,7 +11,8 @@ from sparkjet.api.grouped import GroupedStream, KeyedStream, LateStream, Windowe
 from sparkjet.api.grouped_results import GroupedResults
 from sparkjet.api.na_functions import NaFunctions
 from sparkjet.api.writer import StreamWriter
-from sparkjet.plan.static_tables import HeldTable, RenewedTable
+from sparkjet.engine.held_tables import HeldTable
+from sparkjet.plan.static_tables import RenewedTable
 
 PUBLIC = [getattr(sj, name) for name in sj.__all__ if inspect.isclass(getattr(sj, name))]
 OF_METHODS = [

@@ -16,6 +16,7 @@ from sparkjet.errors import (
     SinkError,
     nearest,
 )
+from sparkjet.executors import cores
 from sparkjet.sinks.grid_columns import check_columns, check_keys, described, kept_as, key_text
 from sparkjet.sinks.grid_journal import GridJournalSink
 from sparkjet.sinks.grid_journal_settings import GridJournalSettings
@@ -174,7 +175,7 @@ class GridMapSink(GridVersionsSink[MapVersion]):
     def _sorted(self, rows: DataFrame, partitions: int, expires: int | None) -> DataFrame:
         """Rows of layers by partition and hash; of those of one key the one with the greatest other columns first."""
         placed, order = self._placed(rows, partitions, expires), self._order()
-        tasks = min(partitions, rows.sparkSession.sparkContext.defaultParallelism)
+        tasks = min(partitions, cores(rows.sparkSession))
         return placed.repartition(tasks, "partition").sortWithinPartitions(*order)
 
     def _placed(self, rows: DataFrame, partitions: int, expires: int | None) -> DataFrame:

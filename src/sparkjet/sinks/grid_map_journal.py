@@ -15,6 +15,7 @@ from pyspark.sql import types as T
 
 from sparkjet.clock import Clock
 from sparkjet.errors import AnalysisError, RecoveryError, StorageError
+from sparkjet.executors import cores
 from sparkjet.sinks.grid_journal import GridJournalSink
 from sparkjet.sinks.grid_journal_task import Appends
 from sparkjet.sinks.grid_map import GridMapSink, widened
@@ -204,7 +205,7 @@ class JournalledMapSink(GridMapSink):
             none = [F.lit(None).cast(kinds[name]).alias(name) for name in placed.columns[:-1]]
             named = rows.sparkSession.range(count).select(*none, F.col("id").cast("int").alias("partition"))
             placed = placed.union(named)
-        tasks = min(partitions, rows.sparkSession.sparkContext.defaultParallelism)
+        tasks = min(partitions, cores(rows.sparkSession))
         journal = F.pmod(F.col("partition"), F.lit(partitions))
         return placed.repartition(tasks, journal).sortWithinPartitions(*self._order())
 

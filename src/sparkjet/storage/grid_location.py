@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from sparkjet.errors import AnalysisError, SparkjetError, StorageError
+from sparkjet.executors import is_local
 from sparkjet.storage.embedded_grid import embedded_member
-from sparkjet.storage.sharing import is_local
 from sparkjet_grid.access import Access
 from sparkjet_grid.client import GridClient
 from sparkjet_grid.cluster_state import may_start
