@@ -13,8 +13,8 @@ from pyspark.sql import functions as F
 
 import sparkjet as sj
 from sparkjet import functions as J
+from sparkjet.api.aggregate_rows import GroupedResults
 from sparkjet.api.grouped import GroupedStream, KeyedStream, LateStream, WindowedStream
-from sparkjet.api.grouped_results import GroupedResults
 from sparkjet.api.stateful_methods import _initial_rows
 from sparkjet.api.stream import Stream
 

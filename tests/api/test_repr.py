@@ -7,9 +7,9 @@ import inspect
 import pytest
 
 import sparkjet as sj
+from sparkjet.api.aggregate_rows import GroupedResults
+from sparkjet.api.frame_methods import NaFunctions
 from sparkjet.api.grouped import GroupedStream, KeyedStream, LateStream, WindowedStream
-from sparkjet.api.grouped_results import GroupedResults
-from sparkjet.api.na_functions import NaFunctions
 from sparkjet.api.writer import StreamWriter
 from sparkjet.engine.held_tables import HeldTable
 from sparkjet.plan.static_tables import RenewedTable

@@ -32,7 +32,7 @@ from sparkjet.windows import SessionWindow, Window
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from sparkjet.api.grouped_results import GroupedResults
+    from sparkjet.api.aggregate_rows import GroupedResults
     from sparkjet.api.stream import Stream
     from sparkjet.plan.grouping import Grouping, Key
     from sparkjet.plan.resolved_aggregates import Expression
