@@ -6,6 +6,7 @@ from sparkjet.api.query import StreamingQuery
 from sparkjet.api.start import replay_dead_letters, start
 from sparkjet.api.stream import Stream, stream
 from sparkjet.clock import Clock, ManualClock, SystemClock
+from sparkjet.engine.held_tables import read_once
 from sparkjet.engine.phases import EpochPhase
 from sparkjet.errors import (
     AnalysisError,
@@ -22,7 +23,7 @@ from sparkjet.errors import (
     StorageError,
     UnsettledError,
 )
-from sparkjet.plan.static_tables import StaticTable, read_every_epoch, read_once
+from sparkjet.plan.static_tables import StaticTable, read_every_epoch
 from sparkjet.sinks.foreach_batch import EpochInfo
 from sparkjet.sinks.read_files import read_files
 from sparkjet.sources import register_sources

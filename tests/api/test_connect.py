@@ -13,9 +13,8 @@ from pyspark.sql import functions as F
 
 import sparkjet as sj
 from sparkjet import functions as J
-from sparkjet.api.grouped import GroupedStream, LateStream, WindowedStream
-from sparkjet.api.grouped_results import GroupedResults
-from sparkjet.api.keyed_stream import KeyedStream
+from sparkjet.api.aggregate_rows import GroupedResults
+from sparkjet.api.grouped import GroupedStream, KeyedStream, LateStream, WindowedStream
 from sparkjet.api.stateful_methods import _initial_rows
 from sparkjet.api.stream import Stream
 

@@ -7,12 +7,12 @@ import inspect
 import pytest
 
 import sparkjet as sj
-from sparkjet.api.grouped import GroupedStream, LateStream, WindowedStream
-from sparkjet.api.grouped_results import GroupedResults
-from sparkjet.api.keyed_stream import KeyedStream
-from sparkjet.api.na_functions import NaFunctions
+from sparkjet.api.aggregate_rows import GroupedResults
+from sparkjet.api.frame_methods import NaFunctions
+from sparkjet.api.grouped import GroupedStream, KeyedStream, LateStream, WindowedStream
 from sparkjet.api.writer import StreamWriter
-from sparkjet.plan.static_tables import HeldTable, RenewedTable
+from sparkjet.engine.held_tables import HeldTable
+from sparkjet.plan.static_tables import RenewedTable
 
 PUBLIC = [getattr(sj, name) for name in sj.__all__ if inspect.isclass(getattr(sj, name))]
 OF_METHODS = [

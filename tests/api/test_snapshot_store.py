@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import sparkjet as sj
-from sparkjet.storage.embedded_grid import embedded_member
+from sparkjet.storage.grid_location import embedded_member
 from sparkjet.storage.local_directory import local_directory
 from tests.feed import Feed, rows
 

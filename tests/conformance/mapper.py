@@ -9,6 +9,7 @@ from tests.conformance.notation import call, integer, show
 from tests.conformance.steps import read_steps
 from tests.conformance.trackers import tracker_setup
 from tests.conformance.verdicts import NotationError, require_equal
+from tests.time.reinstating import reinstate
 
 if TYPE_CHECKING:
     from sparkjet.time import SubstreamTracker
@@ -60,7 +61,7 @@ class _Mapper:
             return self.advance(now)
         if operation.name == "restore":
             place, watermark = operation.take(2)
-            self.tracker.reinstate(self.name(place), integer(watermark))
+            reinstate(self.tracker, self.name(place), integer(watermark))
             return []
         raise NotationError(f"not understood: {step.operation}")
 

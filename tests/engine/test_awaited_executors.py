@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparkjet.engine.awaited_executors import AwaitedExecutors
+from sparkjet.executors import AwaitedExecutors
 
 
 def test_a_lack_of_executors_is_said_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -11,8 +11,7 @@ from pyspark.sql import functions as F
 
 from sparkjet.engine import stage_state
 from sparkjet.engine.context import configure
-from sparkjet.engine.loading import Loading
-from sparkjet.engine.stage_state import StageState
+from sparkjet.engine.stage_state import Loading, StageState
 from sparkjet.errors import RecoveryError
 from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.store import Delta

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sparkjet.engine.parallelism import configured_cores, settled, state_partitions
+from sparkjet.executors import configured_cores, settled, state_partitions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import functions as F
 
 import sparkjet as sj
-from sparkjet.api.keyed_stream import RollingStream
+from sparkjet.api.grouped import RollingStream
 from sparkjet.windows import SessionWindow, Window
 
 if TYPE_CHECKING:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 import threading
@@ -217,34 +216,6 @@ def test_what_expires_is_read_in_steps(place: Path) -> None:
         assert len(list(place.rglob("*.expired"))) == 1
     assert len(markers) == 1 + (399 - 160) // 10
     assert files(manifest) == names(list(range(1 + max(int(name[:9]) for name in markers), 400)))
-
-
-def old_layout(place: Path, compacted: int, last: int) -> None:
-    """Files of versions before segments and times."""
-    folder = place / MANIFEST_DIRECTORY / "q" / "results" / "manifest"
-    folder.mkdir(parents=True)
-    common = {"format": "parquet", "schema": {"type": "struct", "fields": []}, "options": {}}
-    whole = {"epoch": compacted, "files": names(list(range(1, compacted + 1))), **common}
-    (folder / f"{compacted:09d}.compact").write_text(json.dumps(whole))
-    (folder / f"{compacted - 30:09d}.compact").write_text("{}")
-    for epoch in range(compacted - 3, last + 1):
-        (folder / f"{epoch:09d}.json").write_text(json.dumps({"epoch": epoch, "files": names([epoch]), **common}))
-
-
-def test_the_layout_of_earlier_versions_stays_readable(place: Path) -> None:
-    old_layout(place, 50, 93)
-    manifest = Manifest(place, "q", "results")
-    assert files(manifest) == names(list(range(1, 94)))
-    assert (manifest.newest(), manifest.contains(7), manifest.contains(94)) == (93, True, False)
-    for epoch in range(94, 600):
-        manifest.add(entry(epoch, epoch))
-        manifest.expire(epoch - 100, 5)
-    here = files(manifest)
-    assert here[:93] == names(list(range(1, 94)))
-    assert here[93:] == names(list(range(600 - len(here[93:]), 600)))
-    assert 100 <= len(here[93:]) <= 107
-    assert all(manifest.contains(epoch) for epoch in range(1, 600))
-    assert len(on_disk(place)) <= 2 * FANOUT + 4
 
 
 def test_names_that_are_not_a_manifests_are_left_alone(place: Path) -> None:

@@ -223,20 +223,6 @@ def test_a_crash_after_the_delivery_repeats_it_with_the_same_rows(calls: Calls) 
     assert calls.made == [(4, [("k1", 1)])] * 2
 
 
-def test_handles_of_earlier_versions_are_accepted(calls: Calls) -> None:
-    handle = calls.decided(4, 1, 2)
-    old = {key: handle[key] for key in ("sink", "box", "epoch")}
-    calls.commit(old, lambda: None)
-    assert calls.made == [(4, [("k1", 1), ("k2", 2)])]
-    gone = {key: value for key, value in calls.decided(5, 3).items() if key in old}
-    empty(box_of(calls, gone))
-    with pytest.raises(LostTransactionError, match="is empty"):
-        calls.commit(gone, lambda: None)
-    remove(box_of(calls, gone))
-    calls.commit(gone, lambda: None)
-    assert [epoch for epoch, _ in calls.made] == [4]
-
-
 def test_an_attempt_that_failed_is_removed_at_once(calls: Calls) -> None:
     assert isinstance(calls, Aborting)
     handle, other = calls.decided(4, 1), calls.decided(5, 2)

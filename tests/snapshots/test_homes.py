@@ -13,6 +13,7 @@ import sparkjet as sj
 from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.record import (
     FORMAT,
+    STEPS,
     DeduplicationSettings,
     FunctionSettings,
     JoinSettings,
@@ -20,7 +21,6 @@ from sparkjet.snapshots.record import (
     RollingSettings,
 )
 from sparkjet.snapshots.record_log import RecordLog
-from sparkjet.snapshots.upgrades import OLDEST
 from tests.parameters import mostly_crash
 from tests.snapshots.homes import operators, queues
 from tests.snapshots.homes.archives import HOMES, KINDS, archive, unpack
@@ -78,11 +78,12 @@ def newest(root: Path) -> Record:
 
 def test_each_format_has_a_home_of_each_kind() -> None:
     formats = {path.parent.name for path in ARCHIVES}
-    assert formats == {f"format-{number}" for number in range(OLDEST, FORMAT + 1)}
+    oldest = min(STEPS, default=FORMAT)
+    assert formats == {f"format-{number}" for number in range(oldest, FORMAT + 1)}
     for query, paths, first in (
-        ("shops", OF_SHOPS, OLDEST),
-        ("operators", OF_OPERATORS, 4),
-        ("queues", OF_QUEUES, 5),
+        ("shops", OF_SHOPS, oldest),
+        ("operators", OF_OPERATORS, oldest),
+        ("queues", OF_QUEUES, oldest),
     ):
         assert {(path.parent.name, path.name) for path in paths} == {
             (f"format-{number}", archive(query, kind)) for number in range(first, FORMAT + 1) for kind in KINDS

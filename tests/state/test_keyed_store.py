@@ -21,6 +21,7 @@ from tests.in_plan import in_plan
 from tests.laws import RANDOM_RUNS, law, only_examples
 from tests.parameters import mostly_crash, mostly_long
 from tests.state.stored import read_back
+from tests.state.touching import touched_by
 from tests.windows.session_run import session_of
 
 if TYPE_CHECKING:
@@ -106,6 +107,11 @@ EXAMPLE = [
 ]
 
 
+def checkpointed(rows: DataFrame) -> DataFrame:
+    """Rows that are persisted once read, as a store takes them."""
+    return rows.localCheckpoint(eager=False)
+
+
 class StoreRun:
     """Puts epochs into a store as an operator does, and compares all that it says with the model."""
 
@@ -126,8 +132,7 @@ class StoreRun:
             assert model.put(epoch) == {}
             store.advance(watermark)
         else:
-            wanted = store.wanted([arrived], watermark)
-            found = store.lookup(wanted)
+            found = touched_by(arrived, store, watermark).stored
             assert (found is None) == (not store.segments)
             read = [] if found is None else found.withColumn("is_due", F.expr(is_due(watermark))).collect()
             touched = [(row.key, row.value, row.due) for row in read if row.key in {*epoch.puts, *due}]
@@ -135,7 +140,7 @@ class StoreRun:
             assert {row.key for row in read if row.is_due} == due
             assert all(row.fresh == (row.key in epoch.puts) for row in read)
             written = model.put(epoch)
-            _, own = store.put(store.stamped(self._rows(written)), store.summary("sum(value)"), watermark)
+            _, own = store.add(checkpointed(store.stamped(self._rows(written))), store.summary("sum(value)"), watermark)
             assert own == [sum(value for rows in written.values() for value, _ in rows)]
         store.release()
         if epoch.restarts:
@@ -228,7 +233,7 @@ def test_what_is_obsolete_leaves_the_memory(session: SparkSession, kind: Kind) -
         )
         arrived = store.partitioned(rows)
         watermark += 10
-        store.put(store.stamped(arrived), store.summary(), watermark)
+        store.add(checkpointed(store.stamped(arrived)), store.summary(), watermark)
         store.discard(Segment(arrived, SegmentStatistics(4, 0, 0)))
         store.release()
         assert len(store.segments) <= 5, epoch
@@ -245,7 +250,7 @@ def test_a_deletion_hides_older_rows_until_it_is_merged_with_them(session: Spark
 
     def put(rows: str) -> list[int]:
         listed = session.sql(f"SELECT key, 0L AS value, {NEVER}L AS due, deleted FROM VALUES {rows} AS t(key, deleted)")
-        store.put(store.stamped(store.partitioned(listed)), store.summary(), 0)
+        store.add(checkpointed(store.stamped(store.partitioned(listed))), store.summary(), 0)
         return [segment.statistics.rows for segment in store.segments]
 
     def live() -> set[str]:
@@ -269,7 +274,7 @@ def test_one_job_fills_what_the_rows_are_derived_from(session: SparkSession) -> 
     table = found.withColumn("more", F.col("value") + 1).localCheckpoint(eager=False)
     jobs = session.sparkContext.statusTracker()
     session.sparkContext.setJobGroup("one", "one")
-    _, own = store.put(store.stamped(table), store.summary("count(1)"), 0)
+    _, own = store.add(checkpointed(store.stamped(table)), store.summary("count(1)"), 0)
     session.sparkContext._jsc.clearJobGroup()
     ran = [jobs.getJobInfo(job) for job in jobs.getJobIdsForGroup("one")]
     stages = [[jobs.getStageInfo(stage) for stage in job.stageIds] for job in ran if job is not None]
@@ -339,7 +344,7 @@ def test_keys_that_a_collation_holds_equal_are_one_key(session: SparkSession) ->
     store = REPLACED.store()
     for value, key in enumerate(("A", "a")):
         row = session.sql(f"SELECT '{key}' COLLATE UTF8_LCASE AS key, {value}L AS value, 9L AS due")
-        store.put(store.stamped(store.partitioned(row)), store.summary(), 0)
+        store.add(checkpointed(store.stamped(store.partitioned(row))), store.summary(), 0)
     live = store.live()
     assert live is not None
     assert [row.value for row in live.collect()] == [1]

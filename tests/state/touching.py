@@ -1,17 +1,32 @@
-"""What an epoch makes of what it touches of a keyed store, before that is persisted: for a look at its plan."""
+"""What an epoch touches of a keyed store, and what is made of it, before that is persisted: for a look at both."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import TYPE_CHECKING
 
-from sparkjet.state.keyed_rows import Touched
+from pyspark.sql import DataFrame
+
 from sparkjet.time import MAX, MIN
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from sparkjet.state import KeyedStore, Segment
+    from sparkjet.state.keyed_rows import Touched
+
+
+def touched_by(
+    arrived: DataFrame, store: KeyedStore, watermark: int | None = None, due: tuple[int, int] = (MIN, MAX)
+) -> Touched:
+    """What rows touch of what is due from a time to another; with a watermark also of what is due before it."""
+    before = MIN if watermark is None else watermark
+    frames = {
+        "arrived": [arrived],
+        "due": _partials([each for each in store.segments if each.statistics.low < before]),
+        "stored": _partials(store._read(due)),
+    }
+    given = {name: reduce(DataFrame.union, rows) for name, rows in frames.items() if rows}
+    return store._rows.touched(given, watermark or 0, 2, store.closed, whole=False, single=False)
 
 
 def made_of(
@@ -21,9 +36,9 @@ def made_of(
     watermark: int | None = None,
     due: tuple[int, int] = (MIN, MAX),
 ) -> DataFrame:
-    """What ``build`` makes of rows and of what they touch, as far as it is due from a time to another.
+    """What ``build`` makes of rows and of what they touch, as :func:`touched_by` has it."""
+    return build(touched_by(arrived.partials, store, watermark, due))
 
-    With a watermark also of what is due before it.
-    """
-    stored = store.lookup(store.wanted([arrived.partials], watermark), due)
-    return build(Touched(arrived.partials, stored, watermark or 0, version=2))
+
+def _partials(segments: Sequence[Segment]) -> list[DataFrame]:
+    return [each.partials for each in segments]

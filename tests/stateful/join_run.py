@@ -12,8 +12,7 @@ from sparkjet.catalyst.constants import older
 from sparkjet.catalyst.join_conditions import JoinKey
 from sparkjet.state import Segment, SegmentStatistics
 from sparkjet.state.partitions import release
-from sparkjet.stateful.interval_join import IntervalJoin
-from sparkjet.stateful.join_side import JoinSide
+from sparkjet.stateful.interval_join import IntervalJoin, JoinSide
 from tests.state.stored import read_back
 from tests.stateful.join_model import Arrived, JoinBatch, JoinCase, Pair
 

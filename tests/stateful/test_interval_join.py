@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkjet.stateful.interval_join import FOREVER
-from sparkjet.stateful.join_side import MANY
+from sparkjet.stateful.interval_join import FOREVER, MANY
 from sparkjet.stateful.join_type import JoinType
 from tests.laws import QUICK_MODES, RANDOM_RUNS, law
 from tests.lines import needs_unions_in_place

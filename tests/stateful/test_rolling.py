@@ -24,7 +24,7 @@ from tests.lines import needs_python_aggregates
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from sparkjet.api.keyed_stream import RollingStream
+    from sparkjet.api.grouped import RollingStream
 
 SCHEMA = "key string, value long, ts timestamp"
 SIZE, STEP = 8, 3

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sparkjet.errors import StorageError
-from sparkjet.storage.embedded_grid import embedded_member
+from sparkjet.storage.grid_location import embedded_member
 from sparkjet_grid.access import Access
 from sparkjet_grid.client import GridClient
 from sparkjet_grid.messages import Status

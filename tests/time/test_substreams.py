@@ -22,6 +22,7 @@ from sparkjet.time import (
 )
 from tests.time.laws import PASSING, POLICIES, TIMES, law, through_json
 from tests.time.model import SETTINGS, TIMEOUTS, Epoch, Settings, model, scripts
+from tests.time.reinstating import reinstate
 
 NAMES = st.sampled_from(["a", "b", "c"])
 STEPS = st.lists(
@@ -318,9 +319,9 @@ def test_reinstated_watermarks_count_as_emitted() -> None:
     tracker = SubstreamTracker(limiting_lag(0), emit_by_frame(10))
     tracker.add("a", 0)
     tracker.add("b", 0)
-    tracker.reinstate("a", 17)
+    reinstate(tracker, "a", 17)
     assert tracker.watermark == MIN
-    tracker.reinstate("b", 14)
+    reinstate(tracker, "b", 14)
     assert tracker.watermark == 14
 
 
@@ -339,7 +340,7 @@ def test_settings_and_names_that_are_wrong_are_refused() -> None:
     with pytest.raises(AnalysisError, match="trades-1"):
         tracker.retire("trades-2", 0)
     with pytest.raises(AnalysisError, match="trades-1"):
-        tracker.reinstate("trade-1", 0)
+        reinstate(tracker, "trade-1", 0)
 
 
 def test_a_throttle_that_runs_ahead_is_refused() -> None:

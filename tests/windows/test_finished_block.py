@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from sparkjet.time import WindowGrid
 from sparkjet.windows import finished_block, sliding
-from sparkjet.windows.finished_block import FinishedBlock
 from sparkjet.windows.spans import ClosingRange
+from sparkjet.windows.stacks import FinishedBlock
 from tests.laws import RANDOM_RUNS, law
 from tests.windows.model import Batch, Event
 from tests.windows.paths import check_modes, events

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import IntegralType
 
 from sparkjet.aggregates.operation import Aggregate, AggregateOperation
-from sparkjet.aggregates.values import column_of, orderable_type, whole_number
+from sparkjet.aggregates.values import column_of, orderable_type
 from sparkjet.catalyst.expressions import label
 from sparkjet.errors import AnalysisError
 
@@ -23,14 +23,14 @@ _ERROR_OF_ONE = 1.04
 """Relative standard error of a merged sketch with one register; it falls with the square root of their number."""
 
 
-def approx_count_distinct(col: ColumnOrName, rsd: float | None = None, lgConfigK: int | None = None) -> Aggregate:
+def approx_count_distinct(col: ColumnOrName, rsd: float | None = None) -> Aggregate:
     """Approximate number of distinct non-null values, as bigint; 0 if there are none.
 
-    The state is a DataSketches HLL sketch with 2^lgConfigK registers of one byte each (fewer bytes while there are few
-    values); its relative standard error is 1.04 / √2^lgConfigK, and small counts are exact.
+    The state is a DataSketches HLL sketch with 2^k registers of one byte each (fewer bytes while there are few values);
+    its relative standard error is 1.04 / √2^k, and small counts are exact.
     """
     name = f"approx_count_distinct({label(col)})"
-    size = _size(name, rsd, lgConfigK)
+    size = _size(name, rsd)
 
     def resolve(inputs: Inputs) -> AggregateOperation:
         data_type = orderable_type(inputs, name, col, "its values cannot be distinguished")
@@ -54,12 +54,11 @@ def _combine(left: Accumulator, right: Accumulator) -> Accumulator:
     return {"sketch": F.coalesce(union, left["sketch"], right["sketch"])}
 
 
-def _size(name: str, rsd: float | None, lg_config_k: int | None) -> int:
-    if rsd is not None and lg_config_k is not None:
-        raise AnalysisError(f"{name}: rsd and lgConfigK both set the sketch's size; give only one of them.")
-    if rsd is not None:
-        finest = _ERROR_OF_ONE / math.sqrt(1 << _MOST_LG)
-        if not finest <= rsd < 1:
-            raise AnalysisError(f"{name}: rsd is {rsd!r}; give a deviation from {finest:.5f} to below 1, e.g. 0.02.")
-        return max(_LEAST_LG, math.ceil(2 * math.log2(_ERROR_OF_ONE / rsd)))
-    return whole_number(name, "lgConfigK", _DEFAULT_LG if lg_config_k is None else lg_config_k, _LEAST_LG, _MOST_LG)
+def _size(name: str, rsd: float | None) -> int:
+    """The binary logarithm of the number of registers."""
+    if rsd is None:
+        return _DEFAULT_LG
+    finest = _ERROR_OF_ONE / math.sqrt(1 << _MOST_LG)
+    if not finest <= rsd < 1:
+        raise AnalysisError(f"{name}: rsd is {rsd!r}; give a deviation from {finest:.5f} to below 1, e.g. 0.02.")
+    return max(_LEAST_LG, math.ceil(2 * math.log2(_ERROR_OF_ONE / rsd)))

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from pyspark.sql import Column
 from typing_extensions import Self
 
 from sparkjet.api.frame_methods import one_by_one
-from sparkjet.api.grouped_results import GroupedResults
+from sparkjet.api.guided import Guided
 from sparkjet.api.result_rows import ResultRows
+from sparkjet.catalyst import alternatives
 from sparkjet.catalyst.columns import HIDDEN
-from sparkjet.errors import refuse_connect
+from sparkjet.catalyst.markers import is_marked
+from sparkjet.errors import AnalysisError, refuse_connect
 from sparkjet.plan import links
 from sparkjet.plan.outputs import Rows
 
@@ -19,6 +22,84 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, GroupedData
 
     from sparkjet.aggregates.operation import AggregateOperation
+    from sparkjet.plan.transformations import Link
+
+
+Results = TypeVar("Results", bound="AggregateRows")
+
+
+class GroupedResults(Guided, Generic[Results]):
+    """Results that are never final, grouped again; like ``GroupedData``.
+
+    Nothing is stored for these groups: each epoch computes them from all results, which ``outputMode("complete")``
+    emits. Any aggregate of Spark's can be used, also those that cannot be combined.
+    """
+
+    _alternatives = alternatives.GROUPS_OF_RESULTS
+
+    def __init__(
+        self, then: Callable[[Link], Results], group: Callable[[DataFrame], GroupedData], shape: DataFrame
+    ) -> None:
+        self._then = then
+        self._group = group
+        self._shape = shape
+
+    def __repr__(self) -> str:
+        return repr(self._group(self._shape)).replace("GroupedData", type(self).__name__, 1)
+
+    def pivot(self, pivot_col: str, values: Sequence[Any] | None = None) -> GroupedResults[Results]:
+        """Make a column of each of some values, as ``GroupedData.pivot``.
+
+        Raises:
+            AnalysisError: There are no values: which ones will come is not known when the query starts.
+        """
+        if not values:
+            message = f'pivot: give the values of {pivot_col!r}, e.g. pivot("{pivot_col}", ["a", "b"]).'
+            raise AnalysisError(message)
+        return GroupedResults(self._then, lambda frame: self._group(frame).pivot(pivot_col, [*values]), self._shape)
+
+    def agg(self, *exprs: Column | Mapping[str, str] | AggregateOperation) -> Results:
+        """Compute aggregates of all results, as ``GroupedData.agg``.
+
+        Raises:
+            AnalysisError: Not an aggregate of Spark's.
+            AnalysisException: Spark cannot analyze a Column, e.g. because it names a column that does not exist.
+        """
+        refuse_connect("agg", *exprs)
+        if any(is_marked(each) if isinstance(each, Column) else not isinstance(each, Mapping) for each in exprs):
+            message = (
+                "agg: complete results are aggregated by Spark, which does not have the aggregates of sparkjet. Use "
+                "those of pyspark.sql.functions."
+            )
+            raise AnalysisError(message)
+        return self._aggregated(lambda grouped: grouped.agg(*exprs))  # type: ignore[arg-type]
+
+    def count(self) -> Results:
+        """Number of results, in a column ``count``, as ``GroupedData.count``."""
+        return self._aggregated(lambda grouped: grouped.count())
+
+    def sum(self, *cols: str) -> Results:
+        """Sums of the columns, by default of all numeric ones, as ``GroupedData.sum``."""
+        return self._aggregated(lambda grouped: grouped.sum(*cols))
+
+    def avg(self, *cols: str) -> Results:
+        """Means of the columns, by default of all numeric ones, as ``GroupedData.avg``."""
+        return self._aggregated(lambda grouped: grouped.avg(*cols))
+
+    def mean(self, *cols: str) -> Results:
+        """Alias of :meth:`avg`."""
+        return self.avg(*cols)
+
+    def min(self, *cols: str) -> Results:
+        """Least values of the columns, by default of all numeric ones, as ``GroupedData.min``."""
+        return self._aggregated(lambda grouped: grouped.min(*cols))
+
+    def max(self, *cols: str) -> Results:
+        """Greatest values of the columns, by default of all numeric ones, as ``GroupedData.max``."""
+        return self._aggregated(lambda grouped: grouped.max(*cols))
+
+    def _aggregated(self, aggregated: Callable[[GroupedData], DataFrame]) -> Results:
+        return self._then(links.regrouped(lambda frame: aggregated(self._group(frame))))
 
 
 class AggregateRows(ResultRows):

@@ -12,8 +12,8 @@ from sparkjet.api.launch import Launch
 from sparkjet.catalyst.plan_analysis import check_streaming
 from sparkjet.clock import SystemClock
 from sparkjet.engine.backup import Backup
-from sparkjet.engine.parallelism import state_partitions
 from sparkjet.errors import AnalysisError
+from sparkjet.executors import state_partitions
 from sparkjet.options import MOST_PARTITIONS, QUERY_OPTIONS, Options
 from sparkjet.plan.diverting import letters_shape
 from sparkjet.plan.outputs import AnyOutput, DeadLetterOutput, Rows, StageOutput
@@ -21,7 +21,7 @@ from sparkjet.plan.own_input import check_own_input
 from sparkjet.plan.plan import Plan
 from sparkjet.plan.planning import plan_of
 from sparkjet.plan.replaying import Replaying
-from sparkjet.plan.spark_sources import REPLAYABLE, acknowledging_source, check_replayable
+from sparkjet.plan.spark_sources import KEEPING, acknowledging_source, check_replayable
 from sparkjet.query_log import about, logger
 from sparkjet.sinks.files import FilesSink
 from sparkjet.sinks.memory import MemorySink
@@ -189,7 +189,7 @@ def _overlap(plan: Plan, options: Options, *, ends: bool) -> bool:
     if source is not None and asked == "true":
         message = (
             f"overlapEpochs: Spark commits a batch to its source before the record has it, and {source} may delete it "
-            f"then: a crash would lose it. Leave the option out. (Known to keep their rows: {', '.join(REPLAYABLE)}.)"
+            f"then: a crash would lose it. Leave the option out. (Known to keep their rows: {', '.join(KEEPING)}.)"
         )
         raise AnalysisError(message)
     return source is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Concatenate, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, TypeVar, overload
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
@@ -12,7 +12,6 @@ from pyspark.sql import functions as F
 from typing_extensions import ParamSpec, Self
 
 from sparkjet.api.guided import Guided
-from sparkjet.api.na_functions import NOT_GIVEN, NaFunctions
 from sparkjet.api.notebook import table
 from sparkjet.catalyst import alternatives
 from sparkjet.catalyst.columns import HIDDEN, is_own, quoted, visible
@@ -33,6 +32,10 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
+Rows = TypeVar("Rows", bound="FrameMethods")
+
+NOT_GIVEN = object()
+"""Of an argument for which None is a value."""
 
 
 class FrameMethods(Guided, ABC):
@@ -321,6 +324,28 @@ class FrameMethods(Guided, ABC):
     def _way_out(self, name: str) -> str | None:
         found = super()._way_out(name)
         return f'{found} The column of this name is F.col("{name}").' if found and name in self.columns else found
+
+
+class NaFunctions(Generic[Rows]):
+    """What ``rows.na`` has: other names of ``rows.dropna``, ``rows.fillna`` and ``rows.replace``."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}[{self._rows!r}]"
+
+    def drop(self, how: str = "any", thresh: int | None = None, subset: str | Sequence[str] | None = None) -> Rows:
+        """See :meth:`FrameMethods.dropna`."""
+        return self._rows.dropna(how, thresh, subset)
+
+    def fill(self, value: Any, subset: str | Sequence[str] | None = None) -> Rows:
+        """See :meth:`FrameMethods.fillna`."""
+        return self._rows.fillna(value, subset)
+
+    def replace(self, to_replace: Any, value: Any = NOT_GIVEN, subset: str | Sequence[str] | None = None) -> Rows:
+        """See :meth:`FrameMethods.replace`."""
+        return self._rows.replace(to_replace, value, subset)
 
 
 def _check(method: str, given: object, kinds: Any, what: str) -> None:

@@ -260,7 +260,7 @@ def _postgres(options: Options) -> Sink:
 
 def _grid_map(options: Options, session: SparkSession, clock: Clock) -> Sink:
     with _extra("grid"):
-        from sparkjet.sinks.grid_map import grid_map_sink  # noqa: PLC0415 - the extra is optional
+        from sparkjet.sinks.grid_map_journal import grid_map_sink  # noqa: PLC0415 - the extra is optional
         from sparkjet.sinks.grid_map_settings import GridMapSettings  # noqa: PLC0415 - as above
     return grid_map_sink(GridMapSettings.of(options), session, clock)
 

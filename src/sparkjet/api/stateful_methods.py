@@ -40,6 +40,8 @@ class StatefulMethods:
     """Methods of a stream that is grouped by keys."""
 
     _feed: Feed
+    _stream: type[Stream]
+    """Makes the results; given by what is grouped, which is one itself."""
 
     @property
     @abstractmethod
@@ -171,8 +173,6 @@ class StatefulMethods:
     def _returned(
         self, method: str, function: UserFunction, event_time: str, initial: DataFrame | None = None
     ) -> Stream:
-        from sparkjet.api.stream import Stream  # noqa: PLC0415 - streams make this class
-
         if not self._feed.inputs and (function.domain is TimeDomain.WATERMARK or event_time):
             message = (
                 f'{method}: event time needs withWatermark("<event time>", "<lag>") before groupBy(…), and is lost '
@@ -189,7 +189,7 @@ class StatefulMethods:
             times.append(EventTime(event_time, ids, method, remedy))
         # Without an event time the rows are of no input: none is late or lacks its time.
         inputs = self._feed.inputs if event_time else ()
-        return Stream(Feed(Transformations(shape, shape), inputs, stage), *times)
+        return self._stream(Feed(Transformations(shape, shape), inputs, stage), *times)
 
 
 def _check(method: str, output_mode: str) -> None:

@@ -13,8 +13,7 @@ from sparkjet.api.deduplicated import Deduplicated
 from sparkjet.api.diverted import Diverted
 from sparkjet.api.expecting import Expecting
 from sparkjet.api.frame_methods import one_by_one
-from sparkjet.api.grouped import ComputedWindows, GroupedStream, LateStream
-from sparkjet.api.keyed_stream import KeyedStream
+from sparkjet.api.grouped import ComputedWindows, GroupedStream, KeyedStream, LateStream
 from sparkjet.api.output_settings import OutputSettings, computed
 from sparkjet.api.stream_joins import StreamJoins, grouped
 from sparkjet.api.unions import Unions
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from sparkjet.aggregates.operation import AggregateOperation
-    from sparkjet.api.keyed_stream import RollingStream
+    from sparkjet.api.grouped import RollingStream
     from sparkjet.plan.grouping import GroupingColumn
     from sparkjet.plan.stage import Stage
     from sparkjet.time import PolicySettings, Throttle
@@ -203,9 +202,9 @@ class Stream(Deduplicated, Diverted, Expecting, StreamJoins, Unions):
         columns = one_by_one(cols)
         feed, grouping = grouped(self._feed, self._times, columns)
         if grouping.by_key is not None:
-            return ComputedWindows(feed, grouping)
+            return ComputedWindows(feed, grouping, Stream)
         is_final = grouping.window is not None and self._times
-        return (GroupedStream if is_final else KeyedStream)(feed, grouping)
+        return GroupedStream(feed, grouping) if is_final else KeyedStream(feed, grouping, Stream)
 
     groupby = groupBy
     """Alias of :meth:`groupBy`."""

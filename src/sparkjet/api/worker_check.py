@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from py4j.protocol import Py4JJavaError
 
 from sparkjet.errors import AnalysisError, drivers_python, lacking
-from sparkjet.storage.sharing import is_local, probing_tasks
+from sparkjet.executors import is_local, probing_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -292,7 +292,7 @@ DOORS = (
     Door(
         "the executors, and what Hadoop and jars of the user's have for them",
         (
-            "engine/executors",
+            "executors",
             "plan/window_join",
             "sinks/delta/kernel",
             "sinks/delta/log_committer",
@@ -301,7 +301,6 @@ DOORS = (
             "sinks/iceberg/library",
             "sinks/jars",
             "storage/hadoop_file_system",
-            "storage/sharing",
         ),
         (
             "org.apache.spark.SparkContext.getExecutorMemoryStatus(0)",

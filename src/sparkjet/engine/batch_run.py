@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from sparkjet.engine.dead_letters import DeadLetters
 from sparkjet.engine.expectations import Expectations
 from sparkjet.engine.input_batch import InputBatch
-from sparkjet.engine.parallelism import state_partitions
 from sparkjet.engine.results import Results
 from sparkjet.engine.state import QueryState
+from sparkjet.executors import state_partitions
 from sparkjet.plan.outputs import Rows
 
 if TYPE_CHECKING:

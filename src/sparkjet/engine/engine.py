@@ -13,11 +13,11 @@ from sparkjet.catalyst.physical_plans import as_frame
 from sparkjet.engine.caught_up import caught_up_by
 from sparkjet.engine.context import CaughtUp, EngineContext, EpochRequest
 from sparkjet.engine.epoch import Epoch
-from sparkjet.engine.executors import Executors
 from sparkjet.engine.map_reads import MapReads
 from sparkjet.engine.spark_checkpoint import same_offsets
 from sparkjet.engine.turn import Turn
 from sparkjet.errors import RecoveryError
+from sparkjet.executors import Executors
 from sparkjet.java import is_stopped
 from sparkjet.query_log import logger, within
 from sparkjet.sinks.copies import run_name

@@ -14,8 +14,8 @@ from sparkjet.catalyst.tables import Rows
 from sparkjet.engine.arrival import arrive
 from sparkjet.plan.diverting import passed
 from sparkjet.plan.plan import reader
-from sparkjet.plan.stage import TimedOperator
 from sparkjet.plan.window_join import WindowJoin
+from sparkjet.state import TimedOperator
 from sparkjet.state.tasks import tasks_of_few
 from sparkjet.time import MIN
 

@@ -11,8 +11,8 @@ import msgspec
 
 from sparkjet.engine.changes import Changes
 from sparkjet.engine.stage_state import StageState
-from sparkjet.plan.stage import TimedOperator
 from sparkjet.plan.windowed_aggregation import WindowedAggregation
+from sparkjet.state import TimedOperator
 from sparkjet.windows import SlidingWindows
 
 if TYPE_CHECKING:

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
     from pyspark.sql.streaming.query import StreamingQuery as SparkQuery
 
-    from sparkjet.engine.awaited_executors import AwaitedExecutors
     from sparkjet.engine.ending import Ending
     from sparkjet.engine.engine import Engine
     from sparkjet.engine.ticker import Ticker
+    from sparkjet.executors import AwaitedExecutors
 
 SETTLING = 1
 """Seconds between two checks of how the last epoch has ended, and of what is decided and not committed."""

@@ -90,7 +90,7 @@ def _with_stages(
     planned: dict[Stage, PlannedStage] = {}
     for stage in stages:
         feeds = tuple(_planned(feed, planned, sources, numbers) for feed in stage.feeds)
-        # Every record holds these names: others would need an upgrade (:mod:`sparkjet.snapshots.upgrades`).
+        # Every record holds these names: others would need an upgrade (:data:`sparkjet.snapshots.record.STEPS`).
         planned[stage] = PlannedStage(f"stage{len(planned)}", stage, feeds)
     roots = {feed.source: feed for stage in planned.values() for feed in stage.feeds if feed.parent is None}
     for stage in stages:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
-    from sparkjet.plan.stage import Side
+    from sparkjet.state import Side
 
 ROW = "row"
 """The row itself: a struct of the columns that the user sees."""

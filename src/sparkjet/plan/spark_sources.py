@@ -1,8 +1,9 @@
-"""The sources of a streaming DataFrame, and whether they are replayable after a restart."""
+"""The sources of a streaming DataFrame, and what is known of them: whether they are replayable after a restart."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -12,28 +13,52 @@ from sparkjet.catalyst.logical_plans import analyzed, attribute_id, children, ki
 from sparkjet.errors import AnalysisError
 from sparkjet.query_log import logger
 from sparkjet.sinks.protocol import Guarantee
+from sparkjet.sources import ARTEMIS, RABBITMQ
 from sparkjet.spark_line import LINE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-REPLAYABLE = (
-    "avro", "csv", "delta", "json", "kafka", "orc", "parquet", "rate", "rate-micro-batch", "sparkjet-kafka",
-    "sparkjet-artemis", "sparkjet-rabbitmq", "text", "xml",
-)  # fmt: skip
-"""Sources that keep a batch until the record has it, whatever Spark commits, and then return the same rows for it."""
+_ARROW = {"pyarrow": "pyarrow"}
 
-NOT_REPLAYABLE = ("socket",)
-"""Sources that deliver each row once, and cannot be replayed."""
 
-PARTITIONED = {
-    "sparkjet-kafka": ("topic", "partition"),
-    "sparkjet-grid-journal": ("_partition",),
-    "sparkjet-artemis": ("queue",),
-    "sparkjet-rabbitmq": ("queue",),
+@dataclass(frozen=True)
+class KnownSource:
+    """What is known of a source by its name.
+
+    Attributes:
+        keeps: Whether it keeps a batch until the record has it, whatever Spark commits, and then returns the same rows
+            for it. False if it delivers each row once; None if that is judged by other signs.
+        partitions: The columns that name its partitions, outermost first, where its offsets name them all, also those
+            without rows.
+        packages: Those that executors need to read it: the name to install, by the name that is imported.
+    """
+
+    keeps: bool | None = True
+    partitions: tuple[str, ...] = ()
+    packages: Mapping[str, str] = field(default_factory=dict)
+
+
+_QUEUES = KnownSource(partitions=("queue",), packages=_ARROW)
+"""What reads queues is of the driver's machine."""
+KNOWN = {
+    **dict.fromkeys(("avro", "csv", "delta", "json", "kafka", "orc", "parquet"), KnownSource()),
+    **dict.fromkeys(("rate", "rate-micro-batch", "text", "xml"), KnownSource()),
+    "socket": KnownSource(keeps=False),
+    "sparkjet-kafka": KnownSource(
+        partitions=("topic", "partition"), packages={"confluent_kafka": "confluent-kafka", **_ARROW}
+    ),
+    "sparkjet-grid-journal": KnownSource(
+        None, ("_partition",), {**{name: name for name in ("msgspec", "tenacity", "xxhash")}, **_ARROW}
+    ),
+    ARTEMIS: _QUEUES,
+    RABBITMQ: _QUEUES,
 }
-"""Sources whose offsets name all their partitions, also those without rows; each with the columns that name them."""
+"""The sources that are known, by their short names."""
+KEEPING = tuple(sorted(name for name, known in KNOWN.items() if known.keeps))
+"""Those that keep their rows."""
+_UNKNOWN = KnownSource(None)
 
 _RELATIONS = ("StreamingRelation", "StreamingRelationV2")
 _NAMING = (4, 2)
@@ -98,9 +123,9 @@ def given_names(df: DataFrame) -> tuple[str, ...]:
     return tuple(dict.fromkeys(str(name.name()) for name in given))
 
 
-def source_names(df: DataFrame) -> set[str]:
-    """The short names of the sources of a streaming DataFrame."""
-    return {_name(df, leaf) for leaf in _leaves(df)}
+def packages_of_sources(df: DataFrame) -> dict[str, str]:
+    """The packages that executors need to read a streaming DataFrame, as :class:`KnownSource` has them."""
+    return {key: value for leaf in _leaves(df) for key, value in _known(_name(df, leaf)).packages.items()}
 
 
 @dataclass(frozen=True)
@@ -128,11 +153,11 @@ def partition_columns(df: DataFrame) -> PartitionColumns | None:
     if len(leaves) != 1 or leaves[0].nodeName() != "StreamingRelationV2":
         return None
     source = str(leaves[0].sourceName())
-    if source not in PARTITIONED:
+    columns = _known(source).partitions
+    if not columns:
         return None
     delivered = {attribute_id(attribute) for attribute in listed(leaves[0].output())}
     kept = {each.name() for each in listed(analyzed(df).output()) if attribute_id(each) in delivered}
-    columns = PARTITIONED[source]
     return PartitionColumns(source, columns, tuple(name for name in columns if name in kept))
 
 
@@ -144,7 +169,7 @@ def acknowledging_source(df: DataFrame) -> str | None:
             cleaning = _options(leaf).get("cleansource", "off")
             if cleaning.lower() != "off":
                 return f"{name} with cleanSource={cleaning}"
-        if name.lower() not in REPLAYABLE and not _reads_files(leaf):
+        if not _known(name).keeps and not _reads_files(leaf):
             return name
     return None
 
@@ -187,11 +212,16 @@ def _options(leaf: Any) -> dict[str, str]:
 
 def _replayability(df: DataFrame, leaf: Any) -> tuple[Replayability, str]:
     name = _name(df, leaf)
-    if name.lower() in NOT_REPLAYABLE:
+    keeps = _known(name).keeps
+    if keeps is False:
         return Replayability.NO, name
     # Python sources must return the same rows for the same offsets, as Spark requests them again after a restart.
-    known = name.lower() in REPLAYABLE or _reads_files(leaf) or _provider_class(leaf) == _PYTHON
-    return Replayability.YES if known else Replayability.UNKNOWN, name
+    replayable = keeps or _reads_files(leaf) or _provider_class(leaf) == _PYTHON
+    return Replayability.YES if replayable else Replayability.UNKNOWN, name
+
+
+def _known(name: str) -> KnownSource:
+    return KNOWN.get(name.lower(), _UNKNOWN)
 
 
 def _leaves(df: DataFrame) -> list[Any]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from pyspark.sql import functions as F
 
@@ -23,101 +23,7 @@ if TYPE_CHECKING:
     from sparkjet.plan.inputs import Input
     from sparkjet.plan.partial_rows import ProgressDetail
     from sparkjet.plan.transformations import Transformations
-    from sparkjet.snapshots.record import StageSettings
-    from sparkjet.state import Segment
-
-
-class Side(Protocol):
-    """Where an operator takes rows in; an operator of one feed is its own only side.
-
-    Once per epoch the engine calls :meth:`append`, if rows have arrived.
-    """
-
-    @property
-    def judged_by(self) -> int | None:
-        """The time below which a row is late, by the last ``close``; None if no row is late."""
-        ...
-
-    def shuffled(self, rows: DataFrame) -> DataFrame:
-        """Rows for this side, partitioned like its state."""
-        ...
-
-    def append(self, segment: Segment) -> None:
-        """Add the rows of an epoch; none of them may be late."""
-        ...
-
-
-class Operator(Protocol):
-    """The state of a stage, on the driver; what it holds are DataFrames.
-
-    Once per epoch, the engine appends what has arrived to the :attr:`sides`, calls :meth:`close` with the new
-    watermark, stores every segment that is not stored yet, and calls :meth:`release` once the rows from ``close`` are
-    written. The state has advanced when ``close`` returns, whether or not the rows are consumed: after a failure the
-    operator is restored.
-    """
-
-    @property
-    def segments(self) -> Sequence[Segment]:
-        """The state, oldest first; all else is derived from it."""
-        ...
-
-    @property
-    def closed(self) -> int | None:
-        """The time up to which results are final, None before the first :meth:`close`; saved with the segments."""
-        ...
-
-    @property
-    def sides(self) -> Sequence[Side]:
-        """One for each feed of the stage."""
-        ...
-
-    @property
-    def settings(self) -> StageSettings:
-        """Its numbers, as the record names them."""
-        ...
-
-    @property
-    def open_until(self) -> int | None:
-        """The minimum watermark that closes everything, None if nothing is open."""
-        ...
-
-    def partitioned(self, rows: DataFrame) -> DataFrame:
-        """Stored rows, partitioned like a segment, and persisted in the executors once read."""
-        ...
-
-    @property
-    def close(self) -> Callable[..., DataFrame | None]:
-        """From one watermark for each side to the result rows, None if there are none; MIN closes nothing."""
-        ...
-
-    def early(self) -> DataFrame | None:
-        """Results so far of what is open, like those of :meth:`close`; None without any; changes no state."""
-        ...
-
-    def skip_to(self, watermark: int) -> None:
-        """Advance to ``watermark`` without closing anything; nothing may be open up to there."""
-        ...
-
-    def release(self) -> None:
-        """Free obsolete state; the current state is persisted in memory afterwards, even if no job has read it."""
-        ...
-
-    def restore(self, segments: Sequence[Segment], closed: int | None) -> None:
-        """Replace the state by that of a snapshot with the same settings."""
-        ...
-
-
-@runtime_checkable
-class TimedOperator(Protocol):
-    """An operator that has to know the time."""
-
-    def begin(self, now: int, before: int) -> None:
-        """Learn an epoch's processing time and the watermark that its rows were judged by, before :meth:`close`."""
-        ...
-
-    def is_due(self, now: int) -> bool:
-        """Whether an epoch is due because of the clock alone."""
-        ...
+    from sparkjet.state import Operator
 
 
 class Intake(Protocol):

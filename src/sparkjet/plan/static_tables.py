@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -10,12 +9,9 @@ from pyspark.sql import DataFrame
 
 from sparkjet.catalyst import alternatives
 from sparkjet.catalyst.columns import quoted
-from sparkjet.catalyst.logical_plans import analyzed
 from sparkjet.catalyst.python_sources import options_of
 from sparkjet.errors import AnalysisError, SourceError, refuse_connect
-from sparkjet.java import is_stopped
 from sparkjet.sources import GRID_MAP
-from sparkjet.state.partitions import lost_partitions, release
 
 
 class StaticTable:
@@ -52,58 +48,6 @@ class StaticTable:
     def has_lost(self) -> bool:
         """Whether no executor holds some of what should be held."""
         return False
-
-
-class HeldTable(StaticTable):
-    """A DataFrame that is read once and held by the executors. Thread-safe.
-
-    Not by ``persist``: Spark reads a persisted DataFrame again when the application writes to where it came from, and
-    lost partitions one by one, so that they could be of different versions.
-    """
-
-    by_epoch = True
-
-    def __init__(self, shape: DataFrame) -> None:
-        super().__init__(shape)
-        self._changing = threading.Lock()
-        self._held: DataFrame | None = None
-        self._hint = _join_hint(shape)
-        self._queries = 0
-
-    def frame(self) -> DataFrame:
-        """See :meth:`StaticTable.frame`."""
-        with self._changing:
-            if self._held is None:
-                self._held = self.shape.localCheckpoint()
-            # A checkpoint has forgotten it.
-            return self._held if self._hint is None else self._held.hint(self._hint)
-
-    def acquire(self) -> None:
-        """See :meth:`StaticTable.acquire`."""
-        with self._changing:
-            self._queries += 1
-
-    def release(self) -> None:
-        """See :meth:`StaticTable.release`."""
-        with self._changing:
-            self._queries -= 1
-            last = self._queries == 0
-        if last:
-            self.forget()
-
-    def forget(self) -> None:
-        """See :meth:`StaticTable.forget`."""
-        with self._changing:
-            held, self._held = self._held, None
-        # A context that was stopped has freed it.
-        if held is not None and not is_stopped(held.sparkSession.sparkContext):
-            release(held)
-
-    @property
-    def has_lost(self) -> bool:
-        """See :attr:`StaticTable.has_lost`."""
-        with self._changing:
-            return self._held is not None and bool(lost_partitions(self._held))
 
 
 class MapTable(StaticTable):
@@ -151,27 +95,6 @@ class RenewedTable(StaticTable):
                 )
                 raise SourceError(message)
         return found.select(*(quoted(name) for name, _ in self._types))
-
-
-def read_once(df: DataFrame) -> StaticTable:
-    """A static table for ``join`` that is read once, at the first use by a query, and then held in memory.
-
-    All epochs see the same version, whatever happens to the table. The copy is freed when the query has ended, or the
-    last of several; a restarted query reads the table again, and so does one that has lost the copy with an executor.
-
-    Args:
-        df: A batch DataFrame; may have an alias or a hint such as ``F.broadcast``.
-
-    Raises:
-        AnalysisError: Not a batch DataFrame.
-
-    >>> import sparkjet as sj
-    >>> countries = spark.createDataFrame([("de", "Germany")], "code string, country string")
-    >>> visits = sj.stream(spark.createDataFrame([("de", 3), ("fr", 4)], "code string, visits int"))
-    >>> visits.join(sj.read_once(countries), "code", "left").toDF().orderBy("code").collect()
-    [Row(code='de', visits=3, country='Germany'), Row(code='fr', visits=4, country=None)]
-    """
-    return HeldTable(checked_table(df, "read_once"))
 
 
 def read_every_epoch(make: Callable[[], DataFrame]) -> StaticTable:
@@ -232,12 +155,3 @@ def checked_table(other: Any, method: str) -> DataFrame:
         message = f"{method}: the column name {taken[0]!r} is used by sparkjet. Rename the column of the table."
         raise AnalysisError(message)
     return other
-
-
-def _join_hint(df: DataFrame) -> str | None:
-    """The name of a join hint at the top of a DataFrame, such as ``broadcast``; None if it has none."""
-    node = analyzed(df)
-    while node.nodeName() == "SubqueryAlias":
-        node = node.child()
-    strategy = node.hints().strategy() if node.nodeName() == "ResolvedHint" else None
-    return str(strategy.get().displayName()) if strategy is not None and strategy.isDefined() else None

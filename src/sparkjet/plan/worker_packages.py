@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sparkjet.plan.aggregation import Aggregation
-from sparkjet.plan.spark_sources import source_names
+from sparkjet.plan.spark_sources import packages_of_sources
 from sparkjet.plan.stateful_function import StatefulFunction
 from sparkjet.sinks.protocol import NeedsPackages
 
@@ -13,13 +13,6 @@ if TYPE_CHECKING:
     from sparkjet.plan.plan import Plan
 
 _ARROW = {"pyarrow": "pyarrow"}
-_OF_SOURCES = {
-    "sparkjet-kafka": {"confluent_kafka": "confluent-kafka", **_ARROW},
-    "sparkjet-grid-journal": {"msgspec": "msgspec", "tenacity": "tenacity", "xxhash": "xxhash", **_ARROW},
-    # Of the driver's machine is what reads the queues.
-    "sparkjet-artemis": _ARROW,
-    "sparkjet-rabbitmq": _ARROW,
-}
 
 
 def worker_packages(plan: Plan) -> dict[str, str]:
@@ -27,9 +20,7 @@ def worker_packages(plan: Plan) -> dict[str, str]:
 
     Sinks must have been checked, as some decide only then who writes.
     """
-    needed: dict[str, str] = {}
-    for source in source_names(plan.source):
-        needed |= _OF_SOURCES.get(source, {})
+    needed = packages_of_sources(plan.source)
     for planned in plan.stages:
         stage = planned.stage
         if isinstance(stage, StatefulFunction):

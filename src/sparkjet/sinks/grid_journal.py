@@ -13,6 +13,7 @@ from pyspark.sql import types as T
 from sparkjet.catalyst.columns import quoted
 from sparkjet.clock import Clock
 from sparkjet.errors import AnalysisError, SinkError
+from sparkjet.executors import cores
 from sparkjet.query_log import logger
 from sparkjet.sinks.grid_columns import check_columns, check_keys, described, kept_as, key_text
 from sparkjet.sinks.grid_journal_settings import PARTITIONS, GridJournalSettings
@@ -207,7 +208,7 @@ class GridJournalSink(GridVersionsSink[JournalVersion]):
         # A key without a value is one as well.
         hash_ = F.coalesce(F.crc32(key_text(self._schema, keys).cast("binary")), F.lit(0))
         partition = F.pmod(hash_, F.lit(partitions)).cast("int").alias("partition")
-        tasks = min(partitions, rows.sparkSession.sparkContext.defaultParallelism)
+        tasks = min(partitions, cores(rows.sparkSession))
         placed = rows.select(*shaped, partition).repartition(tasks, "partition")
         return placed.sortWithinPartitions("partition")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 from pyspark.sql import functions as F
@@ -16,6 +16,7 @@ from sparkjet.errors import (
     SinkError,
     nearest,
 )
+from sparkjet.executors import cores
 from sparkjet.sinks.grid_columns import check_columns, check_keys, described, kept_as, key_text
 from sparkjet.sinks.grid_journal import GridJournalSink
 from sparkjet.sinks.grid_journal_settings import GridJournalSettings
@@ -172,7 +173,7 @@ class GridMapSink(GridVersionsSink[MapVersion]):
     def _sorted(self, rows: DataFrame, partitions: int, expires: int | None) -> DataFrame:
         """Rows of layers by partition and hash; of those of one key the one with the greatest other columns first."""
         placed, order = self._placed(rows, partitions, expires), self._order()
-        tasks = min(partitions, rows.sparkSession.sparkContext.defaultParallelism)
+        tasks = min(partitions, cores(rows.sparkSession))
         return placed.repartition(tasks, "partition").sortWithinPartitions(*order)
 
     def _placed(self, rows: DataFrame, partitions: int, expires: int | None) -> DataFrame:
@@ -258,16 +259,3 @@ def _is_ordered(kind: T.DataType) -> bool:
     if isinstance(kind, T.ArrayType):
         return _is_ordered(kind.elementType)
     return not isinstance(kind, (T.MapType, T.VariantType, T.CalendarIntervalType, *SPATIAL))
-
-
-def grid_map_sink(settings: GridMapSettings, session: Any, clock: Clock) -> GridMapSink:
-    """The sink of some options."""
-    from sparkjet.storage.grid_location import grid_location  # noqa: PLC0415 - on use only
-
-    location, name = grid_location(settings.path, "path", session)
-    place = MapPlace.of(name, "path")
-    if settings.journal is None:
-        return GridMapSink(settings, location, place, clock)
-    from sparkjet.sinks.grid_map_journal import JournalledMapSink  # noqa: PLC0415 - is one of these
-
-    return JournalledMapSink(settings, location, place, clock)

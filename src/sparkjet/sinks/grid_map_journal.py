@@ -15,6 +15,7 @@ from pyspark.sql import types as T
 
 from sparkjet.clock import Clock
 from sparkjet.errors import AnalysisError, RecoveryError, StorageError
+from sparkjet.executors import cores
 from sparkjet.sinks.grid_journal import GridJournalSink
 from sparkjet.sinks.grid_journal_task import Appends
 from sparkjet.sinks.grid_map import GridMapSink, widened
@@ -30,7 +31,7 @@ from sparkjet_grid.map_version import MapVersion
 from sparkjet_grid.places import JournalPlace, MapPlace
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from sparkjet.sinks.grid_map_settings import GridMapSettings
     from sparkjet.storage.grid_location import GridLocation
@@ -204,7 +205,7 @@ class JournalledMapSink(GridMapSink):
             none = [F.lit(None).cast(kinds[name]).alias(name) for name in placed.columns[:-1]]
             named = rows.sparkSession.range(count).select(*none, F.col("id").cast("int").alias("partition"))
             placed = placed.union(named)
-        tasks = min(partitions, rows.sparkSession.sparkContext.defaultParallelism)
+        tasks = min(partitions, cores(rows.sparkSession))
         journal = F.pmod(F.col("partition"), F.lit(partitions))
         return placed.repartition(tasks, journal).sortWithinPartitions(*self._order())
 
@@ -218,6 +219,15 @@ class JournalledMapSink(GridMapSink):
     ) -> Handle:
         changes = self._journal.written(before, journal, transaction, rows)
         return {**self._handle(version, transaction, rows), "changes": changes}
+
+
+def grid_map_sink(settings: GridMapSettings, session: SparkSession, clock: Clock) -> GridMapSink:
+    """The sink of some options, with a journal of changes if they name one."""
+    from sparkjet.storage.grid_location import grid_location  # noqa: PLC0415 - on use only
+
+    location, name = grid_location(settings.path, "path", session)
+    kind = GridMapSink if settings.journal is None else JournalledMapSink
+    return kind(settings, location, MapPlace.of(name, "path"), clock)
 
 
 def _changed_by(id_: str) -> Changed:

@@ -24,9 +24,8 @@ LARGEST = 32 * 2**20
 class ManifestEntry(msgspec.Struct, frozen=True):
     """An epoch's published files, relative to the output directory.
 
-    ``committed`` is the clock's time in microseconds, and ``run`` the run that prepared them; entries of earlier
-    versions have none. The marker of expired epochs, and compactions of earlier versions, are entries that stand for
-    all epochs up to their own.
+    ``committed`` is the clock's time in microseconds, and ``run`` the run that prepared them. The marker of
+    expired epochs, which has neither, is an entry that stands for all epochs up to its own.
     """
 
     epoch: int

@@ -16,8 +16,8 @@ FANOUT = 16
 LEVELS = 4
 """A segment of the highest level covers 65,536 epochs, which is 18 hours of one-second epochs, and is not merged."""
 
-SINGLE, SEGMENT, COMPACT, EXPIRED = "json", "segment", "compact", "expired"
-_NAME = re.compile(rf"(\d+)(?:-(\d+))?\.({SINGLE}|{SEGMENT}|{COMPACT}|{EXPIRED})")
+SINGLE, SEGMENT, EXPIRED = "json", "segment", "expired"
+_NAME = re.compile(rf"(\d+)(?:-(\d+))?\.({SINGLE}|{SEGMENT}|{EXPIRED})")
 
 
 class Piece(NamedTuple):
@@ -25,8 +25,7 @@ class Piece(NamedTuple):
 
     ``json`` is one epoch, ``segment`` every epoch of a block. Blocks are aligned (epochs 16 to 31, 256 to 511),
     whichever epochs had rows: so those of any two drivers are nested or disjoint, and two drivers that merge the same
-    block agree on its name. ``compact`` (from earlier versions) holds every epoch up to its own, without their ages.
-    ``expired`` says that every epoch up to its own was published and has expired.
+    block agree on its name. ``expired`` says that every epoch up to its own was published and has expired.
     """
 
     first: int
@@ -41,7 +40,7 @@ class Piece(NamedTuple):
         if match is None or (match[2] is not None) != (match[3] == SEGMENT):
             return None
         last = int(match[2] or match[1])
-        return Piece(0 if match[3] in {COMPACT, EXPIRED} else int(match[1]), last, match[3])
+        return Piece(0 if match[3] == EXPIRED else int(match[1]), last, match[3])
 
     @property
     def name(self) -> str:
@@ -85,24 +84,19 @@ class Listing:
         return after
 
     @cached_property
-    def compact(self) -> Piece | None:
-        """The compaction by an earlier version, if there is one."""
-        return self._newest(COMPACT)
-
-    @cached_property
     def expired(self) -> Piece | None:
         """The marker of the expired epochs, if there is one."""
         return self._newest(EXPIRED)
 
     @property
     def floor(self) -> int:
-        """The newest epoch that is in a compaction or has expired; -1 if there is none."""
-        return max((piece.last for piece in (self.compact, self.expired) if piece is not None), default=-1)
+        """The newest epoch that has expired; -1 if there is none."""
+        return -1 if self.expired is None else self.expired.last
 
     @cached_property
     def live(self) -> list[Piece]:
-        """The pieces to read: compaction and expiry marker, then those above the floor in the order of their epochs."""
-        top = [piece for piece in (self.compact, self.expired) if piece is not None]
+        """The pieces to read: the expiry marker, then those above the floor in the order of their epochs."""
+        top = [] if self.expired is None else [self.expired]
         covered = self.floor
         entries = []
         # The longest first among those with the same beginning: pieces that end within it are part of it.

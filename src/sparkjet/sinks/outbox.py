@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from sparkjet.errors import LostTransactionError, SinkError
 from sparkjet.sinks.protocol import Guarantee, Handle, Later, TransactionId, Unknown
-from sparkjet.snapshots.outbox_entries import OutboxEntries, files_of
+from sparkjet.snapshots.outbox_entries import OutboxEntries
 from sparkjet.storage.file_writer import FileWriter
 from sparkjet.storage.posix_directory import as_directory
 from sparkjet.storage.written import write
@@ -111,23 +111,16 @@ class Outbox(ABC):
     def _complete(self, entries: OutboxEntries, handle: Handle) -> bool:
         """Whether the rows are there to be published; False if they were published before."""
         path = entries.at(handle["box"])
-        if "files" in handle:
-            damage = entries.damage(handle)
-        elif not path.exists():
-            # Earlier versions removed an entry without a mark.
-            return False
-        else:
-            damage = None if files_of(path, handle) else f"{path} is empty"
+        damage = entries.damage(handle)
         if damage is None:
             return True
         # Checked again: another driver may have delivered and removed them in the meantime.
         if entries.delivered(handle["box"]) or self.has_arrived(handle):
             return False
-        rows = f"{handle['rows']} rows" if "rows" in handle else "rows"
         message = (
-            f"Epoch {handle['epoch']} was decided, but {damage}, and nothing proves that its {rows} arrived. Restore "
-            f"{path}: a backup of the checkpoint directory needs its outbox too. If you know that the rows have "
-            f"arrived, create the empty file {entries.mark(handle['box'])} and start again."
+            f"Epoch {handle['epoch']} was decided, but {damage}, and nothing proves that its {handle['rows']} rows "
+            f"arrived. Restore {path}: a backup of the checkpoint directory needs its outbox too. If you know that the "
+            f"rows have arrived, create the empty file {entries.mark(handle['box'])} and start again."
         )
         raise LostTransactionError(message)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def batches_of(entry: Directory, handle: Handle) -> Iterator[pa.RecordBatch]:
     """All rows of an epoch, in the same order whenever they are read."""
-    for name in files_of(entry, handle):
+    for name in files_of(handle):
         with entry.open(name) as content, parquet.ParquetFile(content) as file:
             yield from file.iter_batches()
 
@@ -26,7 +26,7 @@ def batches_of(entry: Directory, handle: Handle) -> Iterator[pa.RecordBatch]:
 def count_of(entry: Directory, handle: Handle) -> int:
     """How many rows the files of an epoch have."""
     total = 0
-    for name in files_of(entry, handle):
+    for name in files_of(handle):
         with entry.open(name) as content, parquet.ParquetFile(content) as file:
             total += file.metadata.num_rows
     return total

@@ -50,4 +50,4 @@ class OutboxSink(Outbox):
 
     def _read(self, entry: Directory, handle: Handle) -> DataFrame:
         assert self._session is not None  # noqa: S101 - attach() comes first
-        return read(self._session, entry, files_of(entry, handle))
+        return read(self._session, entry, files_of(handle))

@@ -80,7 +80,7 @@ def files_of(record: Record) -> dict[str, list[str]]:
     return {
         "state": sorted(f"{name}/{file}" for name, files in deltas.items() for file in files),
         "blobs": sorted(record.names() - deltas.keys()),
-        "outbox": sorted(f"{box['sink']}/{box['box']}/{name}" for box in boxes for name, *_ in box.get("files", ())),
+        "outbox": sorted(f"{box['sink']}/{box['box']}/{name}" for box in boxes for name, *_ in box["files"]),
     }
 
 

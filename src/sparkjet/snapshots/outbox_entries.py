@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from sparkjet.storage.directory import Directory
 
 _MARK = "delivered-"
-_ENTRY = re.compile(r"(?:done-)?(\d+)-(\d+)-\d+(?:-[0-9a-f]+)?")
-"""Names of entries: takeover, epoch, attempt, run. Earlier versions renamed an entry before removing it."""
+_ENTRY = re.compile(r"(\d+)-(\d+)-\d+(?:-[0-9a-f]+)?")
+"""Names of entries: takeover, epoch, attempt, run."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class OutboxEntries:
             found = _ENTRY.fullmatch(name)
             if found is None or name in decided:
                 continue
-            if name.startswith("done-") or int(found[1]) < takeover:
+            if int(found[1]) < takeover:
                 self.directory.remove(name)
 
     def _marked(self) -> list[str]:
@@ -99,10 +99,8 @@ class OutboxEntries:
         return [name for name in names if _ENTRY.fullmatch(name)]
 
 
-def files_of(entry: Directory, handle: dict[str, Any]) -> list[str]:
-    """Names of the files of an entry, as its manifest lists them; handles of earlier versions have no manifest."""
-    if "files" not in handle:
-        return sorted(name for name in entry.names() if name.startswith("part-"))
+def files_of(handle: dict[str, Any]) -> list[str]:
+    """Names of the files of an entry, as its manifest lists them."""
     return [name for name, _, _ in handle["files"]]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any, TypeAlias
 
@@ -10,12 +11,15 @@ import msgspec
 from sparkjet.errors import RecoveryError
 from sparkjet.known_types import known
 from sparkjet.snapshots.store import Delta
-from sparkjet.snapshots.upgrades import OLDEST, upgraded
 from sparkjet.time import InputsState
 
 FORMAT = 5
 """What is written. A change of any type below, or of a state in :mod:`sparkjet.time`, takes a new number: add a step to
-:mod:`sparkjet.snapshots.upgrades`, and keep homes of each format (``tests/snapshots/homes``)."""
+:data:`STEPS`, and keep homes of each format (``tests/snapshots/homes``)."""
+
+Step: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
+STEPS: Mapping[int, Step] = {}
+"""From each older format that can be read to the next one, in plain JSON; today's is the first that was released."""
 
 Fingerprint: TypeAlias = dict[str, dict[str, Any]]
 """What must not change between two runs. Under ``inputs``: the columns of each input's watermark, by its prefix, which
@@ -189,19 +193,31 @@ class Record(msgspec.Struct, frozen=True):
             number = _HEADER.decode(content).format
             if number == FORMAT:
                 return _RECORD.decode(content)
-            if OLDEST <= number < FORMAT:
+            if number in STEPS:
                 return msgspec.convert(upgraded(msgspec.json.decode(content), number, FORMAT), known(Record))
         except msgspec.MsgspecError as error:
             message = f"{where} is not a record that this version can read: {error}. Do not edit the snapshot log."
             raise RecoveryError(message) from error
+        oldest = min(STEPS, default=FORMAT)
         if number > FORMAT:
             message = f"{where} has format {number}, this version reads formats up to {FORMAT}. Upgrade sparkjet."
         else:
             message = (
-                f"{where} has format {number}, this version reads formats from {OLDEST}. Start the query once with a "
+                f"{where} has format {number}, this version reads formats from {oldest}. Start the query once with a "
                 "version in between, or start from scratch with another checkpointLocation."
             )
         raise RecoveryError(message)
+
+
+def upgraded(record: dict[str, Any], number: int, to: int, steps: Mapping[int, Step] = STEPS) -> dict[str, Any]:
+    """A record of an older format in a newer one."""
+    try:
+        for step in range(number, to):
+            record = {**steps[step](record), "format": step + 1}
+    except (LookupError, TypeError, AttributeError, ValueError) as error:
+        message = f"an entry of format {number} is missing or of another type ({error!r})"
+        raise msgspec.ValidationError(message) from error
+    return record
 
 
 class _Header(msgspec.Struct):

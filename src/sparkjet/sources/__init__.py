@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 
 __all__ = ["AcknowledgingDataSource", "AcknowledgingSource", "ConnectionLostError", "Message", "register_sources"]
 
+ARTEMIS = "sparkjet-artemis"
+"""The data source of Artemis's queues, as others below; all are in one table further down."""
 GRID_MAP = "sparkjet-grid-map"
-"""The data source of maps of a grid."""
+RABBITMQ = "sparkjet-rabbitmq"
 _OF_A_GRID = {
     "sparkjet_grid": '"sparkjet[grid]"',
     **{name: name for name in ("msgspec", "pyarrow", "tenacity", "xxhash")},
@@ -35,8 +37,8 @@ _SOURCES: Mapping[str, tuple[str, Mapping[str, str]]] = {
         "grid.journal_source.GridJournalDataSource",
         _OF_A_GRID,
     ),
-    "sparkjet-artemis": ("artemis.data_source.ArtemisDataSource", {"pyarrow": "pyarrow"}),
-    "sparkjet-rabbitmq": ("rabbitmq.data_source.RabbitDataSource", {"pika": "pika", "pyarrow": "pyarrow"}),
+    ARTEMIS: ("artemis.data_source.ArtemisDataSource", {"pyarrow": "pyarrow"}),
+    RABBITMQ: ("rabbitmq.data_source.RabbitDataSource", {"pika": "pika", "pyarrow": "pyarrow"}),
 }
 """Name of a source: its class, and the packages that the driver needs, by the name that is imported."""
 

@@ -2,6 +2,19 @@
 
 from sparkjet.state.keyed_rows import DELETED, KEY_HASH, NEVER
 from sparkjet.state.keyed_store import KeyedStore
+from sparkjet.state.operator import KeyedOperator, OneSided, Operator, Side, TimedOperator
 from sparkjet.state.segments import Segment, SegmentStatistics
 
-__all__ = ["DELETED", "KEY_HASH", "NEVER", "KeyedStore", "Segment", "SegmentStatistics"]
+__all__ = [
+    "DELETED",
+    "KEY_HASH",
+    "NEVER",
+    "KeyedOperator",
+    "KeyedStore",
+    "OneSided",
+    "Operator",
+    "Segment",
+    "SegmentStatistics",
+    "Side",
+    "TimedOperator",
+]

@@ -41,12 +41,14 @@ class Touched:
         stored: The live rows of their keys, and of those that have rows which are due; None if there are none.
         watermark: The new watermark; in a kept plan what stands for it, as for the version.
         version: The version of the epoch's rows.
+        constants: What else the operator has asked for; in a kept plan what stands for it.
     """
 
     arrived: DataFrame | None
     stored: DataFrame | None
     watermark: int
     version: int
+    constants: Sequence[int] = ()
 
 
 class KeyedRows:
@@ -85,21 +87,13 @@ class KeyedRows:
             rows = rows.withColumn(VERSION, F.expr(constant(version, KEY_HASH)))
         return self.columns.select(rows, *marks)
 
-    def arrived(self, rows: DataFrame) -> DataFrame:
-        """The hashes of rows that have arrived, as :meth:`wanted` takes them."""
-        return self._hashes[True].select(rows)
-
-    def due(self, rows: DataFrame, watermark: int, closed: int | None) -> DataFrame:
-        """The hashes of stored rows that are due before a watermark and not dead, as :meth:`wanted` takes them."""
-        return self._hashes[False].select(rows.where(f"{is_due(watermark)} AND {_is_live(closed)}"))
-
     def touched(
         self,
         frames: Mapping[str, DataFrame],
         watermark: int,
         version: int,
         closed: int | None,
-        *,
+        *constants: int,
         whole: bool,
         single: bool,
     ) -> Touched:
@@ -108,20 +102,12 @@ class KeyedRows:
         if stored is not None and whole:
             stored = self.live(stored, closed, single=single).withColumn(FRESH, F.lit(True))
         elif stored is not None:
-            hashes = [] if arrived is None else [self.arrived(arrived)]
+            hashes = [] if arrived is None else [self._hashes[True].select(arrived)]
             if "due" in frames:
-                hashes.append(self.due(frames["due"], watermark, closed))
-            stored = self.found(stored, self.wanted(hashes), closed)
-        return Touched(arrived, stored, watermark, version)
-
-    def wanted(self, hashes: Sequence[DataFrame]) -> DataFrame:
-        """Each hash once, as rows ``(wanted, fresh)``; ``fresh`` is whether any of its rows arrived."""
-        return reduce(DataFrame.union, hashes).groupBy(WANTED).agg(F.max(FRESH).alias(FRESH))
-
-    def found(self, rows: DataFrame, wanted: DataFrame, closed: int | None) -> DataFrame:
-        """The live ones of stored rows that have a wanted hash, with the columns of ``wanted``."""
-        # Not as a semi-join: Spark would push it below the union, and join once per segment.
-        return self._newest(rows.where(_is_live(closed)).join(wanted.hint("shuffle_hash"), self._found))
+                due = frames["due"].where(f"{is_due(watermark)} AND {_is_live(closed)}")
+                hashes.append(self._hashes[False].select(due))
+            stored = self._wanted(stored, hashes, closed)
+        return Touched(arrived, stored, watermark, version, constants)
 
     def live(
         self, rows: DataFrame, closed: int | None, *, and_deleted: bool = False, single: bool = False
@@ -145,6 +131,12 @@ class KeyedRows:
         if self._deletable:
             standard.append(f"count_if({kept} AND {DELETED})")
         return CompiledColumns(F.expr(text) for text in (*standard, *own))
+
+    def _wanted(self, rows: DataFrame, hashes: Sequence[DataFrame], closed: int | None) -> DataFrame:
+        """The live ones of stored rows that have a wanted hash, with whether any row of that hash arrived."""
+        wanted = reduce(DataFrame.union, hashes).groupBy(WANTED).agg(F.max(FRESH).alias(FRESH))
+        # Not as a semi-join: Spark would push it below the union, and join once per segment.
+        return self._newest(rows.where(_is_live(closed)).join(wanted.hint("shuffle_hash"), self._found))
 
     def _newest(self, rows: DataFrame, *, and_deleted: bool = False, single: bool = False) -> DataFrame:
         if self._newest_version is not None and not single:

@@ -35,9 +35,8 @@ class KeyedStore:
     earlier from one version to the next, unless the key is written anew in the epoch in which they are due: dead rows
     do not hide older ones.
 
-    An epoch is ``lookup(wanted(arrived, watermark))``, what the operator makes of it, and :meth:`put` of that, with
-    :meth:`stamped`: one Spark job. Or it is :meth:`touched`, by a kept plan, and :meth:`add` of that. If nothing
-    arrived and nothing is due, it is :meth:`advance` and no job.
+    An epoch is :meth:`touched`, what the operator makes of what that finds, with :meth:`stamped`, and :meth:`add`, in
+    one Spark job. If nothing arrived and nothing is due, it is :meth:`advance` and no job.
 
     Args:
         keys: Names of the key columns, at least one.
@@ -108,8 +107,12 @@ class KeyedStore:
         due: tuple[int, int] = (MIN, MAX),
         *,
         whole: bool = False,
+        constants: Sequence[int] = (),
     ) -> DataFrame:
-        """What an operator makes of what an epoch touches, by a kept plan; persisted in memory once read."""
+        """What an operator makes of what an epoch touches, by a kept plan; persisted in memory once read.
+
+        Numbers that the operator needs and that differ from epoch to epoch are ``constants``.
+        """
         inputs = {
             "arrived": arrived,
             "due": [segment.rows for segment in self.segments if segment.statistics.low < watermark and not whole],
@@ -129,32 +132,10 @@ class KeyedStore:
             single,
             *present,
             inputs=[inputs[name] for name in present],
-            constants=(watermark, self._version + 1, self.closed),
+            constants=(watermark, self._version + 1, self.closed, *constants),
             build=built,
             held=True,
         )
-
-    def wanted(self, arrived: Sequence[DataFrame], watermark: int | None = None) -> DataFrame:
-        """The hashes of the keys of partitioned rows, and of those that may have rows due before a watermark.
-
-        Rows ``(wanted, fresh)``, one for each hash; ``fresh`` is whether any of its rows arrived. There must be any.
-        """
-        hashes = [self._rows.arrived(rows) for rows in arrived]
-        if watermark is not None:
-            hashes += [
-                self._rows.due(segment.partials, watermark, self.closed)
-                for segment in self.segments
-                if segment.statistics.low < watermark
-            ]
-        return self._rows.wanted(hashes)
-
-    def lookup(self, wanted: DataFrame, due: tuple[int, int] = (MIN, MAX)) -> DataFrame | None:
-        """The live rows of some hashes, with the columns of ``wanted``; None if there are none for certain.
-
-        A hash join that neither shuffles nor sorts what is stored. Keys that share a hash are found together.
-        """
-        read = self._read(due)
-        return self._rows.found(_united(read), wanted, self.closed) if read else None
 
     def live(self) -> DataFrame | None:
         """All live rows, None if nothing is stored."""
@@ -168,14 +149,6 @@ class KeyedStore:
         """What :meth:`add` finds out about rows in its job; made once."""
         return self._rows.summary(*own, last=self._last, kept=kept, due=due)
 
-    def put(self, stamped: DataFrame, summary: CompiledColumns, watermark: int) -> tuple[DataFrame, list[Any]]:
-        """:meth:`add` rows that are not persisted yet.
-
-        If they are derived from another table that is lazily checkpointed, the job fills that one too: what is not
-        stored can so be freed before them.
-        """
-        return self.add(stamped.localCheckpoint(eager=False), summary, watermark)
-
     def is_small(self, arrived: Sequence[Segment]) -> bool:
         """Whether to write the whole store costs no more than to find what rows that arrive touch of it."""
         return self._size <= sum(each.statistics.rows for each in arrived)
@@ -183,7 +156,11 @@ class KeyedStore:
     def add(
         self, rows: DataFrame, summary: CompiledColumns, watermark: int, *, whole: bool = False
     ) -> tuple[DataFrame, list[Any]]:
-        """Store all rows of the touched keys as a segment, then advance, and merge segments if there are enough."""
+        """Store all rows of the touched keys as a segment, then advance, and merge segments if there are enough.
+
+        The rows are persisted once read. If they are derived from another table that is lazily checkpointed, the job
+        fills that one too: what is not stored can so be freed before them.
+        """
         statistics, own = self._found("summary", rows, summary)
         deleted = own.pop(0) if self._deletable else 0
         self._version += 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sparkjet.java import scala_context
+from sparkjet.executors import cores
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,6 +22,6 @@ def tasks_of_few(session: SparkSession, partitions: int, rows: int | None) -> in
     """
     if rows is None:
         return None
-    cores = int(scala_context(session).defaultParallelism())
-    tasks = min(cores, max(2, 1 << max(0, -(-rows // FEW) - 1).bit_length()))
-    return tasks if rows <= FEW * cores and tasks < partitions else None
+    most = cores(session)
+    tasks = min(most, max(2, 1 << max(0, -(-rows // FEW) - 1).bit_length()))
+    return tasks if rows <= FEW * most and tasks < partitions else None

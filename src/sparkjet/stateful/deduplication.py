@@ -9,12 +9,14 @@ from pyspark.sql import functions as F
 
 from sparkjet.catalyst.columns import CompiledColumns
 from sparkjet.snapshots.record import DeduplicationSettings
-from sparkjet.state import KEY_HASH, NEVER, KeyedStore, Segment
+from sparkjet.state import KEY_HASH, NEVER, KeyedOperator, KeyedStore
 from sparkjet.state.keyed_rows import Touched
 from sparkjet.time import MAX, MIN
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+    from sparkjet.state import Segment
 
 TIME = "time"
 NUMBER = "number"
@@ -23,7 +25,7 @@ FIRST = "first"
 """The number of the first row of a key that is stored, for the epoch in which it is."""
 
 
-class Deduplication:
+class Deduplication(KeyedOperator):
     """Lets the first row of each key through, and remembers the key; an operator of one feed.
 
     A row that arrives is ``(keys…, time, …)``. Of several of one key in an epoch the one with the least time is the
@@ -44,9 +46,8 @@ class Deduplication:
     def __init__(self, keep: int | None, keys: Sequence[str], partitions: int) -> None:
         self.keep = keep
         self.keys = tuple(keys)
-        self._arrived: Segment | None = None
         marks = {FIRST: F.lit(None).cast("long")}
-        self._store = KeyedStore(keys, [], partitions, versioned=False, marks=marks)
+        super().__init__(KeyedStore(keys, [], partitions, versioned=False, marks=marks))
         self._summary = self._store.summary("count(1)")
         key = [KEY_HASH, *self.keys]
         due = F.lit(NEVER)
@@ -66,21 +67,6 @@ class Deduplication:
         self._is_first = (F.col(KEY_HASH) == F.col("first_hash")) & (F.col(NUMBER) - F.col(FIRST) == 0)
 
     @property
-    def sides(self) -> tuple[Deduplication]:
-        """The operator itself."""
-        return (self,)
-
-    @property
-    def segments(self) -> list[Segment]:
-        """The keys, with the time at which each is forgotten."""
-        return self._store.segments
-
-    @property
-    def closed(self) -> int | None:
-        """The highest watermark so far."""
-        return self._store.closed
-
-    @property
     def settings(self) -> DeduplicationSettings:
         """How long a key is remembered."""
         return DeduplicationSettings(self.keep)
@@ -91,8 +77,7 @@ class Deduplication:
         if self.keep is None:
             return None
         ends = [] if self._store.highest is None else [self._store.highest]
-        if self._arrived is not None:
-            ends.append(self._arrived.statistics.high + self.keep)
+        ends += [each.statistics.high + self.keep for each in self._pending]
         return min(max(ends) + 1, MAX) if ends else None
 
     @property
@@ -105,45 +90,18 @@ class Deduplication:
         shuffled = self._store.shuffled(rows)
         return shuffled.withColumn(NUMBER, F.monotonically_increasing_id()) if TIME in rows.columns else shuffled
 
-    def partitioned(self, rows: DataFrame) -> DataFrame:
-        """New rows or stored keys, hash-partitioned by the keys, and persisted in memory once read."""
-        return self.shuffled(rows).localCheckpoint(eager=False)
-
-    def append(self, segment: Segment) -> None:
-        """Add the rows of an epoch, at most once before :meth:`close`."""
-        self._arrived = segment
-
     def close(self, watermark: int) -> DataFrame | None:
         """The first rows of new keys, as they arrived; None without any."""
-        reached = watermark if self.closed is None else max(watermark, self.closed)
-        arrived, self._arrived = self._arrived, None
-        if arrived is None:
+        reached = self._reached(watermark)
+        if not self._pending:
             self._store.advance(reached)
             return None
+        (arrived,) = self._taken()
         new = self._store.touched([arrived.rows], MIN, self._new_keys, self._times(arrived))
         firsts, (found,) = self._store.add(new, self._summary, reached)
-        self._store.discard(arrived)
         if not found:
             return None
         return arrived.partials.join(self._numbers.select(firsts).hint("shuffle_hash"), self._is_first)
-
-    def early(self) -> None:
-        """None: every row is final."""
-
-    def skip_to(self, watermark: int) -> None:
-        """Advance to ``watermark``, as after an epoch without rows."""
-        self._store.advance(watermark if self.closed is None else max(self.closed, watermark))
-
-    def release(self) -> None:
-        """Free obsolete state."""
-        self._store.release()
-
-    def restore(self, segments: Sequence[Segment], closed: int | None) -> None:
-        """Replace the state by that of a snapshot."""
-        if self._arrived is not None:
-            self._store.discard(self._arrived)
-            self._arrived = None
-        self._store.restore(segments, closed)
 
     def _times(self, arrived: Segment) -> tuple[int, int]:
         """Where the time is part of the key, most of what is remembered is of other times, and not read."""

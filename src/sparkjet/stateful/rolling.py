@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from sparkjet.catalyst.columns import CompiledColumns
 from sparkjet.snapshots.record import RollingSettings
-from sparkjet.state import KEY_HASH, NEVER, KeyedStore, Segment
+from sparkjet.state import KEY_HASH, NEVER, KeyedOperator, KeyedStore
 from sparkjet.state.keyed_rows import FRESH, Touched
 from sparkjet.time import MIN
 
@@ -25,7 +25,7 @@ _START = "start"
 """Start of the window of a row: another key of the store."""
 
 
-class RollingGroups:
+class RollingGroups(KeyedOperator):
     """Combines all rows of each key; Jet's rolling aggregate, whose results are those of the keys that have changed.
 
     An operator of one side, which it is itself: it takes in partial rows ``(keys…, frame, row_count, fields…)``. The
@@ -43,8 +43,6 @@ class RollingGroups:
         partitions: Number of partitions of the state, hash-partitioned by the keys.
     """
 
-    closed: int | None = None
-    """Nothing is ever closed."""
     open_until: int | None = None
     """The end of the input closes nothing: what is there has been sent."""
     settings = RollingSettings()
@@ -55,10 +53,8 @@ class RollingGroups:
         self.window = window
         self.keys = tuple(keys)
         self.accumulators = accumulators
-        self._pending: list[Segment] = []
         stored = [*keys, _START] if window is not None else [*keys]
-        self._store = KeyedStore(stored, accumulators.fields, partitions)
-        self.sides = (_Arriving(window, self._store, self._pending),)
+        super().__init__(KeyedStore(stored, accumulators.fields, partitions))
         self._summary = self._store.summary()
         self._columns = CompiledColumns([KEY_HASH, *stored, *accumulators.fields])
         self._never = F.lit(NEVER)
@@ -70,10 +66,19 @@ class RollingGroups:
             bounds = [_START, (F.col(_START) + window.size).alias("end")]
         self._final = CompiledColumns([*keys, *bounds, *accumulators.finish()])
 
-    @property
-    def segments(self) -> list[Segment]:
-        """The accumulators of each key, in several versions."""
-        return self._store.segments
+    def frame_of(self, time: Column) -> Column:
+        """The slice of event time whose rows are in the same windows, by its exclusive end; one for all without."""
+        if self.window is None:
+            return F.lit(0).cast("long")
+        return time - F.pmod(time - self.window.offset, F.lit(self.window.frame)) + self.window.frame
+
+    def bounds(self, time: Column) -> dict[str, Column]:  # noqa: ARG002 - as windows have it
+        """Empty: the frame is enough."""
+        return {}
+
+    def shuffled(self, rows: DataFrame) -> DataFrame:
+        """Partial rows, partitioned by the keys; by windows they are partitioned when these are known."""
+        return self._store.shuffled(rows) if self.window is None else rows
 
     def partitioned(self, rows: DataFrame) -> DataFrame:
         """Stored rows, hash-partitioned by the keys, and persisted in memory once read."""
@@ -86,10 +91,8 @@ class RollingGroups:
         """
         if not self._pending:
             return None
-        arrived = [each.rows if self.window is None else each.through(self._by_window) for each in self._pending]
+        arrived = [each.rows if self.window is None else each.through(self._by_window) for each in self._taken()]
         found, _ = self._store.add(self._store.touched(arrived, MIN, self._combined), self._summary, MIN)
-        self._store.discard(*self._pending)
-        self._pending.clear()
         return self._final.select(found)
 
     def early(self) -> DataFrame | None:
@@ -97,18 +100,9 @@ class RollingGroups:
         stored = self._store.live()
         return None if stored is None else self._final.select(stored)
 
-    def skip_to(self, watermark: int) -> None:
-        """Does nothing: the watermark has no meaning here."""
-
-    def release(self) -> None:
-        """Free obsolete state."""
-        self._store.release()
-
-    def restore(self, segments: Sequence[Segment], closed: int | None) -> None:
-        """Replace the state by that of a snapshot."""
-        self._store.discard(*self._pending)
-        self._pending.clear()
-        self._store.restore(segments, closed)
+    def _reached(self, watermark: int) -> int:  # noqa: ARG002 - as other operators have it
+        """The least time there is: nothing is ever closed."""
+        return MIN
 
     def _combined(self, touched: Touched) -> DataFrame:
         """The keys with pending rows, as they are with these."""
@@ -126,38 +120,6 @@ class RollingGroups:
     def _by_window(self, partials: DataFrame) -> DataFrame:
         """Partial rows by the keys of the store, partitioned like it."""
         return self._store.shuffled(self._windows.select(partials))
-
-
-class _Arriving:
-    """The side of the operator: see :class:`sparkjet.plan.stage.Side`."""
-
-    def __init__(self, window: WindowGrid | None, store: KeyedStore, pending: list[Segment]) -> None:
-        self._window = window
-        self._store = store
-        self._pending = pending
-
-    def frame_of(self, time: Column) -> Column:
-        """The slice of event time whose rows are in the same windows, by its exclusive end; one for all without."""
-        if self._window is None:
-            return F.lit(0).cast("long")
-        return time - F.pmod(time - self._window.offset, F.lit(self._window.frame)) + self._window.frame
-
-    def bounds(self, time: Column) -> dict[str, Column]:  # noqa: ARG002 - as windows have it
-        """Empty: the frame is enough."""
-        return {}
-
-    @property
-    def judged_by(self) -> int | None:
-        """None: no row is late."""
-        return None
-
-    def shuffled(self, rows: DataFrame) -> DataFrame:
-        """Partial rows, partitioned by the keys; by windows they are partitioned when these are known."""
-        return self._store.shuffled(rows) if self._window is None else rows
-
-    def append(self, segment: Segment) -> None:
-        """Add the partial rows of an epoch, which become state at the next close."""
-        self._pending.append(segment)
 
 
 def _starts(window: WindowGrid) -> str:

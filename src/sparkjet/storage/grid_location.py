@@ -2,23 +2,83 @@
 
 from __future__ import annotations
 
+import fcntl
 import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from sparkjet.errors import AnalysisError, SparkjetError, StorageError
-from sparkjet.storage.embedded_grid import embedded_member
-from sparkjet.storage.sharing import is_local
-from sparkjet_grid.access import Access
+from sparkjet.executors import is_local
+from sparkjet_grid.access import Access, create_token
 from sparkjet_grid.client import GridClient
 from sparkjet_grid.cluster_state import may_start
-from sparkjet_grid.embedded import embedded_directory
+from sparkjet_grid.embedded import NOTED, EmbeddedMember, embedded_directory, running_member
 from sparkjet_grid.places import split_uri
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+_STARTS_WITHIN = 60.0
+_LISTENS = "listens at grpc://"
+_STARTED: list[subprocess.Popen[bytes]] = []
+"""Python warns of a process that outlives the object for it."""
+
+
+def embedded_member(directory: Path, max_memory: str) -> EmbeddedMember:
+    """The embedded member of a directory; it is started if it does not run.
+
+    Drivers that ask at the same time get the same one. What an earlier one held is gone with it.
+    """
+    token = directory / "token"
+    with _alone(directory / "lock"):
+        create_token(token)
+        found = running_member(directory)
+        if found is None:
+            found = _started(directory / "member.log", token, max_memory)
+            (directory / NOTED).write_bytes(msgspec.json.encode(found))
+        return found
+
+
+def _started(log: Path, token: Path, max_memory: str) -> EmbeddedMember:
+    command = [sys.executable, "-m", "sparkjet", "grid", "start", "--alone", "--port", "0"]
+    command += ["--token-file", str(token), "--max-memory", max_memory]
+    with log.open("wb") as output:
+        # A session of its own: it must outlive the driver, and its terminal.
+        member = subprocess.Popen(  # noqa: S603 - our own command
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+        )
+    until = time.monotonic() + _STARTS_WITHIN
+    while time.monotonic() < until:
+        text = log.read_text(errors="replace")
+        if _LISTENS in text:
+            _STARTED.append(member)
+            return EmbeddedMember(member.pid, text.partition(_LISTENS)[2].split()[0], str(token))
+        try:
+            member.wait(0.05)
+        except subprocess.TimeoutExpired:
+            continue
+        break
+    text = log.read_text(errors="replace")[-2000:]
+    message = f"The embedded member of the grid has not started within {_STARTS_WITHIN:.0f} s; its log {log}:\n{text}"
+    member.kill()
+    raise StorageError(message)
+
+
+@contextmanager
+def _alone(lock: Path) -> Iterator[None]:
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
 
 _SETTINGS = {
     "token_file": "spark.sparkjet.grid.tokenFile",

@@ -6,19 +6,156 @@ import errno
 import os
 import re
 import tempfile
+import uuid
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 from sparkjet.errors import AnalysisError, StorageError
-from sparkjet.storage.hadoop_puts import UNTESTED, WAYS, Way, write
+from sparkjet.query_log import begin, current
+from sparkjet.storage.hadoop_file_system import JAVA_ERRORS
 from sparkjet.storage.patience import Patience
-from sparkjet.storage.put_probe import check_puts
+from sparkjet.storage.probe_names import is_left_behind, probe_name
 
 if TYPE_CHECKING:
+    from sparkjet.storage.directory import Directory
     from sparkjet.storage.hadoop_file_system import HadoopFileSystem
+
+
+WRITERS = 4
+"""Of the race; each writes something else."""
+_TESTED = "a path that all machines mount, hdfs:, s3a:, abfs:, abfss: or gs:"
+
+
+def check_puts(directory: Directory, option: str, scheme: str, *, is_tested: bool, create: bool) -> None:
+    """Probe a directory, and refuse it if its puts are not known to have one winner.
+
+    A store that ignores the condition is found out by the second put already; the race shows one that looks first and
+    writes afterwards, if it is slow enough. No probe proves that there is always one winner: a scheme that was never
+    tested is refused even if it passes.
+    """
+    try:
+        if create:
+            directory.create()
+        for left in directory.names():
+            if is_left_behind(left):
+                directory.remove(left)
+        winners = max(_in_a_row(directory), _at_once(directory))
+    except (OSError, StorageError) as error:
+        said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        message = f'{option}: "{directory}" cannot hold decisions: {said}'
+        raise AnalysisError(message) from error
+    if winners > 1:
+        message = (
+            f'{option}: "{directory}" cannot hold decisions: of {WRITERS} writers of one new file, {winners} were told '
+            f"that they had created it, so two drivers could both decide. Use {_TESTED}."
+        )
+        raise AnalysisError(message)
+    if not is_tested:
+        message = (
+            f'{option}: "{directory}" has the scheme "{scheme}:", whose put-if-absent was never tested. (A few writers '
+            f"of one file were told apart here, which proves nothing.) Use {_TESTED}."
+        )
+        raise AnalysisError(message)
+
+
+def _in_a_row(directory: Directory) -> int:
+    name = probe_name()
+    try:
+        return sum(directory.put(name, content) for content in (b"first", b"second"))
+    finally:
+        directory.remove(name)
+
+
+def _at_once(directory: Directory) -> int:
+    name = probe_name()
+    contents = [str(writer).encode() * 1000 for writer in range(WRITERS)]
+    try:
+        with ThreadPoolExecutor(WRITERS, initializer=begin, initargs=(current(),)) as writers:
+            return sum(writers.map(lambda content: directory.put(name, content), contents))
+    finally:
+        directory.remove(name)
+
+
+CONDITIONAL = "fs.option.create.conditional.overwrite"
+"""S3A's capability and option of a PUT with ``If-None-Match``."""
+
+Put = Callable[["HadoopFileSystem", Any, bytes], None]
+"""Creates a path with its whole content; any error leaves open who has created it."""
+
+
+class Way(NamedTuple):
+    """How a scheme puts.
+
+    Attributes:
+        put: The step itself.
+        capability: What the file system must say it can do, if it has to be asked.
+        has_directories: Whether a directory exists without files in it.
+        is_tested: Whether ``put`` is known to have one winner; others are refused by name.
+    """
+
+    put: Put
+    capability: str | None = None
+    has_directories: bool = True
+    is_tested: bool = True
+
+
+def by_rename(system: HadoopFileSystem, path: Any, content: bytes) -> None:
+    """Write a hidden file, then rename it without overwriting: created in place, readers would see half of it."""
+    hidden = system.path(f"{path.getParent().toString()}/.{path.getName()}.{uuid.uuid4().hex}")
+    stream = system.java.create(hidden, False)
+    try:
+        write(stream, content)
+        system.context.rename(hidden, path, system.not_overwriting)
+    except JAVA_ERRORS:
+        with suppress(*JAVA_ERRORS):
+            # Closing a hidden file publishes nothing, and HDFS would renew the lease of an open one for ever.
+            stream.close()
+        with suppress(*JAVA_ERRORS):
+            # One that stays is removed by the next start.
+            system.java.delete(hidden, False)
+        raise
+
+
+def by_conditional_create(system: HadoopFileSystem, path: Any, content: bytes) -> None:
+    """One conditional PUT when the stream is closed; a plain ``create(path, false)`` would let the last writer win."""
+    builder = system.java.createFile(path).create().overwrite(True).must(CONDITIONAL, True)
+    write(builder.build(), content)
+
+
+def by_create(system: HadoopFileSystem, path: Any, content: bytes) -> None:
+    """Create without overwriting, where the store compares generations when the stream is closed."""
+    write(system.java.create(path, False), content)
+
+
+def write(stream: Any, content: bytes) -> None:
+    """Write and close a stream; one that has failed is abandoned, because to close it would publish a part."""
+    try:
+        stream.write(content)
+        if stream.hasCapability("hsync"):
+            stream.hsync()
+    except JAVA_ERRORS:
+        with suppress(*JAVA_ERRORS):
+            # A stream that cannot be aborted is left open: only closing it would publish what it has.
+            stream.abort()
+        raise
+    stream.close()
+
+
+WAYS = {
+    "hdfs": Way(by_rename),
+    "s3a": Way(by_conditional_create, CONDITIONAL, has_directories=False),
+    "abfs": Way(by_rename),
+    "abfss": Way(by_rename),
+    "gs": Way(by_create, has_directories=False),
+}
+"""By scheme; with any other one, :data:`UNTESTED`."""
+UNTESTED = Way(by_rename, is_tested=False)
+
 
 T = TypeVar("T")
 

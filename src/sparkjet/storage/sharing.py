@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 from collections.abc import Mapping
 from functools import partial
@@ -14,6 +13,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from sparkjet.errors import AnalysisError
+from sparkjet.executors import is_local, probing_tasks
 from sparkjet.query_log import logger
 from sparkjet.storage.file_writer import FileWriter
 from sparkjet.storage.full_disk import full_disk
@@ -26,10 +26,7 @@ if TYPE_CHECKING:
     from sparkjet.storage.directory import Directory
 
 
-FEWEST = 8
-"""Minimum number of writing tasks: at a start, only a few executors may have registered."""
 _PREFIX = ".sparkjet-probe-"
-_LOCAL = re.compile(r"local(\[.*\])?")
 _OWNER = "If executors and driver run as different users, run them as the same one."
 
 
@@ -83,22 +80,6 @@ def check_reached(session: SparkSession, directories: Mapping[Directory, str]) -
             raise refuse(message) from error
         finally:
             directory.remove(name)
-
-
-def is_local(session: SparkSession) -> bool:
-    """Whether the executor is the driver's own process: with a ``local`` master."""
-    return _LOCAL.fullmatch(str(session.sparkContext.master)) is not None
-
-
-def slots(session: SparkSession) -> int:
-    """How many tasks the executors that have registered run at once."""
-    context = session._jsparkSession.sparkContext()
-    return int(context.maxNumConcurrentTasks(context.resourceProfileManager().defaultResourceProfile()))
-
-
-def probing_tasks(session: SparkSession) -> int:
-    """A number of small tasks of which each executor gets some."""
-    return max(FEWEST, 2 * slots(session))
 
 
 def _try(session: SparkSession, directory: Path, tasks: int, option: str) -> None:

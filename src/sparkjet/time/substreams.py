@@ -192,18 +192,6 @@ class SubstreamTracker:
         """Raise the watermark because windows up to it were closed at the end; it never goes back below."""
         self._emitter.force(watermark)
 
-    def reinstate(self, substream: str, watermark: int) -> None:
-        """Give a substream the watermark that an older run saved for it (Jet's ``restoreWatermark``).
-
-        The minimum of all substreams' then counts as emitted already, even if a throttle had held it back.
-
-        Raises:
-            AnalysisError: There is no such substream.
-        """
-        self._check_known(substream)
-        self._frontier.insert(substream, watermark)
-        self.force(min(each.watermark for each in self._frontier.members.values()))
-
     def resume(self, now: int) -> None:
         """Count silence anew from ``now``: nothing could be read while the query was down."""
         now = self._clock(now)

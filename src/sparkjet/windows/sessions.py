@@ -8,22 +8,95 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.window import Window
 
-from sparkjet.catalyst.columns import CompiledColumns
+from sparkjet.catalyst.columns import CompiledColumns, Once
 from sparkjet.catalyst.constants import constant
 from sparkjet.snapshots.record import SessionSettings
-from sparkjet.state import KEY_HASH, KeyedStore, Segment
+from sparkjet.state import KEY_HASH, KeyedOperator, KeyedStore
 from sparkjet.state.keyed_rows import Touched, is_due
 from sparkjet.time import MAX, MIN
 from sparkjet.windows.accumulators import ROW_COUNT, Accumulators
-from sparkjet.windows.gaps_and_islands import GapsAndIslands
 from sparkjet.windows.session_window import cover_end
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.window import WindowSpec
 
 
-class SessionWindows:
+class GapsAndIslands:
+    """From rows ``(key_hash, keys…, start, end, fresh, fields…)`` to sessions, on the driver.
+
+    Two rows overlap if each starts before the other ends; rows that only touch do not. Nothing is shuffled if the rows
+    are partitioned by ``key_hash``.
+
+    With a maximum, a session that starts at S is cut at S + k × maximum. While S may still decrease, rows stay as they
+    are; once it is final, they are combined by piece, and a piece starts at its cut, so that S follows from any piece.
+    A row without events (``row_count`` 0) is the *remnant* of a closed piece: it has no result, but still overlaps with
+    later rows and keeps the cuts in place.
+
+    Args:
+        keys: Names of the key columns.
+        accumulators: The aggregates' fields.
+        max_duration: Maximum length of a piece, None if sessions are not cut.
+    """
+
+    def __init__(self, keys: Sequence[str], accumulators: Accumulators, max_duration: int | None) -> None:
+        self._keys = (KEY_HASH, *keys)
+        self._accumulators = accumulators
+        self._max_duration = max_duration
+        self._once = Once()
+
+    def sessions(self, rows: DataFrame, watermark: int | None) -> DataFrame:
+        """One row per session or piece: ``(key_hash, keys…, start, end, due, fresh, fields…)``.
+
+        ``end`` is the last event plus the gap, ``due`` the reported end: at most one maximum after the start.
+        """
+        rows = rows.withColumn("apart", self._once("apart", build=self._apart))
+        rows = rows.withColumn("session", self._once("session", build=self._session))
+        if self._max_duration is None:
+            grouped = self._accumulators.group(rows, *self._keys, "session", beside=("end", "fresh"))
+            return self._shaped(grouped, "session", "end")
+        pieces = self._pieces(rows, self._max_duration, watermark)
+        grouped = self._accumulators.group(pieces, *self._keys, "piece", "remnant", beside=("end", "due", "fresh"))
+        return self._shaped(grouped, "piece", "due")
+
+    def _apart(self) -> Column:
+        """Whether a row starts after all earlier ones of its key have ended."""
+        before = self._ordered().rowsBetween(Window.unboundedPreceding, -1)
+        return F.coalesce(F.col("start") >= F.max("end").over(before), F.lit(True))
+
+    def _session(self) -> Column:
+        """Start of the session of a row."""
+        until_here = self._ordered().rowsBetween(Window.unboundedPreceding, Window.currentRow)
+        return F.max(F.when(F.col("apart"), F.col("start"))).over(until_here)
+
+    def _ordered(self) -> WindowSpec:
+        return Window.partitionBy(*self._keys).orderBy("start")
+
+    def _pieces(self, rows: DataFrame, longest: int, watermark: int | None) -> DataFrame:
+        start, session, remnant = F.col("start"), F.col("session"), F.col(ROW_COUNT) == 0
+        cut_before = start - F.pmod(start - session, F.lit(longest))
+        cut_after = F.when(cut_before > MAX - longest, MAX).otherwise(cut_before + longest)
+        final = F.lit(True) if watermark is None else F.expr(f"session <= {constant(watermark, 'session')}")
+        last = F.max("end").over(Window.partitionBy(*self._keys, "session"))
+        return rows.withColumns(
+            {
+                "piece": F.when(remnant, session).when(final, cut_before).otherwise(start),
+                "due": F.when(remnant, F.col("end")).otherwise(F.least(cut_after, last)),
+                "remnant": remnant,
+            }
+        )
+
+    def _shaped(self, grouped: DataFrame, start: str, due: str) -> DataFrame:
+        def build() -> CompiledColumns:
+            bounds = F.col(start).alias("start"), "end", F.col(due).alias("due"), "fresh"
+            return CompiledColumns([*self._keys, *bounds, *self._accumulators.fields])
+
+        return self._once("shaped", build=build).select(grouped)
+
+
+class SessionWindows(KeyedOperator):
     """Merges mini-sessions into sessions; Jet's session operator with state that is cheap to update.
 
     A :class:`sparkjet.windows.operator.WindowOperator`. A partial row is ``(keys…, frame, start, end, row_count,
@@ -58,37 +131,23 @@ class SessionWindows:
         self.keys = tuple(keys)
         self.accumulators = accumulators
         self.partitions = partitions
-        self._pending: list[Segment] = []
         self._islands = GapsAndIslands(keys, accumulators, max_duration)
-        self._store = KeyedStore(
-            keys,
-            ["start", "end", *accumulators.fields],
-            partitions,
-            # A piece is due at its cut, and what is left of it at the end of the session's last gap.
-            last="end",
-            marks={"closing": F.lit(False), "kept": F.lit(True)},
-            kept=self._kept,
+        super().__init__(
+            KeyedStore(
+                keys,
+                ["start", "end", *accumulators.fields],
+                partitions,
+                # A piece is due at its cut, and what is left of it at the end of the session's last gap.
+                last="end",
+                marks={"closing": F.lit(False), "kept": F.lit(True)},
+                kept=self._kept,
+            )
         )
         self._summary = self._store.summary(
             f"count_if(closing AND {ROW_COUNT} > 0)", kept="kept", due="CASE WHEN closing THEN `end` ELSE due END"
         )
         self._spans = CompiledColumns([KEY_HASH, *self.keys, "start", "end", "fresh", *accumulators.fields])
         self._final = CompiledColumns([*self.keys, "start", F.col("due").alias("end"), *accumulators.finish()])
-
-    @property
-    def segments(self) -> list[Segment]:
-        """Open sessions; ``low`` and ``high`` of the statistics are the minimum ``due`` and the maximum ``end``."""
-        return self._store.segments
-
-    @property
-    def closed(self) -> int | None:
-        """The highest watermark so far."""
-        return self._store.closed
-
-    @property
-    def sides(self) -> tuple[SessionWindows]:
-        """The operator itself: it takes in one kind of rows."""
-        return (self,)
 
     @property
     def settings(self) -> SessionSettings:
@@ -122,35 +181,16 @@ class SessionWindows:
         last = F.max(time)
         return {"start": F.min(time), "end": F.when(last > MAX - self.gap, MAX).otherwise(last + self.gap)}
 
-    @property
-    def judged_by(self) -> int | None:
-        """The watermark of the last :meth:`close`."""
-        return self.closed
-
-    def shuffled(self, rows: DataFrame) -> DataFrame:
-        """Partial rows with their hash, partitioned by it."""
-        return self._store.shuffled(rows)
-
-    def partitioned(self, partials: DataFrame) -> DataFrame:
-        """Partial or stored rows, hash-partitioned by the keys, and persisted in memory once read."""
-        return self._store.partitioned(partials)
-
-    def append(self, segment: Segment) -> None:
-        """Add the partial rows of an epoch, which become state at the next :meth:`close`."""
-        self._pending.append(segment)
-
     def close(self, watermark: int) -> DataFrame | None:
         """Final rows of the sessions that end before ``watermark``, None without any."""
-        reached = watermark if self.closed is None else max(watermark, self.closed)
+        reached = self._reached(watermark)
         if not self._pending and not self._store.has_due(reached):
             self._store.advance(reached)
             return None
-        arrived = [each.rows for each in self._pending]
-        whole = self._store.is_small(self._pending)
-        touched = self._store.touched(arrived, reached, self._sessions, whole=whole)
+        pending = self._taken()
+        whole = self._store.is_small(pending)
+        touched = self._store.touched([each.rows for each in pending], reached, self._sessions, whole=whole)
         found, (closing,) = self._store.add(touched, self._summary, reached, whole=whole)
-        self._store.discard(*self._pending)
-        self._pending = []
         return self._results(found.where("closing")) if closing else None
 
     def early(self) -> DataFrame | None:
@@ -160,20 +200,6 @@ class SessionWindows:
         if stored is not None:
             rows.append(self._spans.select(stored.withColumn("fresh", F.lit(False))))
         return self._results(self._islands.sessions(reduce(DataFrame.union, rows), None)) if rows else None
-
-    def skip_to(self, watermark: int) -> None:
-        """Advance to ``watermark`` without closing anything; no session may be open up to there."""
-        self._store.advance(watermark if self.closed is None else max(self.closed, watermark))
-
-    def release(self) -> None:
-        """Free obsolete state."""
-        self._store.release()
-
-    def restore(self, segments: Sequence[Segment], closed: int | None) -> None:
-        """Replace the state by that of a snapshot with the same settings."""
-        self._store.discard(*self._pending)
-        self._pending = []
-        self._store.restore(segments, closed)
 
     def _sessions(self, touched: Touched) -> DataFrame:
         """Sessions of the keys with pending or due rows, flagged ``closing`` and ``kept``."""

@@ -11,6 +11,7 @@ from sparkjet.catalyst.columns import CompiledColumns, Once
 from sparkjet.catalyst.constants import constant
 from sparkjet.catalyst.kept_plans import KeptPlans
 from sparkjet.snapshots.record import SlidingSettings
+from sparkjet.state import OneSided
 from sparkjet.state.segments import LARGE, Segment, SegmentStatistics, free, mergeable
 from sparkjet.state.tasks import tasks_of_few
 from sparkjet.time import MIN, WindowGrid
@@ -29,7 +30,7 @@ _SEPARATE = 64
 """How many large segments are merged at last, so that they do not fill records; windows read few of them."""
 
 
-class SlidingWindows:
+class SlidingWindows(OneSided):
     """Combines frames into windows; Jet's sliding window operator with DataFrames as state.
 
     A :class:`sparkjet.windows.operator.WindowOperator`. A partial row is ``(keys…, frame, row_count, fields…)``, the
@@ -74,11 +75,6 @@ class SlidingWindows:
     def path(self) -> str:
         """The strategy by which windows are computed: ``deduct``, ``stacks`` or ``recombine``."""
         return self._strategy.name
-
-    @property
-    def sides(self) -> tuple[SlidingWindows]:
-        """The operator itself: it takes in one kind of rows."""
-        return (self,)
 
     @property
     def settings(self) -> SlidingSettings:
@@ -251,7 +247,3 @@ class SlidingWindows:
     def shuffled(self, rows: DataFrame) -> DataFrame:
         """Partial rows, hash-partitioned by the keys."""
         return rows.repartition(self.partitions, *self.accumulators.once.columns(*self.keys))
-
-    def partitioned(self, partials: DataFrame) -> DataFrame:
-        """The partial rows, hash-partitioned by the keys, and persisted in the executors once read."""
-        return self.shuffled(partials).localCheckpoint(eager=False)

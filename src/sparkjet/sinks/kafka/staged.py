@@ -222,7 +222,7 @@ class StagedKafkaSink(Outbox):
     def _measured(self, transaction: TransactionId, stored: Handle) -> dict[str, Mapping[str, Any]]:
         assert self._session is not None  # noqa: S101 - attach() comes first
         entry = self._entries(transaction.sink).at(stored["box"])
-        return by_topic(read(self._session, entry, files_of(entry, stored)))
+        return by_topic(read(self._session, entry, files_of(stored)))
 
     def in_parts(self, stored: Handle, transaction: TransactionId, topics: Sequence[str]) -> Handle:
         """The handle of rows that are in the outbox, with all that publishing them needs."""

@@ -251,8 +251,7 @@ def decided_rows(entry: Directory, handle: Handle) -> Iterator[pa.RecordBatch]:
     for batch in batches_of(entry, handle):
         rows += batch.num_rows
         yield batch
-    # Handles of earlier versions have no number of rows.
-    if rows != handle.get("rows", rows):
+    if rows != handle["rows"]:
         message = (
             f"Epoch {handle['epoch']} was decided with {handle['rows']} rows for PostgreSQL, but the outbox "
             f"has {rows}. Nothing of the epoch was published. Restore the outbox."

@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from sparkjet.sources import ARTEMIS
 from sparkjet.sources.acknowledging.data_source import AcknowledgingDataSource
 
 if TYPE_CHECKING:
     from sparkjet.sources.artemis.source import ArtemisSource
 
-NAME = "sparkjet-artemis"
-"""Name of the source in ``readStream.format(…)``."""
 ROWS = pa.schema(
     [
         pa.field("body", pa.binary()),
@@ -33,7 +32,7 @@ class ArtemisDataSource(AcknowledgingDataSource):
     @classmethod
     def name(cls) -> str:
         """The name in ``readStream.format(…)``."""
-        return NAME
+        return ARTEMIS
 
     @property
     def rows(self) -> pa.Schema:

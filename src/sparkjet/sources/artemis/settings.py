@@ -9,8 +9,8 @@ from sparkjet.connect.stomp import StompAddress
 from sparkjet.connect.stomp_options import address_of
 from sparkjet.errors import AnalysisError
 from sparkjet.options import ARTEMIS_CONNECTION_OPTIONS, Options
+from sparkjet.sources import ARTEMIS
 from sparkjet.sources.acknowledging.reader import READER_OPTIONS, queue_names
-from sparkjet.sources.artemis.data_source import NAME
 
 ARTEMIS_OPTIONS: Mapping[str, str] = {
     "queues": "Queues, separated by commas, or address::queue; each is a substream.",
@@ -42,8 +42,8 @@ class ArtemisSettings:
     def of(given: Mapping[str, str]) -> ArtemisSettings:
         """The settings in the options of a reader; does not connect."""
         options = Options(given)
-        options.only(list(ARTEMIS_OPTIONS), NAME)
-        queues = queue_names(options, NAME)
+        options.only(list(ARTEMIS_OPTIONS), ARTEMIS)
+        queues = queue_names(options, ARTEMIS)
         named: dict[str, str] = {}
         for queue in queues:
             other = named.setdefault(queue.rpartition("::")[2], queue)

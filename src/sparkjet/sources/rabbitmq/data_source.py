@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from sparkjet.options import Options
+from sparkjet.sources import RABBITMQ
 from sparkjet.sources.acknowledging.data_source import AcknowledgingDataSource
 
 if TYPE_CHECKING:
     from sparkjet.sources.rabbitmq.source import RabbitSource
 
-NAME = "sparkjet-rabbitmq"
-"""Name of the source in ``readStream.format(…)``."""
 ROWS = pa.schema(
     [
         pa.field("body", pa.binary()),
@@ -39,7 +38,7 @@ class RabbitDataSource(AcknowledgingDataSource):
     @classmethod
     def name(cls) -> str:
         """The name in ``readStream.format(…)``."""
-        return NAME
+        return RABBITMQ
 
     @property
     def rows(self) -> pa.Schema:

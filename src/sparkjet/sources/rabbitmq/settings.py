@@ -10,8 +10,8 @@ import pika
 from sparkjet.connect.rabbitmq_connection import connection_of
 from sparkjet.errors import AnalysisError
 from sparkjet.options import RABBITMQ_CONNECTION_OPTIONS, Options
+from sparkjet.sources import RABBITMQ
 from sparkjet.sources.acknowledging.reader import READER_OPTIONS, ReaderSettings, queue_names
-from sparkjet.sources.rabbitmq.data_source import NAME
 
 SOURCE_OPTIONS: Mapping[str, str] = {
     "queues": "Queues, separated by commas; each is a substream.",
@@ -46,8 +46,8 @@ class RabbitSettings:
     def of(given: Mapping[str, str]) -> RabbitSettings:
         """The settings in the options of a reader; does not connect."""
         options = Options(given)
-        options.only(list(SOURCE_OPTIONS), NAME)
-        queues = queue_names(options, NAME)
+        options.only(list(SOURCE_OPTIONS), RABBITMQ)
+        queues = queue_names(options, RABBITMQ)
         for queue in queues:
             if len(queue.encode()) > _LONGEST_NAME:
                 # Asked for, it would look like a broker that is away.

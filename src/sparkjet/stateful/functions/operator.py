@@ -13,8 +13,10 @@ from pyspark.sql.window import Window
 
 from sparkjet.catalyst.columns import CompiledColumns, quoted
 from sparkjet.catalyst.constants import constant
+from sparkjet.catalyst.tables import Rows
 from sparkjet.snapshots.record import FunctionSettings
-from sparkjet.state import DELETED, KEY_HASH, NEVER, KeyedStore, Segment, SegmentStatistics
+from sparkjet.state import DELETED, KEY_HASH, NEVER, KeyedOperator, KeyedStore, Segment, SegmentStatistics
+from sparkjet.state.keyed_rows import Touched
 from sparkjet.stateful.functions.user_function import TIMERS, TimeDomain
 from sparkjet.time import MAX, MIN
 
@@ -28,7 +30,7 @@ _NO_TIME = MIN + 1
 """Stands in the record for no watermark, after the first epoch: initial state is not used again."""
 
 
-class FunctionOperator:
+class FunctionOperator(KeyedOperator):
     """Calls a user's function for the keys that have rows and for those that are due, and keeps their state.
 
     Rows come as ``(keys…, row)``. A stored row is ``(key_hash, keys…, version, latest, state…, due, deleted)``: one for
@@ -56,15 +58,16 @@ class FunctionOperator:
         self._initial = initial
         self._started = False
         payload = ["latest", *function.payload.names]
-        self._store = KeyedStore(
-            keys.names,
-            payload,
-            partitions,
-            deletable=True,
-            marks={"emits": F.lit(False)},
-            kept=lambda found: self._store.columns.select(found.where("NOT emits")),
+        super().__init__(
+            KeyedStore(
+                keys.names,
+                payload,
+                partitions,
+                deletable=True,
+                marks={"emits": F.lit(False)},
+                kept=lambda found: self._store.columns.select(found.where("NOT emits")),
+            )
         )
-        self._pending: list[Segment] = []
         self._now = 0
         self._before = MIN
         self._next: int | None = None
@@ -100,19 +103,9 @@ class FunctionOperator:
         self._last = F.max(F.when(F.col("due") < NEVER, last))
 
     @property
-    def segments(self) -> list[Segment]:
-        """The state, oldest first."""
-        return self._store.segments
-
-    @property
     def closed(self) -> int | None:
         """The watermark or clock reading that keys have been called for; None before the first epoch."""
         return _NO_TIME if self._store.closed is None and self._started else self._store.closed
-
-    @property
-    def sides(self) -> Sequence[FunctionOperator]:
-        """Itself."""
-        return (self,)
 
     @property
     def settings(self) -> FunctionSettings:
@@ -135,48 +128,26 @@ class FunctionOperator:
         """The watermark of the last :meth:`close`, where timers are in event time."""
         return self._store.closed if self._function.domain is TimeDomain.WATERMARK else None
 
-    def shuffled(self, rows: DataFrame) -> DataFrame:
-        """New rows, hash-partitioned by the keys."""
-        return self._store.shuffled(rows)
-
-    def partitioned(self, rows: DataFrame) -> DataFrame:
-        """New or stored rows, hash-partitioned by the keys, and persisted in memory once read."""
-        return self._store.partitioned(rows)
-
-    def append(self, segment: Segment) -> None:
-        """Add the rows of an epoch, with which the function is called at the next :meth:`close`."""
-        self._pending.append(segment)
-
     def close(self, watermark: int) -> DataFrame | None:
         """What the function returns for the rows, and for the timers that have expired; None if it was not called."""
         reached = self._reached(watermark)
-        first = None if self._started or self._initial is None else self._store.partitioned(self._initial)
+        initial = None if self._started or self._initial is None else self._store.partitioned(self._initial)
         self._started = True
-        if not self._pending and first is None and not self._store.has_due(reached):
+        if not self._pending and initial is None and not self._store.has_due(reached):
             self._store.advance(reached)
             return None
-        arrived = [segment.partials for segment in self._pending]
-        rows = [self._arrived.select(each) for each in arrived]
-        if first is not None and self._first is not None:
-            rows.append(self._first.select(first))
-            self._store.discard(Segment(first, SegmentStatistics(0, reached, reached)))
-        stored = self._store.lookup(self._store.wanted(arrived, reached)) if self.segments else None
-        if stored is not None:
-            rows.append(self._found.select(stored))
-        times = {"now": self._now, "before": self._before, "watermark": watermark, "reached": reached}
-        if self._function.domain is TimeDomain.WATERMARK:
-            # At the end of the input, a stage without timers is given none.
-            times["watermark"] = reached
-        ordered = self._ordered.select(
-            reduce(DataFrame.union, rows),
-            *(F.expr(constant(each, KEY_HASH)).alias(name) for name, each in times.items()),
-        )
-        found = self._step(ordered).repartition(self._store.partitions, KEY_HASH).localCheckpoint(eager=False)
-        stamped = self._store.stamped(self._flat.select(found), F.col("emits"))
-        _, (emitted,) = self._store.put(stamped, self._summary, reached)
+        arrived = [each.through(self._arrived.select) for each in self._taken()]
+        if initial is not None and self._first is not None:
+            arrived.append(Rows(initial, self._first.select))
+            self._store.discard(Segment(initial, SegmentStatistics(0, reached, reached)))
+        # At the end of the input, a stage without timers is given none.
+        shown = reached if self._function.domain is TimeDomain.WATERMARK else watermark
+        found = self._store.touched(arrived, reached, self._called, constants=(self._now, self._before, shown))
+        # Not what the function returned: it is freed when it is written, and not when the state is merged.
+        stamped = self._store.stamped(self._flat.select(found), F.col("emits")).localCheckpoint(eager=False)
+        _, (emitted,) = self._store.add(stamped, self._summary, reached)
         self._next = None
-        self._store.discard(*self._pending, Segment(found, SegmentStatistics(0, reached, reached)))
-        self._pending = []
+        self._store.discard(Segment(found, SegmentStatistics(0, reached, reached)))
         return found.where("emitted IS NOT NULL").select("emitted.*") if emitted else None
 
     def is_due(self, now: int) -> bool:
@@ -192,27 +163,30 @@ class FunctionOperator:
             self._next = NEVER if lowest is None else lowest
         return self._next < now
 
-    def early(self) -> None:
-        """None: the function has returned all there is."""
-        return
-
     def skip_to(self, watermark: int) -> None:
         """Advance to ``watermark``, but not past a timer that another one has set meanwhile."""
         if self._function.domain is TimeDomain.WATERMARK:
             lowest = min((segment.statistics.low for segment in self.segments), default=MAX)
-            self._store.advance(self._reached(min(watermark, lowest)))
-
-    def release(self) -> None:
-        """Free obsolete state."""
-        self._store.release()
+            super().skip_to(min(watermark, lowest))
 
     def restore(self, segments: Sequence[Segment], closed: int | None) -> None:
         """Replace the state by that of a snapshot."""
-        self._store.discard(*self._pending)
-        self._pending = []
         self._next = None
         self._started = closed is not None
-        self._store.restore(segments, None if closed == _NO_TIME else closed)
+        super().restore(segments, None if closed == _NO_TIME else closed)
+
+    def _called(self, touched: Touched) -> DataFrame:
+        """What the function makes of what has arrived and of what is stored of its keys, and of those that are due."""
+        rows = [] if touched.arrived is None else [touched.arrived]
+        if touched.stored is not None:
+            rows.append(self._found.select(touched.stored))
+        now, before, watermark = touched.constants
+        times = {"now": now, "before": before, "watermark": watermark, "reached": touched.watermark}
+        ordered = self._ordered.select(
+            reduce(DataFrame.union, rows),
+            *(F.expr(constant(each, KEY_HASH)).alias(name) for name, each in times.items()),
+        )
+        return self._step(ordered).repartition(self._store.partitions, KEY_HASH)
 
     @property
     def _alive_from(self) -> int:
@@ -220,6 +194,5 @@ class FunctionOperator:
 
     def _reached(self, watermark: int) -> int:
         """The time that makes keys due; it never goes back, though the clock may."""
-        domain = self._function.domain
-        reached = {TimeDomain.WATERMARK: watermark, TimeDomain.CLOCK: self._now, TimeDomain.NONE: MIN}[domain]
-        return max(reached, self._alive_from)
+        times = {TimeDomain.WATERMARK: watermark, TimeDomain.CLOCK: self._now, TimeDomain.NONE: MIN}
+        return super()._reached(times[self._function.domain])

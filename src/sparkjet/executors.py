@@ -1,4 +1,4 @@
-"""The default of ``statePartitions``: the cores that the application is going to have."""
+"""Executors: which there are, whether they still come, and how many tasks they run; one place that asks Spark."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from sparkjet.java import scala_context
 from sparkjet.query_log import logger
-from sparkjet.storage.sharing import is_local, slots
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-
+FEWEST = 8
+"""Minimum number of tasks that look at all executors: at a start, only a few of these may have registered."""
+MISSED = 60.0
+"""Seconds without any executor until it is said; longer than a cluster takes to replace one."""
 PATIENCE = 30.0
 """How long to wait for a first executor, in seconds; Spark's default for ``maxRegisteredResourcesWaitingTime``."""
 QUIET = 3.0
@@ -23,6 +26,83 @@ PAUSE = 0.1
 """Seconds between two looks."""
 _UNBOUNDED = 2**31 - 1
 _LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,.*\]")
+_LOCAL = re.compile(r"local(\[.*\])?")
+
+
+def is_local(session: SparkSession) -> bool:
+    """Whether the executor is the driver's own process: with a ``local`` master."""
+    return _LOCAL.fullmatch(str(session.sparkContext.master)) is not None
+
+
+def slots(session: SparkSession) -> int:
+    """How many tasks the executors that have registered run at once."""
+    context = session._jsparkSession.sparkContext()
+    return int(context.maxNumConcurrentTasks(context.resourceProfileManager().defaultResourceProfile()))
+
+
+def probing_tasks(session: SparkSession) -> int:
+    """A number of small tasks of which each executor gets some."""
+    return max(FEWEST, 2 * slots(session))
+
+
+def cores(session: SparkSession) -> int:
+    """How many tasks Spark takes for a good number: the cores of the executors that have registered, at least 2."""
+    return int(scala_context(session).defaultParallelism())
+
+
+class Executors:
+    """The executors that Spark knows, on the driver.
+
+    Args:
+        session: The query's session.
+    """
+
+    def __init__(self, session: SparkSession) -> None:
+        self._session = session
+        self._known = self._addresses()
+
+    def lost(self) -> bool:
+        """Whether one that was there at the last call has gone since; one question to the driver's own JVM."""
+        before, self._known = self._known, self._addresses()
+        return not before <= self._known
+
+    def _addresses(self) -> frozenset[str]:
+        if is_local(self._session):
+            return frozenset()
+        # With their ports: one that comes for another on the same machine is not the same.
+        known = self._session.sparkContext._jsc.sc().getExecutorMemoryStatus().keySet()
+        return frozenset(known.mkString(" ").split())
+
+
+class AwaitedExecutors:
+    """Looks whether a running epoch has executors; not thread-safe.
+
+    Args:
+        slots: How many tasks the registered executors run at once.
+        patience: Seconds without any until it is said.
+    """
+
+    def __init__(self, slots: Callable[[], int], patience: float = MISSED) -> None:
+        self._slots, self._patience = slots, patience
+        self._since: float | None = None
+        self._said = False
+
+    def look(self) -> None:
+        """Call it now and then while an epoch runs: between epochs, dynamic allocation may have released them all."""
+        if self._slots():
+            self._since, self._said = None, False
+            return
+        now = time.monotonic()
+        self._since = self._since or now
+        if now - self._since >= self._patience and not self._said:
+            self._said = True
+            logger.warning(
+                "The application has had no executor for %.0f seconds, and the running epoch waits for one. If the "
+                "cluster has resources, its master may not know the application: one of a standalone cluster that was "
+                "started again without spark.deploy.recoveryMode does not, and gives it none any more. Then start the "
+                "driver again; nothing is lost.",
+                self._patience,
+            )
 
 
 def state_partitions(session: SparkSession) -> int:
@@ -40,7 +120,7 @@ def state_partitions(session: SparkSession) -> int:
         configured = configured_cores(settings, master)
         source = "the configured executors" if configured is not None else "the executors that have registered"
         number = configured if configured is not None else _registered_cores(session)
-    partitions = max(number, int(context.defaultParallelism))
+    partitions = max(number, cores(session))
     logger.info("statePartitions: %d, from %s", partitions, source)
     return partitions
 
