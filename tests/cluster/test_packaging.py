@@ -142,6 +142,7 @@ def in_grid(place: Path) -> Iterator[dict[str, Any]]:
         yield {"home": str(folder), "grid": f"grid://{member.address}", "token": str(folder / "token")}
 
 
+@pytest.mark.long
 def test_a_home_in_a_grid_needs_no_sparkjet_on_the_executors(
     cluster: SparkCluster, both: str, place: Path, in_grid: dict[str, Any]
 ) -> None:

@@ -33,7 +33,7 @@ SERVERS = ("postgres",)
 
 
 def some_crashes() -> list[Crash]:
-    """At and after the decision, with prepared transactions and without; and the other jobs once each.
+    """At and after the decision, with prepared transactions and without; and jobs with state once each.
 
     Without Spark, each fault is tried at each point of both ways in `protocol/test_matrix.py`.
     """
@@ -44,7 +44,6 @@ def some_crashes() -> list[Crash]:
         Crash(EpochPhase.COMMITTING, "python", "outbox"),
         Crash(EpochPhase.SAVE, ZOMBIE, "state-tables"),
         Crash(EpochPhase.COMMITTING, "jvm", "joins-tables"),
-        Crash(EpochPhase.DECIDE, "both", "rows-table"),
     ]
 
 
