@@ -11,10 +11,15 @@ SHARING = {
     "/farmed/": "the crash farm",
     "/cluster/": "stores",
     "/test_remote_": "stores",
+    "/test_store": "stores",
     "/storage/test_file_writer": "stores",
     "/storage/test_hadoop_": "stores",
     "kafka": "kafka",
+    "/environment/": "kafka",
+    "examples/test_clicks": "kafka",
+    "/test_two_servers": "kafka",
     "rabbitmq": "rabbitmq",
+    "examples/test_orders": "rabbitmq",
     "artemis": "artemis",
 }
 """What is in the paths of files that share what is expensive to start: the drivers of the crash farm, a cluster and the
