@@ -19,7 +19,6 @@ SHARING = {
     "examples/test_clicks": "kafka",
     "/test_two_servers": "kafka",
     "rabbitmq": "rabbitmq",
-    "examples/test_orders": "rabbitmq",
     "artemis": "artemis",
 }
 """What is in the paths of files that share what is expensive to start: the drivers of the crash farm, a cluster and the

@@ -33,8 +33,8 @@ def address(artemis: ArtemisServer) -> StompAddress:
     return StompAddress("127.0.0.1", artemis.port, USER, PASSWORD)
 
 
-OFTEN = {("SUBSCRIBE", True), ("ACK", False), ("SEND", True), ("COMMIT", False), ("COMMIT", True)}
-"""Each step until something is published, and that in both ways."""
+OFTEN = {*zip(STEPS, [True, False, True, False, True], strict=True), ("COMMIT", True)}
+"""Each step, heard or not in turns, and the one that publishes in both ways."""
 
 
 @pytest.mark.parametrize(("step", "heard"), mostly_crash([*product(STEPS, [False, True])], quick=(), crash=OFTEN))
