@@ -35,7 +35,8 @@ SERVERS = ("postgres",)
 def some_crashes() -> list[Crash]:
     """At and after the decision, with prepared transactions and without; and jobs with state once each.
 
-    Without Spark, each fault is tried at each point of both ways in `protocol/test_matrix.py`.
+    Without Spark, each fault is tried around the decision in `protocol/test_matrix.py`, and drivers are killed at each
+    point of both ways.
     """
     return [
         Crash(EpochPhase.DECIDE, "both", "prepared"),
