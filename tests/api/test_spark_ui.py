@@ -11,13 +11,18 @@ import pytest
 from tests.monitoring.browser import Browser
 from tests.monitoring.screenshots import WIDTH
 
+ROOT = Path(__file__).parents[2]
 SCRIPT = """
 import json, os, sys, urllib.request
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 import sparkjet as sj
+from tests.interpreting import INTERPRETED
+from tests.servers.programs import SMALL
 
-spark = SparkSession.builder.master("local[2]").config("spark.ui.port", "0").getOrCreate()
+settings = {"spark.ui.port": "0", "spark.driver.extraJavaOptions": " ".join(SMALL), **INTERPRETED}
+settings["spark.sql.shuffle.partitions"] = "2"
+spark = SparkSession.builder.master("local[2]").config(map=settings).getOrCreate()
 spark.sparkContext.setLogLevel("ERROR")
 for batch, second in enumerate((1, 30, 59)):
     with open(f"{sys.argv[1]}/{batch}.json", "w") as file:
@@ -46,7 +51,10 @@ def test_the_page_of_a_query_is_shown(tmp_path: Path) -> None:
     feed.mkdir()
     command = [sys.executable, "-c", SCRIPT, str(feed)]
     pipe = subprocess.PIPE
-    with log.open("w") as errors, subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=errors, text=True) as ran:
+    with (
+        log.open("w") as errors,
+        subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=errors, text=True, cwd=ROOT) as ran,
+    ):
         try:
             assert ran.stdout is not None
             assert [ran.stdout.readline() for _ in range(2)] == ["200 True True True\n"] * 2, log.read_text()

@@ -17,7 +17,9 @@ from tests.grid.processes import GridProcesses, MemberProcess
 
 
 @pytest.mark.crash
+@pytest.mark.long
 def test_a_grid_shrinks_and_is_replaced_by_stopping_members(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """In CI, `api/test_grid_restarts.py` replaces all members, and `grid/test_leaving.py` stops two at once."""
     with GridProcesses(tmp_path) as grid:
         client = grid.client()
         manifest = client.put([client.entry(f"a/{number}", ROWS, [rows_of(9, number)]) for number in range(60)])
@@ -96,7 +98,6 @@ def test_survivors_go_on_after_the_operator_has_formed_them_anew(
         assert client.slot("log/1") == b"token"
         assert {entry.key for entry in client.get(manifest)} == {held.key for held in manifest}
         # It is a grid like any other: members join, and take their part.
-        grid.add()
         grid.add()
         grid.settle()
         assert client.put_slot("log/2", b"token", manifest)

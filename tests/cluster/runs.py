@@ -39,7 +39,7 @@ SETTINGS = {
     # Each of a few epochs in each new JVM would compile its code, and no result depends on it.
     **INTERPRETED,
 }
-BATCHES = 6
+BATCHES = 5
 PHASES = {phase.value for phase in EpochPhase}
 At = tuple[str, int]
 """The end of a phase of an epoch."""

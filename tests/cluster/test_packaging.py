@@ -51,26 +51,23 @@ def python(place: Path, packages: tuple[str, ...]) -> str:
     return str(program)
 
 
-@pytest.fixture(scope="module")
-def wheels(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """sparkjet and the grid as users get them."""
-    into = tmp_path_factory.mktemp("wheel")
+def built(project: Path, into: Path) -> str:
+    """A wheel as users get it."""
     command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(into)]
-    for project in (ROOT, ROOT / "src" / "sparkjet_grid"):
-        subprocess.run(command, cwd=project, check=True, capture_output=True)
-    return [next(into.glob(f"{name}-*.whl")) for name in ("sparkjet", "sparkjet_grid")]
+    subprocess.run(command, cwd=project, check=True, capture_output=True)
+    return str(next(into.glob("*.whl")))
 
 
-@pytest.fixture
-def wheel(wheels: list[Path]) -> str:
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> str:
     """All that a job without a grid needs."""
-    return str(wheels[0])
+    return built(ROOT, tmp_path_factory.mktemp("wheel"))
 
 
-@pytest.fixture
-def both(wheels: list[Path]) -> str:
+@pytest.fixture(scope="module")
+def both(wheel: str, tmp_path_factory: pytest.TempPathFactory) -> str:
     """What one with a grid needs."""
-    return ",".join(map(str, wheels))
+    return f"{wheel},{built(ROOT / 'src' / 'sparkjet_grid', tmp_path_factory.mktemp('grid-wheel'))}"
 
 
 @pytest.fixture(scope="module")
@@ -142,6 +139,7 @@ def in_grid(place: Path) -> Iterator[dict[str, Any]]:
         yield {"home": str(folder), "grid": f"grid://{member.address}", "token": str(folder / "token")}
 
 
+@pytest.mark.long
 def test_a_home_in_a_grid_needs_no_sparkjet_on_the_executors(
     cluster: SparkCluster, both: str, place: Path, in_grid: dict[str, Any]
 ) -> None:

@@ -73,7 +73,7 @@ def run(root: Path, what: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def report(places: Path) -> dict[str, Any]:
-    """The outcome of every case, all in one application."""
+    """The outcome of the cases of CI, all in one application."""
     return run(places, "short")
 
 
@@ -113,14 +113,14 @@ def test_a_query_is_refused_before_it_starts_and_leaves_nothing(places: Path, re
     assert report["left"] == []
 
 
-def test_an_executor_that_joins_later_with_another_directory_ends_the_query(
-    places: Path, report: dict[str, Any]
-) -> None:
+@pytest.mark.long
+def test_an_executor_that_joins_later_with_another_directory_ends_the_query(places: Path) -> None:
     """The query continues once that executor is gone: exactly once."""
-    error, text = report["joined"]["ended"]
+    joined = run(places, "joined")["joined"]
+    error, text = joined["ended"]
     assert error == "SinkError", text
     assert f"{places}/{LATER}/out" in text
-    assert report["joined"]["after"] == EVENTS
+    assert joined["after"] == EVENTS
 
 
 @pytest.mark.long

@@ -179,9 +179,10 @@ if __name__ == "__main__":
         report["writers"] = {
             f"{name} {place}": outcome(act) for place in PLACES for name, act in writers(cluster, top, place)
         }
-    report["starts"] = dict(starts(cluster, top, every=wanted == "long"))
-    report["left"] = left(cluster, top)
-    if wanted == "short":
+    if wanted == "joined":
         report["joined"] = joined(cluster, top)
+    else:
+        report["starts"] = dict(starts(cluster, top, every=wanted == "long"))
+        report["left"] = left(cluster, top)
     (top / "report.json").write_text(json.dumps(report))
     cluster.stop()

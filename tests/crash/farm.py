@@ -147,9 +147,11 @@ class Farm:
             names = [victim.value for victim in dying] or [ZOMBIE] * bool(paused)
             drivers = {name: stack.enter_context(Driver(self._root / f"{name}.log")) for name in ("successor", *names)}
             successor = drivers.pop("successor")
-            # First, as a server that is killed would meet the queries of every driver.
-            self._restart_servers(successor)
-            successor.start([query for suite in self._suites for query in suite.undisturbed()])
+            fragile = [suite for suite in self._suites if suite.queries(SERVER)]
+            # While servers are started again, only what needs none of them runs: they would meet all other queries.
+            successor.start([q for suite in self._suites if not suite.queries(SERVER) for q in suite.undisturbed()])
+            self._restart_servers(successor, fragile)
+            successor.start([query for suite in fragile for query in suite.undisturbed()])
             # One driver after the other: with all of their queries at once, Spark would give up on Python's processes.
             if paused:
                 # It goes on and is killed later: another JVM would cost as much as ten queries.
@@ -170,12 +172,11 @@ class Farm:
     def _of(self, *faults: str) -> list[Query]:
         return [query for suite in self._suites for query in suite.queries(*faults)]
 
-    def _restart_servers(self, successor: Driver) -> None:
+    def _restart_servers(self, successor: Driver, fragile: Sequence[Suite]) -> None:
         queries = self._of(SERVER)
         successor.bring(queries, "reached")
-        for suite in self._suites:
-            if suite.queries(SERVER):
-                suite.restart()
+        for suite in fragile:
+            suite.restart()
         successor.release()
         successor.see(queries)
 

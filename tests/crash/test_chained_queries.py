@@ -61,11 +61,13 @@ def patiently(arguments: list[str], log: Path, until: str, times: int) -> str:
     return line
 
 
-@pytest.mark.parametrize("moments", [KILLED_AT, pytest.param(MORE, marks=pytest.mark.long)], ids=["some", "more"])
-def test_killed_drivers_lose_and_repeat_nothing(tmp_path: Path, moments: list[tuple[str, int]]) -> None:
+@pytest.mark.parametrize(
+    ("moments", "files"), [(KILLED_AT, 3), pytest.param(MORE, 5, marks=pytest.mark.long)], ids=["some", "more"]
+)
+def test_killed_drivers_lose_and_repeat_nothing(tmp_path: Path, moments: list[tuple[str, int]], files: int) -> None:
     chance = random.Random(5)
     (tmp_path / "feed").mkdir()
-    for number in range(5):
+    for number in range(files):
         rows = [
             {"ts": at(60 * number + chance.uniform(0, 60)), "k": chance.choice("ab"), "v": chance.randint(1, 9)}
             for _ in range(40)

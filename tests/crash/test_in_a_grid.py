@@ -42,9 +42,8 @@ pytestmark = [pytest.mark.crash, pytest.mark.timeout(3600)]
 SOME = [
     Crash(EpochPhase.SAVE, "both", "sums"),
     Crash(EpochPhase.DECIDE, "both", "sums-ahead"),
-    Crash(EpochPhase.CLEAN, "both", "sums-ahead"),
 ]
-"""The machine of a driver and of a member goes, at the phases in which a home is written, read or swept."""
+"""The machine of a driver and of a member goes, at the phases in which a home is written."""
 
 MAPS = [Crash(step, "both", "map") for step in (EpochPhase.PREPARE, EpochPhase.DECIDE, EpochPhase.COMMITTING)]
 """The same with a map as output: before, at and after the decision."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from sparkjet.sinks.manifest import MANIFEST_DIRECTORY
 from tests.crash.conftest import HALF, SEED, WHOLE, copied
 from tests.crash.feeds import write_skewed
 from tests.crash.invariants import check, same_epochs
-from tests.crash.jobs import JOBS, Place
+from tests.crash.jobs import JOBS, Job, Place
 from tests.crash.readers import listed, newest_record, published, recorded_batches
 from tests.crash.replay import replay
 from tests.interpreting import interpreted
@@ -114,40 +115,41 @@ def test_damage_is_found(done: Place, damage: Callable[[Place], None]) -> None:
         check(done, SUMS, batches=WHOLE, closings=[WHOLE])
 
 
-@pytest.fixture(scope="module")
-def stages_done(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Place]:
-    """Queries of the other operators that have ended; for copying only."""
-    root = tmp_path_factory.mktemp("stages")
+STAGES = [pytest.param("state"), pytest.param("joins", marks=pytest.mark.long)]
+"""Jobs of the other operators; their outputs are checked in one way."""
+
+
+@pytest.fixture(scope="module", params=STAGES)
+def stages_done(
+    request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Job, Place]:
+    """A query of other operators that has ended; for copying only."""
+    job, root = JOBS[request.param], tmp_path_factory.mktemp("stages")
     write_skewed(root / "feed", SEED, 0, FEW)
-    places = {job: Place(root / job, root / "feed") for job in ("state", "joins")}
-    for job, place in places.items():
-        with interpreted(spark):
-            JOBS[job].run(spark, place)
-        check(place, JOBS[job], batches=FEW, closings=[FEW])
-    return places
+    place = Place(root / job.name, root / "feed")
+    with interpreted(spark):
+        job.run(spark, place)
+    check(place, job, batches=FEW, closings=[FEW])
+    return job, place
 
 
-@pytest.mark.parametrize(
-    ("job", "output"), [(job, output) for job in ("state", "joins") for output in JOBS[job].rules.outputs]
-)
-def test_damage_of_any_output_is_found(stages_done: dict[str, Place], tmp_path: Path, job: str, output: str) -> None:
-    for damage in ("gone", "twice"):
-        place = copied(stages_done[job], tmp_path / damage)
+def test_damage_of_any_output_is_found(stages_done: tuple[Job, Place], tmp_path: Path) -> None:
+    job, done = stages_done
+    for output, damage in product(job.rules.outputs, ("gone", "twice")):
+        place = copied(done, tmp_path / f"{output}-{damage}")
         file = listed(place.root / output)[-1]
         if damage == "gone":
             file.unlink()
         else:
             shutil.copy(file, file.with_name(f"part-9{file.name}"))
         with pytest.raises(AssertionError, match=r"rows are missing|which is missing|a plain listing"):
-            check(place, JOBS[job], batches=FEW, closings=[FEW])
+            check(place, job, batches=FEW, closings=[FEW])
 
 
-@pytest.mark.parametrize("job", ["state", "joins"])
-def test_an_end_that_was_not_the_one_stated_is_found_in_other_operators(
-    stages_done: dict[str, Place], job: str
-) -> None:
+def test_an_end_that_was_not_the_one_stated_is_found_in_other_operators(stages_done: tuple[Job, Place]) -> None:
+    job, done = stages_done
     with pytest.raises(AssertionError):
-        check(stages_done[job], JOBS[job], batches=FEW, closings=[FEW - 1, FEW])
+        check(done, job, batches=FEW, closings=[FEW - 1, FEW])
 
 
 def test_windows_that_were_not_closed_as_stated_are_found(done: Place) -> None:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tests.servers.hdfs import HdfsServer
 from tests.servers.s3 import S3Server
 
-TIMES = [0, 3, 7, 12, 14, 21, 26, 40, 60]
+TIMES = [0, 7, 14, 26, 60]
 
 
 @pytest.fixture

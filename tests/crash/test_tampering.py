@@ -71,7 +71,8 @@ def test_sparks_checkpoint_set_back_is_rebuilt_and_nothing_applied_twice(
     runs_on(spark, half_done, finished)
 
 
-@pytest.mark.parametrize("name", [pytest.param("metadata", marks=pytest.mark.long), "offsets/3"])
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["metadata", "offsets/3"])
 def test_sparks_checkpoint_that_was_half_written_in_a_crash_is_rebuilt(
     spark: SparkSession, half_done: Place, finished: Place, name: str
 ) -> None:
@@ -136,7 +137,7 @@ def _blob(place: Place) -> Path:
     return place.home / "snapshots" / "blobs" / min(spark_position.sources.values())
 
 
-@pytest.mark.parametrize("entry", [_delta, _blob])
+@pytest.mark.parametrize("entry", [_delta, pytest.param(_blob, marks=pytest.mark.long)])
 def test_a_missing_entry_is_named_and_can_be_brought_back(
     spark: SparkSession, half_done: Place, finished: Place, tmp_path: Path, entry: Callable[[Place], Path]
 ) -> None:

@@ -125,7 +125,7 @@ class Jobs:
 
 # Spark keeps the classes that it compiles, in the heap that is measured.
 @pytest.mark.interpreted
-@pytest.mark.parametrize("rounds", [pytest.param(2, marks=pytest.mark.crash), pytest.param(5, marks=pytest.mark.long)])
+@pytest.mark.parametrize("rounds", [pytest.param(1, marks=pytest.mark.crash), pytest.param(5, marks=pytest.mark.long)])
 def test_queries_leave_nothing(spark: SparkSession, tmp_path: Path, rounds: int) -> None:
     jobs = Jobs(spark, tmp_path)
     # Of four queries each; what the first one loads stays.

@@ -81,8 +81,8 @@ UNBOUNDED = [
     Joined(JoinType.INNER, None, 10),
 ]
 CASES = BOUNDED + UNBOUNDED
-OFTEN = {Joined(JoinType.ANTI), UNBOUNDED[0]}
-"""The cases of `make test-crash`; random queries with each type of join are in `tests/differential`."""
+OFTEN = {UNBOUNDED[0]}
+"""The case of `make test-crash`; random queries with each type of join, within bounds, are in `tests/differential`."""
 
 
 def check(spark: SparkSession, case: Joined, epochs: Sequence[Epoch], home: Path, modes: Sequence[str] = MODES) -> None:

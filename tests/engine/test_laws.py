@@ -108,8 +108,9 @@ CASES = {
 
 
 MODES = ("one batch", "overlapping", "restarts")
-OFTEN = {"sessions, windows, sessions": ("restarts",), "union of policies, three levels": ("overlapping",)}
-"""The cases and their modes in `make test-crash`; windows are restarted in `windows/test_sliding.py`."""
+OFTEN = {"union of policies, three levels": ("overlapping",)}
+"""The cases and their modes in `make test-crash`; windows and sessions are restarted in `windows/test_sliding.py` and
+`windows/test_sessions.py`, and those over others in the fuzzer's queries."""
 
 
 class NaiveWatermark:

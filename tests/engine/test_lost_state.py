@@ -118,7 +118,7 @@ ALONE: dict[str, tuple[int, Callable[..., Any]]] = {
 
 
 QUERIES = {**ALONE, "together": (2, together)}
-OFTEN = [("together", True), ("rolling", False)]
+OFTEN = [("interval join", True), ("rolling", False)]
 """The queries of `make test-crash`, and whether only half of the state is lost."""
 
 

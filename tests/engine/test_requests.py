@@ -36,7 +36,9 @@ WITH_MERGES = 20
 
 
 @pytest.mark.crash
-@pytest.mark.parametrize("epochs", [24, pytest.param(300, marks=[pytest.mark.long, pytest.mark.timeout(3600)])])
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("epochs", [24, 300])
 def test_the_requests_of_an_epoch_are_bounded(
     s3_spark: SparkSession, s3: S3Server, tmp_path: Path, epochs: int
 ) -> None:

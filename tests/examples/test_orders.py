@@ -24,9 +24,11 @@ ONE, TWO = Basket("ann", 0, 60, 2, 500), Basket("bob", 0, 0, 1, 99)
 
 
 @pytest.mark.crash
+@pytest.mark.long
 def test_every_basket_is_in_the_table_once_though_its_driver_was_killed(
     rabbitmq: RabbitServer, postgres: PostgresServer, dsn: str, tmp_path: Path
 ) -> None:
+    """In CI, drivers that read queues into a table are killed in `crash/farmed/test_queues.py`."""
     said = io.StringIO()
     running = orders.Servers(rabbitmq.port, dsn, lambda query: postgres.psql(dsn, query))
     assert orders.job(running, tmp_path, Console(file=said)), said.getvalue()

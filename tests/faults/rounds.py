@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tests.faults.plan import Plan
-from tests.faults.trial import CLUSTER, Trial
+from tests.faults.trial import Trial
 
 if TYPE_CHECKING:
     from tests.servers.kafka import KafkaServer
@@ -24,7 +24,6 @@ def run(
     kafka: KafkaServer,
     seeds: Sequence[int],
     tell: Callable[[str], None],
-    master: str = CLUSTER,
 ) -> None:
     """One trial with a round for each seed; the first also decides on feed and query.
 
@@ -34,12 +33,11 @@ def run(
         kafka: The broker of the topic.
         seeds: The seeds of the rounds.
         tell: Called with a report of each round.
-        master: Where the tasks run.
 
     Raises:
         AssertionError: Naming the seed, and how to repeat it.
     """
-    with Trial(root, postgres, kafka, seeds[0], master) as trial:
+    with Trial(root, postgres, kafka, seeds[0]) as trial:
         trial.start()
         for seed in seeds:
             plan = Plan.of(seed)

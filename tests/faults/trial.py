@@ -47,13 +47,10 @@ class Trial:
         postgres: The server of its table.
         kafka: The broker of its topic.
         seed: Determines its feed, its way into PostgreSQL, and whether its epochs overlap.
-        master: Where the tasks of its drivers run.
     """
 
-    def __init__(
-        self, root: Path, postgres: PostgresServer, kafka: KafkaServer, seed: int, master: str = CLUSTER
-    ) -> None:
-        self._root, self._master = root, master
+    def __init__(self, root: Path, postgres: PostgresServer, kafka: KafkaServer, seed: int) -> None:
+        self._root = root
         self._seed = seed
         self._files = self._drivers = 0
         self._dead = True
@@ -113,7 +110,7 @@ class Trial:
         self._drivers += 1
         self._dead = False
         log = self._root / f"driver-{self._drivers}.log"
-        self.driver = self._stack.enter_context(Driver(log, self._master))
+        self.driver = self._stack.enter_context(Driver(log, CLUSTER))
         self.driver.start([self.query])
 
     def stop_processes(self, processes: Sequence[Process]) -> None:
@@ -178,7 +175,7 @@ class Trial:
         self.kill(Victim.BOTH)
         self._end_dying()
         until(lambda: not any(process.lives for process in self._orphans), "executors whose driver is dead to end")
-        with Driver(self._root / "last.log", self._master) as driver:
+        with Driver(self._root / "last.log", CLUSTER) as driver:
             last = replace(self.query, until_end=True)
             driver.bring([last])
             assert driver.end() == 0

@@ -92,6 +92,7 @@ def shaken(grid: GridProcesses, writer: JournalWriter, chosen: random.Random) ->
 @pytest.mark.crash
 @pytest.mark.parametrize("rounds", [1, pytest.param(20, marks=pytest.mark.long)])
 def test_readers_get_each_row_once_while_members_are_killed_paused_and_replaced(tmp_path: Path, rounds: int) -> None:
+    """In CI one is paused; `api/test_grid_restarts.py` restarts all."""
     chosen = random.Random(391 + rounds)
     with GridProcesses(tmp_path) as grid:
         # It lets go whatever is read, so that merged, trimmed and new chunks are all there.
@@ -102,10 +103,11 @@ def test_readers_get_each_row_once_while_members_are_killed_paused_and_replaced(
             for _ in range(rounds):
                 shaken(grid, writer, chosen)
             # A rolling restart.
-            for member in [*grid.members]:
+            for member in [*grid.members] if rounds > 1 else []:
                 grid.restart(member)
                 grid.settle()
                 written(writer, 1)
+            written(writer, 3)
         finally:
             for following in followings:
                 following.end()

@@ -79,7 +79,7 @@ def shaken(grid: GridProcesses, writer: MapWriter, chosen: random.Random) -> Non
 @pytest.mark.crash
 @pytest.mark.parametrize("rounds", [1, pytest.param(3, marks=pytest.mark.long)])
 def test_readers_see_whole_epochs_while_members_are_killed_paused_and_replaced(tmp_path: Path, rounds: int) -> None:
-    """In CI it is killed; `test_killed_journals.py` pauses one, and restarts all."""
+    """In CI it is killed; `test_killed_journals.py` pauses one, and `api/test_grid_restarts.py` restarts all."""
     chosen = random.Random(39)
     with GridProcesses(tmp_path) as grid:
         writer = MapWriter(grid.client(), "board")

@@ -126,7 +126,9 @@ def paused(grid: GridProcesses, which: int) -> None:
     writer.client.close()
 
 
+@pytest.mark.long
 def test_a_member_that_was_paused_ends_and_nothing_is_wrong(grid: GridProcesses) -> None:
+    """In CI, `test_zookeeper_members.py` pauses the leader, and `test_split_networks.py` cuts a member off."""
     paused(grid, 1)
 
 

@@ -9,11 +9,14 @@ from pathlib import Path
 import pytest
 
 pytestmark = pytest.mark.crash
+ROOT = Path(__file__).parents[2]
 
 PROGRAM = """
 import sys, urllib.request
 from pyspark.sql import SparkSession, functions as F
 import sparkjet as sj
+from tests.interpreting import INTERPRETED
+from tests.servers.programs import SMALL
 
 home = sys.argv[1]
 sink = "spark.metrics.conf.*.sink.prometheusServlet"
@@ -24,6 +27,8 @@ settings = {
     f"{sink}.class": "org.apache.spark.metrics.sink.PrometheusServlet",
     f"{sink}.path": "/metrics/prometheus",
     "spark.sql.shuffle.partitions": "1",
+    "spark.driver.extraJavaOptions": " ".join(SMALL),
+    **INTERPRETED,
 }
 spark = SparkSession.builder.master("local[1]").config(map=settings).getOrCreate()
 port = spark.sparkContext.uiWebUrl.rpartition(":")[2]
@@ -59,5 +64,5 @@ def test_gauges_follow_sparks_own_setting(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "0.json").write_text('{"ts": "2026-01-05 10:00:00"}\n{"ts": "2026-01-05 10:00:59"}\n')
     command = [sys.executable, "-c", PROGRAM, str(tmp_path)]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     assert ended.returncode == 0, ended.stderr[-3000:]

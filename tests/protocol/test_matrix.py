@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from sparkjet.engine.committer import Retry
 from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.record_log import RecordLog
+from tests.parameters import mostly_crash
 from tests.protocol.checks import check, finish
 from tests.protocol.driver import GIVES_UP, POINTS, Orders
 from tests.protocol.processes import Process
@@ -130,13 +132,32 @@ def commits_fail(postgres: PostgresServer, orders: Orders, point: str) -> None:
     check(postgres, replace(quiet, epochs=7))
 
 
+def named(cell: tuple[Fault, str]) -> str:
+    """What pytest calls it."""
+    fault, point = cell
+    return f"{fault.__name__}-{point}"
+
+
 FAULTS: tuple[Fault, ...] = (
     driver_killed, zombie_resumed, task_repeated, speculative_loser, server_killed, server_refusing, commits_fail,
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("point", POINTS)
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
+FEW = {"manifest", "first committed", "committed"}
+"""Around the decision."""
+OFTEN = {driver_killed, zombie_resumed, server_killed}
+"""At every point in `make test-crash`; the other faults at few of them."""
+
+
+@pytest.mark.parametrize(
+    ("fault", "point"),
+    mostly_crash(
+        [*product(FAULTS, POINTS)],
+        quick=(),
+        name=named,
+        crash={(fault, point) for fault in FAULTS for point in POINTS if fault in OFTEN or point in FEW},
+    ),
+)
 def test_each_input_is_published_once(postgres: PostgresServer, orders: Orders, fault: Fault, point: str) -> None:
     fault(postgres, orders, point)
     if fault is not commits_fail and fault is not speculative_loser and fault is not task_repeated:
@@ -152,8 +173,15 @@ def test_each_input_is_published_once_though_the_server_refuses_for_20_s(
     check(postgres, orders)
 
 
-@pytest.mark.parametrize("point", POINTS)
-@pytest.mark.parametrize("fault", [driver_killed, zombie_resumed, server_killed], ids=lambda fault: fault.__name__)
+@pytest.mark.parametrize(
+    ("fault", "point"),
+    mostly_crash(
+        [*product((driver_killed, zombie_resumed, server_killed), POINTS)],
+        quick=(),
+        name=named,
+        crash={(fault, point) for fault in OFTEN for point in POINTS if fault is driver_killed or point in FEW},
+    ),
+)
 def test_each_input_is_published_once_without_preparing(
     postgres: PostgresServer, orders: Orders, fault: Fault, point: str
 ) -> None:

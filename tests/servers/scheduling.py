@@ -11,9 +11,13 @@ SHARING = {
     "/farmed/": "the crash farm",
     "/cluster/": "stores",
     "/test_remote_": "stores",
+    "/test_store": "stores",
     "/storage/test_file_writer": "stores",
     "/storage/test_hadoop_": "stores",
     "kafka": "kafka",
+    "/environment/": "kafka",
+    "examples/test_clicks": "kafka",
+    "/test_two_servers": "kafka",
     "rabbitmq": "rabbitmq",
     "artemis": "artemis",
 }

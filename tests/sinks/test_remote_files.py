@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -11,6 +12,7 @@ import pytest
 import sparkjet as sj
 from sparkjet.sinks.files import FilesSink
 from sparkjet.testing.sink_contract import QUERY, SCHEMA, SinkContract, SinkUnderTest, transaction
+from tests.parameters import mostly_crash
 from tests.servers.s3 import BUCKET
 from tests.servers.s3_proxy import Fault, S3Proxy
 from tests.sinks.test_files import staged, under_test
@@ -127,21 +129,27 @@ def test_the_root_of_a_bucket_may_be_the_output(s3_spark: SparkSession, s3: S3Se
     assert staged(sink.directory) == []
 
 
-@pytest.mark.parametrize("method", ["PUT", "DELETE"])
+LOST, ERRORS, DENIED = (Fault.LOST, Fault.LOST), (Fault.ERROR_AFTER, Fault.BUSY), (Fault.DENIED_AFTER,) * 2
+
+
 @pytest.mark.parametrize(
-    "faults",
-    [[Fault.LOST, Fault.LOST], [Fault.ERROR_AFTER, Fault.BUSY], [Fault.DENIED_AFTER] * 2],
-    ids=lambda faults: "-".join(fault.name.lower() for fault in faults),
+    ("method", "faults"),
+    mostly_crash(
+        [*product(["PUT", "DELETE"], [LOST, ERRORS, DENIED])],
+        quick=(),
+        name=lambda each: "-".join([each[0], *(fault.name.lower() for fault in each[1])]),
+        crash={("PUT", LOST), ("PUT", ERRORS), ("DELETE", LOST), ("DELETE", DENIED)},
+    ),
 )
 def test_a_file_whose_copy_or_removal_is_not_answered_is_published_once(
-    s3_spark: SparkSession, s3: S3Server, in_s3: str, method: str, faults: list[Fault]
+    s3_spark: SparkSession, s3: S3Server, in_s3: str, method: str, faults: tuple[Fault, ...]
 ) -> None:
     handle = prepared(s3_spark, in_s3)
     with S3Proxy(s3.port, method) as proxy, through(s3_spark, proxy):
         sink = sink_at(s3_spark, in_s3)
         proxy.planned.extend(faults)
         sink.commit(handle, lambda: None)
-        assert proxy.met == faults
+        assert proxy.met == [*faults]
         assert staged(sink.directory) == []
     assert read(s3_spark, in_s3) == ROWS
 

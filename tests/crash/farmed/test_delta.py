@@ -23,11 +23,9 @@ SERVERS = ()
 
 
 def some_crashes() -> list[Crash]:
-    """Before and after the decision, and between a version and the end of its commit."""
+    """Between a version and the end of its commit; before the decision in `test_iceberg.py`."""
     return [
-        Crash(EpochPhase.PREPARE, "jvm", "delta"),
         Crash(EpochPhase.COMMITTING, "python", "rows-delta"),
-        Crash(EpochPhase.DECIDE, ZOMBIE, "rows-delta"),
         Crash(EpochPhase.COMMITTING, ZOMBIE, "delta"),
     ]
 

@@ -31,9 +31,9 @@ EVERY_PAUSE = [
     Crash(None, ZOMBIE, JOBS[len(EpochPhase) % len(JOBS)], feed=SHORT),
 ]
 """Every phase, and after foreachBatch has returned."""
-SOME = {EpochPhase.BEGIN, EpochPhase.COMMITTING, None}
-"""Before everything, after the decision, and after everything; in `test_postgres.py` also when state is saved, in
-`test_kafka.py` and `test_delta.py` at the decision."""
+SOME = {EpochPhase.COMMITTING, None}
+"""After the decision, and after everything; in `test_postgres.py` also when state is saved, in `test_kafka.py` and
+`test_jdbc.py` at the decision."""
 PAUSES = [each for each in EVERY_PAUSE if each.step in SOME]
 SERVERS: tuple[str, ...] = ()
 

@@ -31,9 +31,8 @@ SERVERS = ("mariadb",)
 
 
 def some_crashes() -> list[Crash]:
-    """Before, at and after the decision, and between the transaction and the end of its table."""
+    """At the decision, and between the transaction and the end of its table."""
     return [
-        Crash(EpochPhase.PREPARE, "jvm", "jdbc"),
         Crash(EpochPhase.DECIDE, ZOMBIE, "jdbc"),
         Crash(EpochPhase.DECIDE, SERVER, "rows-jdbc"),
         Crash(EpochPhase.COMMITTING, "both", "rows-jdbc"),

@@ -31,7 +31,6 @@ INTO = ("topic", "rows-topic")
 """The jobs from files into files and Kafka; ``source`` is from Kafka into files."""
 SOURCE = "source"
 SOME = [
-    Crash(EpochPhase.DECIDE, "both", "topic"),
     Crash(EpochPhase.SAVE, "both", f"{SOURCE}{AHEAD}"),
     Crash(EpochPhase.COMMITTING, "jvm", "rows-topic"),
     Crash(EpochPhase.DECIDE, ZOMBIE, "topic"),

@@ -33,9 +33,10 @@ SERVERS = ("postgres",)
 
 
 def some_crashes() -> list[Crash]:
-    """At and after the decision, with prepared transactions and without; and the other jobs once each.
+    """At and after the decision, with prepared transactions and without; and jobs with state once each.
 
-    Without Spark, each fault is tried at each point of both ways in `protocol/test_matrix.py`.
+    Without Spark, each fault is tried around the decision in `protocol/test_matrix.py`, and drivers are killed at each
+    point of both ways.
     """
     return [
         Crash(EpochPhase.DECIDE, "both", "prepared"),
@@ -44,7 +45,6 @@ def some_crashes() -> list[Crash]:
         Crash(EpochPhase.COMMITTING, "python", "outbox"),
         Crash(EpochPhase.SAVE, ZOMBIE, "state-tables"),
         Crash(EpochPhase.COMMITTING, "jvm", "joins-tables"),
-        Crash(EpochPhase.DECIDE, "both", "rows-table"),
     ]
 
 

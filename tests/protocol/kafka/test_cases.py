@@ -170,7 +170,7 @@ def test_a_driver_that_prepared_too_late_is_swept_by_its_running_successor(kafka
     check(kafka, orders)
 
 
-@pytest.mark.parametrize("version", ["kafka_old", "kafka_secure"])
+@pytest.mark.parametrize("version", ["kafka_old", pytest.param("kafka_secure", marks=pytest.mark.long)])
 def test_other_brokers(request: pytest.FixtureRequest, tmp_path: Path, version: str) -> None:
     server: KafkaServer = request.getfixturevalue(version)
     for case in (x02, x05):

@@ -20,7 +20,7 @@ from tests.servers.fixtures import available
 from tests.servers.kafka import KafkaServer, jars
 from tests.servers.programs import NoProgramError
 
-pytestmark = pytest.mark.crash
+pytestmark = [pytest.mark.crash, pytest.mark.long]
 
 REPLICATED = {
     "transaction.state.log.replication.factor": "3",
@@ -68,7 +68,7 @@ def all_run(brokers: Brokers) -> None:
             each.start()
 
 
-@pytest.fixture(params=[STAGED, pytest.param("kafka", marks=pytest.mark.long)])
+@pytest.fixture(params=[STAGED, "kafka"])
 def orders(request: pytest.FixtureRequest, brokers: Brokers, tmp_path: Path) -> Orders:
     topic = brokers.first.topic(partitions=3, replicas=3)
     brokers.first.wait(lambda: brokers.all_in_sync(topic), "the replicas")
@@ -81,6 +81,7 @@ def all_of(brokers: Brokers) -> tuple[KafkaServer, ...]:
 
 
 def test_an_election_in_the_middle_of_publishing_loses_and_repeats_nothing(brokers: Brokers, orders: Orders) -> None:
+    """In CI, the only broker is killed there: `test_staged.py`, `test_matrix.py`."""
     with Driver(replace(orders, stop_at="first committed")) as driver:
         driver.reached()
         leader = brokers.leader_of(topic_of(orders))
@@ -91,7 +92,6 @@ def test_an_election_in_the_middle_of_publishing_loses_and_repeats_nothing(broke
     check(brokers.first, orders)
 
 
-@pytest.mark.long
 def test_a_topic_with_too_few_replicas_in_sync_is_named_and_goes_on_when_they_are_back(
     brokers: Brokers, orders: Orders
 ) -> None:
@@ -116,7 +116,6 @@ def test_a_topic_with_too_few_replicas_in_sync_is_named_and_goes_on_when_they_ar
     check(brokers.first, orders)
 
 
-@pytest.mark.long
 def test_too_few_replicas_in_sync_are_named_and_what_is_decided_waits(brokers: Brokers, orders: Orders) -> None:
     with Driver(replace(orders, stop_at="decided", patience=GIVES_UP)) as driver:
         driver.reached()
@@ -135,7 +134,6 @@ def test_too_few_replicas_in_sync_are_named_and_what_is_decided_waits(brokers: B
     assert len(seen(brokers.first, orders)) == 40
 
 
-@pytest.mark.long
 def test_a_topic_that_was_recreated_elsewhere_is_written_to_at_once(brokers: Brokers, tmp_path: Path) -> None:
     first, (leader, other) = brokers.first, brokers.others
     name = created(first, f"t{uuid4().hex}", leader)

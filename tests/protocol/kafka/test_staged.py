@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.crash
 
 OFTEN: dict[Fault, tuple[str, ...]] = {
-    driver_killed: ("decided", "first committed", "committed"),
+    # Below it is killed in the middle of its commits, and `sinks/kafka/test_publishing.py` ends a publisher anywhere.
+    driver_killed: ("decided",),
     zombie_resumed: ("first committed",),
     broker_killed: ("first committed",),
     broker_refusing: (),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from itertools import product
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from sparkjet.connect.stomp import StompAddress, StompConnection
 from sparkjet.connect.stomp_frames import Frame
 from sparkjet.errors import SinkError
 from sparkjet.sinks.artemis.publishing import is_published, publish
+from tests.parameters import mostly_crash
 from tests.servers.artemis import PASSWORD, USER
 from tests.sinks.artemis.epochs import bodies, expected, frames, handle_of
 
@@ -31,8 +33,11 @@ def address(artemis: ArtemisServer) -> StompAddress:
     return StompAddress("127.0.0.1", artemis.port, USER, PASSWORD)
 
 
-@pytest.mark.parametrize("heard", [False, True])
-@pytest.mark.parametrize("step", STEPS)
+OFTEN = {*zip(STEPS, [True, False, True, False, True], strict=True), ("COMMIT", True)}
+"""Each step, heard or not in turns, and the one that publishes in both ways."""
+
+
+@pytest.mark.parametrize(("step", "heard"), mostly_crash([*product(STEPS, [False, True])], quick=(), crash=OFTEN))
 def test_a_broker_killed_at_a_step(
     artemis: ArtemisServer, address: StompAddress, monkeypatch: pytest.MonkeyPatch, step: str, *, heard: bool
 ) -> None:

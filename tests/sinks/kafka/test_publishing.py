@@ -27,10 +27,9 @@ from sparkjet.sinks.kafka.progress_topic import COMPLETE, ProgressTopic, key_of,
 from sparkjet.sinks.kafka.publishing import KafkaBrokers, Place, rows_of, run
 from sparkjet.sinks.kafka.staged_settings import StagedSettings
 from tests.protocol.kafka.checks import committed, held_back
-from tests.servers.kafka import KafkaServer
 
 if TYPE_CHECKING:
-    from tests.servers.kafka import KafkaServer as Server
+    from tests.servers.kafka import KafkaServer
 
 FILES, ROWS = 3, 5
 """Each file is read in one piece, so that it is a transaction where none may last."""
@@ -49,7 +48,7 @@ def files(directory: Path) -> list[Path]:
 class Destination:
     """A topic with the markers of one query."""
 
-    server: Server
+    server: KafkaServer
     directory: Path
     timeout: str = "60000"
     longest: float = 0.0
@@ -272,10 +271,9 @@ def killed_after_commits(server: KafkaServer, directory: Path, rounds: int) -> N
 @pytest.mark.crash
 @pytest.mark.parametrize("rounds", [1, pytest.param(50, marks=[pytest.mark.long, pytest.mark.timeout(3600)])])
 def test_a_broker_that_answers_a_commit_and_dies_loses_and_repeats_nothing(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, rounds: int
+    kafka: KafkaServer, tmp_path: Path, caplog: pytest.LogCaptureFixture, rounds: int
 ) -> None:
-    with KafkaServer() as server:
-        killed_after_commits(server, tmp_path, rounds)
+    killed_after_commits(kafka, tmp_path, rounds)
     print(f"\n{caplog.text.count('held readers back; wrote it')} lost ends in {rounds} rounds")  # noqa: T201
 
 
