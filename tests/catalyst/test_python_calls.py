@@ -85,7 +85,9 @@ def test_a_failure_counts_only_where_the_value_is_needed(spark: SparkSession) ->
         [(n, *("x" if n == place else "1" for place in range(6))) for n in range(8)],
         "id int, a string, b string, c string, d string, e string, f string",
     )
-    plain, series = function(number, "SQL_BATCHED_UDF"), function(of_series, "SQL_SCALAR_PANDAS_UDF")
+    # Arguments may be called as those of sparkjet's own functions are.
+    plain = function(lambda text, kept=1: number(text, kept), "SQL_BATCHED_UDF")
+    series = function(of_series, "SQL_SCALAR_PANDAS_UDF")
     spark.udf.register("number_of", plain)
     found = sj.stream(given).divert(errors=True)
     found = found.select(
@@ -95,7 +97,7 @@ def test_a_failure_counts_only_where_the_value_is_needed(spark: SparkSession) ->
         F.when(F.col("a") != "x", plain("a")).otherwise(-1).alias("a"),
         (plain(series("b", F.lit(2)).cast("string"), F.lit(2)) + 1).alias("b"),
         series(F.col("c").cast("int").cast("string"), F.lit(1)).alias("c"),
-        plain("d", times=F.lit(3)).alias("d"),
+        plain("d", kept=F.lit(3)).alias("d"),
         F.expr("number_of(e, 5)").alias("e"),
     )
     found = found.where(plain("f") > 0)

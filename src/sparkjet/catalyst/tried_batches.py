@@ -43,7 +43,7 @@ class TriedBatches(TriedFunction, ABC):
         super().__init__(command)
         self.conversion = conversion
 
-    def __call__(self, kept: Any, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, kept: Any, /, *args: Any, **kwargs: Any) -> Any:
         """The values and what was raised, of a batch."""
         places = self.places(kept)
         chosen = args if places is None else self.chosen(args, places)

@@ -114,7 +114,7 @@ class TriedRows(TriedFunction):
         self._convert = self.type.toInternal if self.type.needConversion() else None
         self._simple = not isinstance(self.type, StructType)
 
-    def __call__(self, kept: bool, *args: Any, **kwargs: Any) -> tuple[Any, str | None]:
+    def __call__(self, kept: bool, /, *args: Any, **kwargs: Any) -> tuple[Any, str | None]:
         """The value and what was raised; neither of rows that are not kept."""
         if not kept:
             return None, None
@@ -196,7 +196,7 @@ class TriedArrowRows(TriedFunction):
         self._double = type(self.type) is DoubleType
         self._convert: Any = None
 
-    def __call__(self, kept: bool, *args: Any, **kwargs: Any) -> tuple[Any, str | None]:
+    def __call__(self, kept: bool, /, *args: Any, **kwargs: Any) -> tuple[Any, str | None]:
         """The value and what was raised; neither of rows that are not kept."""
         if not kept:
             return None, None
