@@ -408,3 +408,10 @@ def test_a_start_is_refused_that_would_divert_rows_to_nowhere(spark: SparkSessio
     elsewhere = found.deadLetters.writeStream.format("noop").option("deadLettersPath", "/nowhere")
     with pytest.raises(sj.AnalysisError, match="an option of the writers of results"):
         sj.start(found.writeStream.format("noop"), deadLetters=elsewhere)
+    windows = rate.withWatermark("timestamp", "1 minute").groupBy(F.window("timestamp", "1 minute")).count()
+    late = windows.lateRows.divert(errors=True).writeStream.format("noop")
+    with pytest.raises(sj.AnalysisError, match="needs a place for the rows that fail"):
+        sj.start(windows.writeStream.format("noop"), lateRows=late)
+    plain = windows.lateRows.writeStream.format("noop").option("deadLettersPath", "/nowhere")
+    with pytest.raises(sj.AnalysisError, match="no rows are diverted"):
+        sj.start(windows.writeStream.format("noop"), lateRows=plain)
