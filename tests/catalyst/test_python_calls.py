@@ -13,6 +13,7 @@ from pyspark.sql.udf import UserDefinedFunction
 from pyspark.util import PythonEvalType
 
 import sparkjet as sj
+from sparkjet.catalyst.tried_functions import SEPARATOR, failure
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -154,6 +155,11 @@ def test_what_does_not_fit_the_type_is_a_failure(spark: SparkSession) -> None:
         assert len(rows) == 3 - len(letters)
         if name == "halves":
             assert {row.n for row in rows} == {(1, 1), (2, 2)}
+
+
+def test_what_a_function_says_has_an_end() -> None:
+    _, message, trace = failure(ValueError("x" * 10_000)).split(SEPARATOR)
+    assert (len(message), len(trace)) == (2000, 2000)
 
 
 def test_functions_use_what_is_broadcast(spark: SparkSession) -> None:

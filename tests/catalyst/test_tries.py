@@ -77,6 +77,20 @@ def test_what_was_said_is_known_behind_a_repartition_and_shows_no_constants(spar
     assert not any("geheim" in str(row) for row in letters.values())
 
 
+def test_what_was_said_has_an_end_and_no_text_of_the_query(spark: SparkSession) -> None:
+    rows = sj.stream(spark.createDataFrame([("x" * 10_000,)], "at string")).divert(errors=True)
+    # Lines that begin as those of a trace do, and patterns that are no expressions.
+    column = F.expr("CAST(CASE\n at WHEN 'geheim' THEN '1' ELSE\n at END AS INT) > 0 OR at LIKE ANY ('geheim', 'b')")
+    (letter,) = rows.where(column).deadLetters.toDF().collect()
+    assert letter._error == "CAST_INVALID_INPUT"
+    assert (len(letter._message), len(letter._trace)) == (2000, 2000)
+    assert "geheim" not in str(letter)
+    (short,) = rows.withColumn("at", F.lit("x")).where(column).deadLetters.toDF().collect()
+    assert "The value 'x'" in short._message
+    assert "\n\tat " in short._trace
+    assert "geheim" not in str(short)
+
+
 def test_constants_that_raise_are_no_matter_for_rows_that_are_dropped(spark: SparkSession) -> None:
     found = sj.stream(spark.createDataFrame(GIVEN, SCHEMA)).divert(errors=True)
     assert found.where("ts = '7'").selectExpr("CAST('x' AS INT) AS n").deadLetters.toDF().collect() == []

@@ -66,7 +66,8 @@ def failure(error: BaseException) -> str:
         trace = "".join(traceback.format_exception(kind, error, inner))[-_LONGEST:]
     except Exception:  # noqa: BLE001 - as above
         trace = ""
-    parts = (each.replace(SEPARATOR, " ").encode("utf-8", "replace").decode() for each in (name, message, trace))
+    said = (name, message[:_LONGEST], trace)
+    parts = (each.replace(SEPARATOR, " ").encode("utf-8", "replace").decode() for each in said)
     return SEPARATOR.join(parts)
 
 
