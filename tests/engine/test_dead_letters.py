@@ -282,6 +282,7 @@ REFUSED: dict[str, tuple[Callable[[sj.Stream], Any], str]] = {
     "errors": (lambda s: s.divert(errors=False), "errors=False"),
     "bound": (lambda s: s.divert(errors=True, maxFailures=1.5), r"maxFailures=1\.5"),
     "taken": (lambda s: s.withColumnRenamed("k", "_Error").divert(errors=True), "'_Error' exists already"),
+    "two of a name": (lambda s: s.select("px", F.col("k").alias("PX")).divert(errors=True), "several columns 'px'"),
     "not diverted": (lambda s: s.deadLetters, "rows of this stream are not diverted"),
     "stateful": (lambda s: s.dropDuplicates().divert(errors=True).groupBy("k").count().toDF(), "another stateful step"),
     "explode": (lambda s: s.divert(errors=True).select(F.explode(F.split("px", ","))), "explode"),
