@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -135,6 +136,12 @@ def misfits() -> dict[str, UserDefinedFunction]:
         "pair": function(pair, "SQL_BATCHED_UDF", pairs),
         "scalar": function(scalar, "SQL_BATCHED_UDF"),
         "text": function(lambda text: text, "SQL_ARROW_BATCHED_UDF"),
+        "infinite": function(
+            lambda text: Decimal("Infinity" if text == "x" else "NaN"), "SQL_BATCHED_UDF", "decimal(5)"
+        ),
+        "letters": function(
+            lambda texts: texts if (texts != "x").all() else "x" * len(texts), "SQL_SCALAR_PANDAS_UDF", "string"
+        ),
         "too_few": function(too_few, "SQL_SCALAR_PANDAS_UDF"),
         "halves": function(halves, "SQL_SCALAR_PANDAS_UDF", pairs),
     }

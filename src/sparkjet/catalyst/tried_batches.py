@@ -70,7 +70,8 @@ class TriedBatches(TriedFunction, ABC):
 
     def piece(self, found: Any, count: int) -> Piece:
         """What a function has returned for some rows."""
-        if not hasattr(found, "__len__"):
+        # A text has a length, and is one value to pandas: the other rows would be null.
+        if not hasattr(found, "__len__") or isinstance(found, str | bytes):
             message = f"the function returned {type(found).__name__}, which is no column of values"
             raise TypeError(message)
         if len(found) != count:

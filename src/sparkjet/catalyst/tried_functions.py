@@ -34,7 +34,7 @@ VALUE, FAILED = "v", "e"
 SEPARATOR = "\x00"
 """Between the parts of a failure."""
 _LONGEST = 2000
-_PICKLED = {type(None), bool, int, float, str, bytes, bytearray, Decimal, date, datetime, time, timedelta}
+_PICKLED = {type(None), bool, int, float, str, bytes, bytearray, date, datetime, time, timedelta}
 """Classes whose values the JVM can read."""
 _WHOLE: dict[type[DataType], int] = {ByteType: 8, ShortType: 16, IntegerType: 32, LongType: 64}
 
@@ -135,7 +135,8 @@ def _check_pickled(value: Any, kind: DataType | None) -> None:
     if isinstance(kind, UserDefinedType):
         kind = kind.sqlType()
     found = value.__class__
-    if found in _PICKLED:
+    # What is no number the JVM reads as null, and it has no infinite ones.
+    if found in _PICKLED or (found is Decimal and (value.is_finite() or str(value) == "NaN")):
         return
     parts: list[tuple[Any, DataType | None]]
     if isinstance(value, tuple | list) and isinstance(kind, StructType):
