@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from sparkjet.catalyst.columns import CARRIED, SUBSTREAM, quoted
 from sparkjet.catalyst.identities import IdentifiedColumns
@@ -150,7 +152,9 @@ def _rebased(
         none = Link(lambda frame: nothing.select(frame.where(F.lit(False))), None, filters=True)
         return Transformations(letters, chain.shape, (none,))
     at, links = _from_divert(chain, prefix)
-    columns = IdentifiedColumns([_column(field, time, at, chain) for field in at.schema], at)
+    # Read from files, parts of a column may be null.
+    schema = StructType.fromJson(json.loads(at._jdf.schema().asNullable().json()))
+    columns = IdentifiedColumns([_column(field, time, at, chain) for field in schema], at)
     # What a row is lacking in, and no other: it would be there twice.
     lacking = F.arrays_overlap(F.split(OUTPUTS, ", "), F.array(*(F.lit(name) for name in outputs)))
     chosen = Link(lambda frame: columns.select(frame.where(lacking)), None, filters=True)
