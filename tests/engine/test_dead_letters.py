@@ -419,7 +419,7 @@ def test_a_start_is_refused_that_would_divert_rows_to_nowhere(spark: SparkSessio
     with pytest.raises(sj.AnalysisError, match="dead rows are never early"):
         sj.start(found.writeStream.format("noop"), deadLetters=letters.outputMode("update"))
     windows = rate.withWatermark("timestamp", "1 minute").groupBy(F.window("timestamp", "1 minute")).count()
-    late = windows.lateRows.divert(errors=True).writeStream.format("noop")
+    late = windows.lateRows.withColumnRenamed("_substream", "of").divert(errors=True).writeStream.format("noop")
     with pytest.raises(sj.AnalysisError, match="needs a place for the rows that fail"):
         sj.start(windows.writeStream.format("noop"), lateRows=late)
     plain = windows.lateRows.writeStream.format("noop").option("deadLettersPath", "/nowhere")
