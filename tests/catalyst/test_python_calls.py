@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from pyspark.sql.udf import UserDefinedFunction
 from pyspark.util import PythonEvalType
 
 import sparkjet as sj
+from sparkjet.catalyst.tried_functions import SEPARATOR, failure
 from tests.together import all_rows
 
 if TYPE_CHECKING:
@@ -87,7 +89,9 @@ def test_a_failure_counts_only_where_the_value_is_needed(spark: SparkSession) ->
         [(n, *("x" if n == place else "1" for place in range(6))) for n in range(8)],
         "id int, a string, b string, c string, d string, e string, f string",
     )
-    plain, series = function(number, "SQL_BATCHED_UDF"), function(of_series, "SQL_SCALAR_PANDAS_UDF")
+    # Arguments may be called as those of sparkjet's own functions are.
+    plain = function(lambda text, kept=1: number(text, kept), "SQL_BATCHED_UDF")
+    series = function(of_series, "SQL_SCALAR_PANDAS_UDF")
     spark.udf.register("number_of", plain)
     found = sj.stream(given).divert(errors=True)
     found = found.select(
@@ -97,7 +101,7 @@ def test_a_failure_counts_only_where_the_value_is_needed(spark: SparkSession) ->
         F.when(F.col("a") != "x", plain("a")).otherwise(-1).alias("a"),
         (plain(series("b", F.lit(2)).cast("string"), F.lit(2)) + 1).alias("b"),
         series(F.col("c").cast("int").cast("string"), F.lit(1)).alias("c"),
-        plain("d", times=F.lit(3)).alias("d"),
+        plain("d", kept=F.lit(3)).alias("d"),
         F.expr("number_of(e, 5)").alias("e"),
     )
     found = found.where(plain("f") > 0)
@@ -134,6 +138,12 @@ def misfits() -> dict[str, UserDefinedFunction]:
         "pair": function(pair, "SQL_BATCHED_UDF", pairs),
         "scalar": function(scalar, "SQL_BATCHED_UDF"),
         "text": function(lambda text: text, "SQL_ARROW_BATCHED_UDF"),
+        "infinite": function(
+            lambda text: Decimal("Infinity" if text == "x" else "NaN"), "SQL_BATCHED_UDF", "decimal(5)"
+        ),
+        "letters": function(
+            lambda texts: texts if (texts != "x").all() else "x" * len(texts), "SQL_SCALAR_PANDAS_UDF", "string"
+        ),
         "too_few": function(too_few, "SQL_SCALAR_PANDAS_UDF"),
         "halves": function(halves, "SQL_SCALAR_PANDAS_UDF", pairs),
     }
@@ -158,6 +168,11 @@ def test_what_does_not_fit_the_type_is_a_failure(spark: SparkSession) -> None:
         assert len(rows) == 3 - len(letters)
         if name == "halves":
             assert [row["n"] for row in rows] == [{"half": number, "rest": number} for number in (1, 2)]
+
+
+def test_what_a_function_says_has_an_end() -> None:
+    _, message, trace = failure(ValueError("x" * 10_000)).split(SEPARATOR)
+    assert (len(message), len(trace)) == (2000, 2000)
 
 
 def test_functions_use_what_is_broadcast(spark: SparkSession) -> None:

@@ -63,15 +63,32 @@ def test_expressions_are_judged_in_the_order_in_which_they_are_written(spark: Sp
 
 
 def test_what_was_said_is_known_behind_a_repartition_and_shows_no_constants(spark: SparkSession) -> None:
-    diverted = sj.stream(spark.createDataFrame(GIVEN, SCHEMA)).divert(errors=True).repartition(2).hint("rebalance")
+    given = spark.createDataFrame(GIVEN, SCHEMA)
+    # Columns may be named by an alias from before divert, or by the DataFrame.
+    diverted = sj.stream(given).alias("s").divert(errors=True).repartition(2).hint("rebalance")
     # The second column is made of the first.
-    found = diverted.selectExpr("ts", "CAST(replace(px, 'geheim', '') AS INT) AS n", "n + 1 AS m").where("m < 5")
+    found = diverted.where(given["ts"].isNotNull())
+    found = found.selectExpr("ts", "CAST(replace(s.px, 'geheim', '') AS INT) AS n", "n + 1 AS m").where("m < 5")
     assert sorted((row.n, row.m) for row in found.toDF().collect()) == [(0, 1), (1, 2)]
     letters = {row.ts: row for row in found.deadLetters.toDF().collect()}
     assert sorted(letters) == ["2", "3"]
-    assert letters["2"]._stage == "select CAST(replace(px, '…', '…') AS INT) AS n"
+    assert letters["2"]._stage == "select CAST(replace(s.px, '…', '…') AS INT) AS n"
     assert "The value 'x'" in letters["2"]._message
     assert not any("geheim" in str(row) for row in letters.values())
+
+
+def test_what_was_said_has_an_end_and_no_text_of_the_query(spark: SparkSession) -> None:
+    rows = sj.stream(spark.createDataFrame([("x" * 10_000,)], "at string")).divert(errors=True)
+    # Lines that begin as those of a trace do, and patterns that are no expressions.
+    column = F.expr("CAST(CASE\n at WHEN 'geheim' THEN '1' ELSE\n at END AS INT) > 0 OR at LIKE ANY ('geheim', 'b')")
+    (letter,) = rows.where(column).deadLetters.toDF().collect()
+    assert letter._error == "CAST_INVALID_INPUT"
+    assert (len(letter._message), len(letter._trace)) == (2000, 2000)
+    assert "geheim" not in str(letter)
+    (short,) = rows.withColumn("at", F.lit("x")).where(column).deadLetters.toDF().collect()
+    assert "The value 'x'" in short._message
+    assert "\n\tat " in short._trace
+    assert "geheim" not in str(short)
 
 
 def test_constants_that_raise_are_no_matter_for_rows_that_are_dropped(spark: SparkSession) -> None:

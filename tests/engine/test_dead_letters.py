@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql import Window
 from pyspark.sql import functions as F
 from pyspark.sql.udf import UserDefinedFunction
 from pyspark.util import PythonEvalType
@@ -287,6 +288,7 @@ REFUSED: dict[str, tuple[Callable[[sj.Stream], Any], str]] = {
     "errors": (lambda s: s.divert(errors=False), "errors=False"),
     "bound": (lambda s: s.divert(errors=True, maxFailures=1.5), r"maxFailures=1\.5"),
     "taken": (lambda s: s.withColumnRenamed("k", "_Error").divert(errors=True), "'_Error' exists already"),
+    "two of a name": (lambda s: s.select("px", F.col("k").alias("PX")).divert(errors=True), "several columns 'px'"),
     "not diverted": (lambda s: s.deadLetters, "rows of this stream are not diverted"),
     "stateful": (lambda s: s.dropDuplicates().divert(errors=True).groupBy("k").count().toDF(), "another stateful step"),
     "explode": (lambda s: s.divert(errors=True).select(F.explode(F.split("px", ","))), "explode"),
@@ -298,6 +300,17 @@ REFUSED: dict[str, tuple[Callable[[sj.Stream], Any], str]] = {
     "drop": (lambda s: s.divert(errors=True).drop("_Sparkjet_kept"), "is used by sparkjet"),
     "rename": (lambda s: s.divert(errors=True).withColumnRenamed("_sparkjet_original", "o"), "is used by sparkjet"),
     "lateral": (lambda s: s.divert(errors=True).selectExpr("rand() AS n", "n + 1 AS m").toDF(), "same select"),
+    "over": (
+        lambda s: (
+            s.withColumn("at", F.expr("timestamp_seconds(1)"))
+            .withWatermark("at", "1 minute")
+            .groupBy(F.window("at", "1 hour"), "k")
+            .agg(F.max("px").alias("px"))
+            .divert(errors=True)
+            .withColumn("n", F.sum(F.col("px").cast("int")).over(Window.partitionBy("window")))
+        ),
+        r"a window function \(over\)",
+    ),
     "map": (lambda s: s.divert(errors=True).mapInPandas(lambda frames: frames, "px int"), "mapInPandas"),
     "repartition": (lambda s: s.divert(errors=True).repartition(2, F.expr("CAST(px AS INT)")), "repartition"),
     "table": (lambda s: s.divert(errors=True).join(s.sparkSession.range(3), F.expr("id = CAST(px AS INT)")), "a join"),
@@ -411,6 +424,13 @@ def test_a_start_is_refused_that_would_divert_rows_to_nowhere(spark: SparkSessio
         sj.start(rate.writeStream.format("noop"), deadLetters=letters)
     with pytest.raises(sj.AnalysisError, match="dead rows are never early"):
         sj.start(found.writeStream.format("noop"), deadLetters=letters.outputMode("update"))
+    windows = rate.withWatermark("timestamp", "1 minute").groupBy(F.window("timestamp", "1 minute")).count()
+    late = windows.lateRows.withColumnRenamed("_substream", "of").divert(errors=True).writeStream.format("noop")
+    with pytest.raises(sj.AnalysisError, match="needs a place for the rows that fail"):
+        sj.start(windows.writeStream.format("noop"), lateRows=late)
+    plain = windows.lateRows.writeStream.format("noop").option("deadLettersPath", "/nowhere")
+    with pytest.raises(sj.AnalysisError, match="no rows are diverted"):
+        sj.start(windows.writeStream.format("noop"), lateRows=plain)
     elsewhere = found.deadLetters.writeStream.format("noop").option("deadLettersPath", "/nowhere")
     with pytest.raises(sj.AnalysisError, match="an option of the writers of results"):
         sj.start(found.writeStream.format("noop"), deadLetters=elsewhere)

@@ -14,6 +14,8 @@ from sparkjet.plan import planning
 from sparkjet.testing import CollectingSink, StreamDriver
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql import DataFrame, SparkSession
 
     from sparkjet.sinks.protocol import Handle, TransactionId
@@ -97,6 +99,19 @@ def test_without_divert_the_query_ends(spark: SparkSession) -> None:
     driver = StreamDriver(spark, lambda stream: [stream.select("k", "n")], SCHEMA, sinks=[PickySink()])
     with pytest.raises(RefusedRowsError, match="k must be good"):
         driver.process(rows_of(("good", 1), ("bad", 2)))
+
+
+def test_progress_counts_them_and_unmet_expectations(spark: SparkSession, tmp_path: Path) -> None:
+    spark.createDataFrame([("good", 1), ("bad", 2), ("good", 9)], "k string, n int").write.parquet(str(tmp_path / "in"))
+    read = spark.readStream.schema("k string, n int").parquet(str(tmp_path / "in"))
+    found = sj.stream(read).divert(errors=True).expect("small", "n < 9", "divert")
+    writer = found.writeStream.format(PickySink()).trigger(availableNow=True)
+    writer = writer.option("checkpointLocation", tmp_path / "home").option("deadLettersPath", tmp_path / "dead")
+    query = writer.start()
+    query.awaitTermination()
+    assert query.lastProgress is not None
+    assert query.lastProgress["failedRows"] == {"expect small": 1, "sink results": 1}
+    assert sorted(row.n for row in sj.read_files(tmp_path / "dead").collect()) == [2, 9]
 
 
 def test_too_many_end_the_query(spark: SparkSession) -> None:

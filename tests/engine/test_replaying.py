@@ -48,7 +48,7 @@ class Prices:
         number = "CAST(replace(px, 'EUR ', '') AS INT)" if mended else "CAST(px AS INT)"
         prices = (
             sj.stream(read.where("k IS NOT NULL"))
-            .withColumn("seen", F.lit(True))
+            .withColumn("seen", F.struct(F.lit(True).alias("a b")))
             .divert(errors=True)
             .withColumn("at", F.col("at").cast("timestamp"))
             .withColumn("px", F.expr(number))
@@ -104,7 +104,7 @@ def branches(prices: sj.Stream) -> Any:
 # In CI, those of branches are, below.
 @pytest.mark.long
 def test_windowless_results_are_as_without_the_fault(spark: SparkSession, tmp_path: Path) -> None:
-    prices = Prices(spark, tmp_path, lambda found: found.where("px > 0").select("k", "px", "seen"))
+    prices = Prices(spark, tmp_path, lambda found: found.where("px > 0").select("k", "px", "seen.`a b`"))
     prices.add(FIRST, "1")
     prices.run()
     assert prices.out() == Counter([("a", 5, True), ("b", 2, True)])
@@ -201,13 +201,20 @@ def test_what_are_no_dead_letters_of_the_query_is_refused(spark: SparkSession, t
         prices.replay(given.drop("_stage"))
     with pytest.raises(sj.AnalysisError, match=r"rows of epoch 1001, and the query's record is of epoch 1\."):
         prices.replay(given.withColumn("_epoch", F.lit(1001)))
+    with pytest.raises(sj.AnalysisError, match="rows without a number in _epoch"):
+        prices.replay(given.withColumn("_epoch", F.expr("IF(k = 'a', '1', 'first')")))
+    # As the outputs are called once there are two.
+    with pytest.raises(sj.AnalysisError, match=r"lacking in results2 by _outputs.*are results\. Nothing was replayed"):
+        prices.replay(given.withColumn("_outputs", F.lit("results, results2")))
+    with pytest.raises(sj.AnalysisError, match="lacking in null by"):
+        prices.replay(given.withColumn("_outputs", F.lit(None).cast("string")))
     with pytest.raises(sj.AnalysisError, match="late='ignore'"):
         prices.replay(late="ignore")
     (tmp_path / "dead" / "_sparkjet" / "another").mkdir()
     with pytest.raises(sj.AnalysisError, match="of another query, another"):
         prices.replay()
     # Some of them, as rows: the others of their epoch are not replayed any more.
-    prices.replay(given.where("px = 'EUR 7'")).awaitTermination()
+    prices.replay(given.where("px = 'EUR 7'").withColumn("_epoch", F.col("_epoch").cast("string"))).awaitTermination()
     assert prices.out() == Counter([("a", 5), ("b", 2), ("a", 7)])
 
 

@@ -203,13 +203,14 @@ def _outputs(
     dropped: list[Callable[[str], AnyOutput]] = [each.output for each in late]
     dropped += [partial(_late_files, stage, path) for stage, path in paths if path is not None]
     outputs += [make(name) for make, name in zip(dropped, _names("late", len(dropped)), strict=True)]
-    for each in (*late, *dead):
+    for each in dead:
         if Options(each.options).get("deadLettersPath") is not None:
             message = "deadLettersPath: it is an option of the writers of results. Give it to one of these."
             raise AnalysisError(message)
-    letters = _dead_files(results)
+    written = (*results, *late)
+    letters = _dead_files(written)
     chains = [each.diverted for each in dead if each.diverted is not None]
-    _check_delivered(results, {chain.divert for chain in (*chains, *letters.values())})
+    _check_delivered(written, {chain.divert for chain in (*chains, *letters.values())})
     failed: list[Callable[[str], AnyOutput]] = [each.output for each in dead]
     failed += [partial(_letter_files, chain, path) for path, chain in letters.items()]
     outputs += [make(name) for make, name in zip(failed, _names("dead", len(failed)), strict=True)]

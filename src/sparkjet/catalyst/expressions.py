@@ -12,10 +12,12 @@ from pyspark.sql import functions as F
 from sparkjet.catalyst.columns import quoted
 from sparkjet.catalyst.logical_plans import attribute_id, children, kind_of, listed
 from sparkjet.errors import refuse_connect
-from sparkjet.java import as_seq, static_method
+from sparkjet.java import as_seq, java_class, static_method
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+_WITH_PATTERNS = frozenset({"LikeAll", "LikeAny", "NotLikeAll", "NotLikeAny"})
 
 
 def expression_of(column: Column, session: SparkSession) -> Any:
@@ -124,6 +126,11 @@ def redacted(column: Column, session: SparkSession) -> str:
     def shown(part: Any) -> Any:
         if kind_of(part) == "Literal" and kind_of(part.dataType()) in {"StringType", "StringType$", "BinaryType$"}:
             return expression_of(F.lit("…"), session)
+        if kind_of(part) in _WITH_PATTERNS:
+            # Its patterns are no expressions.
+            made = java_class(session, f"org.apache.spark.sql.catalyst.expressions.{kind_of(part)}")
+            hidden = static_method(session, "org.apache.spark.unsafe.types.UTF8String.fromString")("…")
+            return made(rebuilt(part.child(), session, shown), as_seq(session, [hidden]))
         if kind_of(part) == "PythonUDF":
             # Spark shows a column of its arguments with all that it consists of.
             arguments = [column_of(rebuilt(each, session, shown), session) for each in children(part)]

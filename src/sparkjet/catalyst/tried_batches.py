@@ -43,7 +43,7 @@ class TriedBatches(TriedFunction, ABC):
         super().__init__(command)
         self.conversion = conversion
 
-    def __call__(self, kept: Any, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, kept: Any, /, *args: Any, **kwargs: Any) -> Any:
         """The values and what was raised, of a batch."""
         places = self.places(kept)
         chosen = args if places is None else self.chosen(args, places)
@@ -70,7 +70,8 @@ class TriedBatches(TriedFunction, ABC):
 
     def piece(self, found: Any, count: int) -> Piece:
         """What a function has returned for some rows."""
-        if not hasattr(found, "__len__"):
+        # A text has a length, and is one value to pandas: the other rows would be null.
+        if not hasattr(found, "__len__") or isinstance(found, str | bytes):
             message = f"the function returned {type(found).__name__}, which is no column of values"
             raise TypeError(message)
         if len(found) != count:

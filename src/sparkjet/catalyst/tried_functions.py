@@ -34,7 +34,7 @@ VALUE, FAILED = "v", "e"
 SEPARATOR = "\x00"
 """Between the parts of a failure."""
 _LONGEST = 2000
-_PICKLED = {type(None), bool, int, float, str, bytes, bytearray, Decimal, date, datetime, time, timedelta}
+_PICKLED = {type(None), bool, int, float, str, bytes, bytearray, date, datetime, time, timedelta}
 """Classes whose values the JVM can read."""
 _WHOLE: dict[type[DataType], int] = {ByteType: 8, ShortType: 16, IntegerType: 32, LongType: 64}
 
@@ -66,7 +66,8 @@ def failure(error: BaseException) -> str:
         trace = "".join(traceback.format_exception(kind, error, inner))[-_LONGEST:]
     except Exception:  # noqa: BLE001 - as above
         trace = ""
-    parts = (each.replace(SEPARATOR, " ").encode("utf-8", "replace").decode() for each in (name, message, trace))
+    said = (name, message[:_LONGEST], trace)
+    parts = (each.replace(SEPARATOR, " ").encode("utf-8", "replace").decode() for each in said)
     return SEPARATOR.join(parts)
 
 
@@ -114,7 +115,7 @@ class TriedRows(TriedFunction):
         self._convert = self.type.toInternal if self.type.needConversion() else None
         self._simple = not isinstance(self.type, StructType)
 
-    def __call__(self, kept: bool, *args: Any, **kwargs: Any) -> tuple[Any, str | None]:
+    def __call__(self, kept: bool, /, *args: Any, **kwargs: Any) -> tuple[Any, str | None]:
         """The value and what was raised; neither of rows that are not kept."""
         if not kept:
             return None, None
@@ -134,7 +135,8 @@ def _check_pickled(value: Any, kind: DataType | None) -> None:
     if isinstance(kind, UserDefinedType):
         kind = kind.sqlType()
     found = value.__class__
-    if found in _PICKLED:
+    # What is no number the JVM reads as null, and it has no infinite ones.
+    if found in _PICKLED or (found is Decimal and (value.is_finite() or str(value) == "NaN")):
         return
     parts: list[tuple[Any, DataType | None]]
     if isinstance(value, tuple | list) and isinstance(kind, StructType):
@@ -196,7 +198,7 @@ class TriedArrowRows(TriedFunction):
         self._double = type(self.type) is DoubleType
         self._convert: Any = None
 
-    def __call__(self, kept: bool, *args: Any, **kwargs: Any) -> tuple[Any, str | None]:
+    def __call__(self, kept: bool, /, *args: Any, **kwargs: Any) -> tuple[Any, str | None]:
         """The value and what was raised; neither of rows that are not kept."""
         if not kept:
             return None, None

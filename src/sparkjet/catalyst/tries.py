@@ -19,7 +19,7 @@ from sparkjet.catalyst.physical_plans import as_frame
 from sparkjet.java import as_seq, java_class, nothing, static_method
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from logging import LogRecord
 
     from pyspark.sql import DataFrame, SparkSession
@@ -28,7 +28,8 @@ VALUE = "v"
 """The field of :func:`tried` that holds the value."""
 _SQL = "org.apache.spark.sql"
 _THROWABLE = "org.apache.spark.SparkThrowable"
-_LONGEST_TRACE = 2000
+LONGEST = 2000
+"""Characters of a message or a trace: a message quotes the value, and a record of Kafka has an end."""
 _LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 """PySpark's, of failures."""
 _NEVER_RAISE = frozenset(
@@ -98,15 +99,17 @@ def said(rows: DataFrame) -> Said:
     except (PySparkException, Py4JJavaError) as error:
         raised = getattr(error, "_origin", None) or getattr(error, "java_exception", None)
         condition = error.getCondition() if isinstance(error, PySparkException) else None
+        texts: list[str] = []
         if raised is not None and is_instance_of(rows.sparkSession.sparkContext._gateway, raised, _THROWABLE):
             # PySpark does not know all that Spark throws.
             condition = raised.getCondition()
+            texts = [str(each.summary()) for each in raised.getQueryContext()]
         if raised is None:
-            return Said(condition or type(error).__name__, _without_text(str(error)))
+            return Said(condition or type(error).__name__, _without_text(str(error))[:LONGEST])
         trace = str(static_method(rows.sparkSession, "org.apache.spark.util.Utils.exceptionString")(raised))
         name, message = str(raised.getClass().getSimpleName()), raised.getMessage()
-        said_by_it = None if message is None else _without_text(str(message))
-        return Said(condition or name, said_by_it, _without_text(trace)[:_LONGEST_TRACE])
+        said_by_it = None if message is None else _without_text(str(message), texts)[:LONGEST]
+        return Said(condition or name, said_by_it, _without_text(trace, texts)[:LONGEST])
     finally:
         _expected.reset(expected)
     return Said()
@@ -121,12 +124,19 @@ def _not_expected(record: LogRecord) -> bool:
     return not _expected.get()
 
 
-_TEXT = re.compile(r"\n== (?:SQL|DataFrame)\b[^\n]*==\n.*?(?=\n\s*at |\nCaused by: |\n== |\Z)", re.DOTALL)
+_TEXT = re.compile(r"\n== (?:SQL|DataFrame)\b[^\n]*==\n.*?(?=\n\tat [\w$./<>]+\(|\nCaused by: |\n== |\Z)", re.DOTALL)
 """The part of the query that has raised, as the user wrote it."""
 
 
-def _without_text(message: str) -> str:
-    """What was said without the text of the query, whose constants may be keys or passwords."""
+def _without_text(message: str, texts: Sequence[str] = ()) -> str:
+    """What was said without the text of the query, whose constants may be keys or passwords.
+
+    Args:
+        message: What was said.
+        texts: What of it is known to be that text; where it ends is not to be seen in what the causes said.
+    """
+    for each in texts:
+        message = message.replace(each, "") if each else message
     return _TEXT.sub("", message)
 
 

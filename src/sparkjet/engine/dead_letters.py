@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from fractions import Fraction
-from functools import reduce
+from functools import cached_property, reduce
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from sparkjet.catalyst.columns import CARRIED, FAILURE, ORIGINAL, SUBSTREAM
+from sparkjet.catalyst.columns import CARRIED, FAILURE, ORIGINAL, SUBSTREAM, TIME
+from sparkjet.catalyst.identities import IdentifiedColumns
 from sparkjet.catalyst.moments import AS_IT_IS, Moment
 from sparkjet.catalyst.python_calls import said_by
 from sparkjet.catalyst.tries import Said, one_by_one, said
@@ -147,7 +148,15 @@ class DeadLetters:
         some = unknown.select(*_KEYS, ORIGINAL, *CARRIED).dropDuplicates([*_KEYS]).limit(most)
         for row, alone in one_by_one(some):
             which, step, chain = row.getLong(0), row.getInt(1), row.getInt(2)
-            yield (which, step, chain), self._said(alone.select(f"{ORIGINAL}.*", *CARRIED), step, chain)
+            yield (which, step, chain), self._said(self._original.select(alone), step, chain)
+
+    @cached_property
+    def _original(self) -> IdentifiedColumns:
+        """What takes a row back to how it was at ``divert``, where later links may name its columns by an alias."""
+        at = self._output.chain.diverted_shape
+        columns = [F.col(ORIGINAL).getField(name) for name in at.columns]
+        carried = {TIME: F.lit(None).cast("bigint"), SUBSTREAM: F.lit(None).cast("string")}
+        return IdentifiedColumns([*columns, *map(F.col, CARRIED)], at.withColumns(carried))
 
     def _said(self, row: DataFrame, step: int, chain: int) -> Said:
         links = [link for link in self._output.diverted[chain].links if link.number <= step]

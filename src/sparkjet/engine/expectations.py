@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from sparkjet.catalyst.expressions import redacted
 from sparkjet.catalyst.moments import AS_IT_IS, Moment
 from sparkjet.errors import ExpectationError
 from sparkjet.plan.expectations import NAME, ROW, Action
@@ -71,8 +72,10 @@ class Expectations:
         for each in expectations:
             count, example = rows_of.get(each.name, (0, ""))
             if count and each.action is Action.FAIL:
+                # As in dead letters: errors go to logs and pages, and a text in a condition may be a key.
+                condition = redacted(each.condition, self._plan.source.sparkSession)
                 message = (
-                    f"expect: {count} rows of the epoch do not meet {each.name!r} ({each.text}), which ends the query. "
+                    f"expect: {count} rows of the epoch do not meet {each.name!r} ({condition}), which ends the query. "
                     f"Nothing of the epoch was written. One of them: {example[:_LONGEST]}. Correct the input or the "
                     'query and start again; with action="drop" or "divert" such rows do not end it.'
                 )

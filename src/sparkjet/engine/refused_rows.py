@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from sparkjet.catalyst.columns import CARRIED, FAILURE, KEPT, ORIGINAL, SUBSTREAM, TIME
+from sparkjet.catalyst.tries import LONGEST
 from sparkjet.errors import RefusedRowsError
 from sparkjet.plan.diverting import OUTPUTS, failure
 from sparkjet.query_log import logger
@@ -75,7 +76,7 @@ class RefusedRows:
     def letters(self) -> DataFrame:
         """The refused rows as they were at ``divert``, with ``FAILURE`` and what was said of each."""
         rows, session = self._rows.where(F.col(_NUMBER).isin([*self._errors])), self._rows.sparkSession
-        said = [(number, error.getCondition(), str(error)) for number, error in self._errors.items()]
+        said = [(number, error.getCondition(), str(error)[:LONGEST]) for number, error in self._errors.items()]
         known = session.createDataFrame(said, f"{_NUMBER} long, _error string, _message string")
         absent = {TIME: F.lit(None).cast("bigint"), SUBSTREAM: F.lit(None).cast("string")}
         carried = [F.col(name) if name in rows.columns else column.alias(name) for name, column in absent.items()]

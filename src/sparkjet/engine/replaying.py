@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from pyspark.sql import functions as F
 
 from sparkjet.errors import AnalysisError
+from sparkjet.plan.diverting import OUTPUTS
 from sparkjet.plan.replaying import letters_of
 from sparkjet.query_log import logger
 from sparkjet.sinks.manifest import MANIFEST_DIRECTORY
@@ -85,11 +86,13 @@ class ReplayRequest:
         if self.directory is not None:
             self._check_directory(record)
         letters = letters_of(self.given(), self.replaying.columns)
-        epochs = sorted(row[0] for row in letters.select("_epoch").distinct().collect())
-        if None in epochs or (epochs and epochs[-1] > record.epoch):
+        found = [row[0] for row in letters.select("_epoch").distinct().collect()]
+        epochs = sorted(epoch for epoch in found if epoch is not None)
+        if None in found or (epochs and epochs[-1] > record.epoch):
+            of = "without a number in _epoch" if None in found else f"of epoch {epochs[-1]}"
             message = (
-                f"replay_dead_letters: there are rows of epoch {epochs[-1]}, and the query's record is of epoch "
-                f"{record.epoch}. Give dead letters of this query, from this home."
+                f"replay_dead_letters: there are rows {of}, and the query's record is of epoch {record.epoch}. Give "
+                "dead letters of this query, from this home."
             )
             raise AnalysisError(message)
         fresh = [epoch for epoch in epochs if not contains(before, epoch)]
@@ -104,10 +107,26 @@ class ReplayRequest:
             logger.info("replay_dead_letters: there are no dead letters that were not replayed before")
             return None
         chosen = letters.where(F.col("_epoch").isin(fresh))
+        self._check_outputs(chosen)
         logger.info("replay_dead_letters: rows of epochs %s are replayed", fresh)
         # A directory has all there are of epochs up to its newest.
         ranges = [(0, epochs[-1])] if self.directory is not None else [(epoch, epoch) for epoch in fresh]
         return Replay(self.replaying.plan_of(chosen), chosen, output, united(ranges), self.drops_late)
+
+    def _check_outputs(self, letters: DataFrame) -> None:
+        """Refuse rows of outputs that the query has no more: they would go nowhere, and count as replayed."""
+        lacking = [row[0] for row in letters.select(OUTPUTS).distinct().collect()]
+        named = {name for each in lacking for name in ([] if each is None else each.split(", "))}
+        known = self.replaying.reached
+        if None not in lacking and named <= known:
+            return
+        others = ", ".join(sorted(named - known)) or "null"
+        message = (
+            f"replay_dead_letters: there are rows that are lacking in {others} by {OUTPUTS}, and the outputs behind "
+            f"divert(…) are {', '.join(sorted(known))}. Nothing was replayed. Start the query with the writers that it "
+            f"had; or give a DataFrame with the names of these outputs in {OUTPUTS}."
+        )
+        raise AnalysisError(message)
 
     def _check_directory(self, record: Record) -> None:
         assert self.directory is not None  # noqa: S101 - as its caller knows

@@ -200,6 +200,12 @@ def letters_shape(rows: DataFrame) -> DataFrame:
     if taken:
         message = f"divert: the column {taken[0]!r} exists already and is added to dead letters. Rename yours before."
         raise AnalysisError(message)
+    matters = rows.sparkSession.conf.get("spark.sql.caseSensitive", "false") == "true"
+    names = rows.columns if matters else [name.lower() for name in rows.columns]
+    twice = [name for name, spelled in zip(rows.columns, names, strict=True) if names.count(spelled) > 1]
+    if twice:
+        message = f"divert: there are several columns {twice[0]!r}, and dead letters name each. Rename one before."
+        raise AnalysisError(message)
     own = [name for name in rows.columns if is_own(name)]
     if own:
         message = f"divert: the column name {own[0]!r} is one of those that sparkjet uses. Rename yours before."

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from sparkjet.catalyst.columns import FAILURE, KEPT, ORIGINAL, quoted, visible
-from sparkjet.catalyst.expressions import label
 from sparkjet.plan.diverting import PLACE, STEP, Tries, failure
 from sparkjet.plan.links import where
 
@@ -58,11 +57,6 @@ class Expectation:
     def place(self) -> str:
         """What ``_stage`` of a dead letter says."""
         return f"expect {self.name}"
-
-    @property
-    def text(self) -> str:
-        """The condition, as the user may have written it."""
-        return label(self.condition)
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from sparkjet.catalyst.columns import CARRIED, SUBSTREAM, quoted
 from sparkjet.catalyst.identities import IdentifiedColumns
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import StructField
 
     from sparkjet.plan.diverting import Divert
     from sparkjet.plan.outputs import AnyOutput
@@ -115,6 +118,11 @@ class Replaying:
         )
 
     @property
+    def reached(self) -> set[str]:
+        """The outputs that what is replayed can come to."""
+        return {name for names in self._reached for name in names}
+
+    @property
     def _reached(self) -> list[tuple[str, ...]]:
         """The outputs behind each chain that reads diverted rows."""
         divert = self.dead.chain.divert
@@ -144,7 +152,9 @@ def _rebased(
         none = Link(lambda frame: nothing.select(frame.where(F.lit(False))), None, filters=True)
         return Transformations(letters, chain.shape, (none,))
     at, links = _from_divert(chain, prefix)
-    columns = IdentifiedColumns([_column(name, kind, time, at, chain) for name, kind in at.dtypes], at)
+    # Read from files, parts of a column may be null.
+    schema = StructType.fromJson(json.loads(at._jdf.schema().asNullable().json()))
+    columns = IdentifiedColumns([_column(field, time, at, chain) for field in schema], at)
     # What a row is lacking in, and no other: it would be there twice.
     lacking = F.arrays_overlap(F.split(OUTPUTS, ", "), F.array(*(F.lit(name) for name in outputs)))
     chosen = Link(lambda frame: columns.select(frame.where(lacking)), None, filters=True)
@@ -163,11 +173,12 @@ def _from_divert(chain: Transformations, prefix: str) -> tuple[DataFrame, tuple[
     return at, (*links, chain.timing, *(named if prefix else ()), *chain.links[chain.covered :])
 
 
-def _column(name: str, kind: str, time: str | None, at: DataFrame, chain: Transformations) -> Column:
+def _column(field: StructField, time: str | None, at: DataFrame, chain: Transformations) -> Column:
     """A column of the rows at ``divert``, of a dead letter."""
-    if name not in CARRIED:
-        return F.col(quoted(name)).cast(kind)
-    if name == SUBSTREAM:
+    if field.name not in CARRIED:
+        # Not by the type's text: names of fields that are no identifiers are not quoted in it.
+        return F.col(quoted(field.name)).cast(field.dataType)
+    if field.name == SUBSTREAM:
         return F.col("_substream")
     found = [] if time is None else attribute_ids(at, time)
     if time is None or not found or found != attribute_ids(chain.source, time):
@@ -188,4 +199,6 @@ def letters_of(given: DataFrame, shape: DataFrame) -> DataFrame:
             "as deadLettersPath writes them."
         )
         raise AnalysisError(message)
-    return given.select(*(quoted(name) for name in shape.columns), *ADDED)
+    # Files of text have an epoch as text.
+    added = (F.col(name).try_cast(kind).alias(name) for name, kind in ADDED.items())
+    return given.select(*(quoted(name) for name in shape.columns), *added)

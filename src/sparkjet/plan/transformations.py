@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from sparkjet.catalyst.columns import FAILURE, HIDDEN, KEPT, ORIGINAL, is_own, visible
-from sparkjet.catalyst.logical_plans import attribute_ids
+from sparkjet.catalyst.expressions import parts_of
+from sparkjet.catalyst.logical_plans import attribute_ids, kind_of
 from sparkjet.catalyst.plan_analysis import calls_python, reads_any
 from sparkjet.catalyst.python_calls import check_calls, has_calls
 from sparkjet.catalyst.row_by_row import Together, added, check_step
@@ -277,6 +278,8 @@ def check_tried(link: Link, shape: DataFrame, expressions: Sequence[Any], *, gen
         found = "mapInPandas, mapInArrow or unpivot"
     elif generates:
         found = "explode and its like, or a window as a column"
+    elif any(kind_of(part) == "WindowExpression" for each in expressions for part in parts_of(each)):
+        found = "a window function (over)"
     elif link.tried is None:
         found = "repartition by an expression"
     elif link.tries is None and any(map(has_calls, expressions)):
