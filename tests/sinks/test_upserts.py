@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 
 import sparkjet as sj
 from sparkjet.errors import AnalysisError, LostTransactionError, SinkError
+from sparkjet.java import java_class
 from sparkjet.sinks.delta.displacing import Displacing
 from sparkjet.sinks.delta.sink import DeltaSink
 from sparkjet.sinks.iceberg.library import PathTable
@@ -90,8 +91,8 @@ def frame(session: SparkSession, given: Iterable[Row], schema: str = SCHEMA) -> 
     return session.createDataFrame([*given], schema).coalesce(1)
 
 
-def prepared(sink: Any, given: DataFrame, epoch: int) -> Handle:
-    handle = sink.prepare(given, transaction(epoch, run=RUN))
+def prepared(sink: Any, given: DataFrame, epoch: int, output: str = "results") -> Handle:
+    handle = sink.prepare(given, replace(transaction(epoch, run=RUN), sink=output))
     assert handle is not None
     # As from the record of another process.
     found: Handle = json.loads(json.dumps(handle))
@@ -383,6 +384,49 @@ def test_rows_without_a_column_of_the_table_are_refused(tables: Tables, tmp_path
         tables.sink(tmp_path, narrow, ["k"])
     # Which may be appended.
     assert tables.sink(tmp_path, narrow, []).keys == ()
+
+
+WIDER = {"a column": ("v string", "theirs"), "a field": ("s struct<x: int, y: string>", (1, "theirs"))}
+
+
+@pytest.mark.parametrize("more", WIDER)
+def test_what_others_add_to_the_table_while_the_query_runs_is_not_lost(
+    tables: Tables, tmp_path: Path, more: str
+) -> None:
+    schema, session = "k string, n long", tables.session
+    column, value = WIDER[more]
+    if more == "a field":
+        if tables.name == "delta":
+            # Such files fit no more in any case.
+            return
+        schema += ", s struct<x: int>"
+    rest = () if more == "a column" else ((1,),)
+    sink = tables.sink(tmp_path, frame(session, [], schema).schema, ["k"])
+    sink.commit(prepared(sink, frame(session, [("a", 1, *rest), ("b", 1, *rest)], schema), 1), lambda: None)
+    early, late = (
+        prepared(sink, frame(session, [("a", 2, *rest)], schema), 2, output) for output in ("results", "late")
+    )
+    if more == "a column":
+        theirs = tables.sink(
+            tmp_path, frame(session, [], f"k string, n long, {column}").schema, ["k"], merge_schema=True
+        )
+    else:
+        table, string = sink.table._load(), java_class(session, "org.apache.iceberg.types.Types$StringType").get()
+        table.updateSchema().addColumn("s", "y", string).commit()
+        theirs = tables.sink(tmp_path, frame(session, [], f"k string, n long, {column}").schema, ["k"])
+    with pytest.raises(
+        SinkError, match=r"was changed while the query was running\. .* the result has no column '(v|s\.y)'"
+    ):
+        prepared(sink, frame(session, [("a", 3, *rest)], schema), 3)
+    # What was decided before loses nothing as long as nobody has written into the column.
+    sink.commit(early, lambda: None)
+    wide = frame(session, [("a", 4, value)], f"k string, n long, {column}")
+    theirs.commit(prepared(theirs, wide, 1, "theirs"), lambda: None)
+    before = sorted(map(str, tables.rows(tmp_path)))
+    with pytest.raises(SinkError, match=r"'(v|s\.y)'"):
+        sink.commit(late, lambda: None)
+    assert sorted(map(str, tables.rows(tmp_path))) == before
+    assert sum("theirs" in row for row in before) == 1
 
 
 def test_an_iceberg_table_whose_rows_no_delete_reaches_is_refused(iceberg: SparkSession, tmp_path: Path) -> None:
