@@ -142,8 +142,8 @@ class Displacing:
         lost = [name for name, count in zip(lacking, found[0], strict=True) if count]
         if lost:
             message = (
-                f"{self._staged.directory} has a column {lost[0]!r} since epoch {self._handle['epoch']} was written for "
-                "it, with values in rows that the epoch replaces: they would be lost, and it is not added now. Set the "
+                f"{self._staged.directory} has the column {lost[0]!r} since epoch {self._handle['epoch']} was written, "
+                "with values in rows that the epoch replaces: they would be lost, and it is not added now. Set the "
                 f'column to NULL in rows of these keys (UPDATE …), and start again, with withColumn("{lost[0]}", …) '
                 "in the result."
             )
