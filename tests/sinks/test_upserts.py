@@ -384,9 +384,36 @@ def test_rows_without_a_column_of_the_table_are_refused(tables: Tables, tmp_path
         tables.sink(tmp_path, narrow, ["k"])
     # Which may be appended.
     assert tables.sink(tmp_path, narrow, []).keys == ()
+    if tables.name == "iceberg":
+        table = PathTable(tables.session, PosixDirectory(tmp_path))._load()
+        uuid = java_class(tables.session, "org.apache.iceberg.types.Types$UUIDType").get()
+        table.updateSchema().addColumn("of no type of Spark's", uuid).commit()
+        with pytest.raises(AnalysisError, match='the result has no column "of no type of Spark\'s"'):
+            tables.sink(tmp_path, wide, ["k"])
 
 
-WIDER = {"a column": ("v string", "theirs"), "a field": ("s struct<x: int, y: string>", (1, "theirs"))}
+def test_rows_with_arrays_replace_each_other(tables: Tables, tmp_path: Path) -> None:
+    schema = "k string, x array<struct<y: int>>, n long"
+    sink = tables.sink(tmp_path, frame(tables.session, [], schema).schema, ["k"], ["k"])
+    for epoch in (1, 2):
+        given = [("a", [(epoch,)], epoch), (None, [], epoch)]
+        sink.commit(prepared(sink, frame(tables.session, given, schema), epoch), lambda: None)
+    assert [row["n"] for row in tables.rows(tmp_path)] == [2, 2]
+
+
+def test_an_empty_text_in_a_path_of_delta_s_is_a_null_and_one_key_with_it(delta: SparkSession, tmp_path: Path) -> None:
+    """In rows with a column of the name by which Spark tells of their files."""
+    tables, schema = Tables("delta", delta), "p string, n long, _metadata string"
+    sink = tables.sink(tmp_path, frame(delta, [], schema).schema, ["p"], ["p"])
+    for epoch, given in enumerate([[("", 1, "x"), (None, 2, "y")], [("", 3, "z")]], 1):
+        sink.commit(prepared(sink, frame(delta, given, schema), epoch), lambda: None)
+        assert rows_of(tmp_path) == [{"p": None, "n": epoch + 1, "_metadata": given[-1][2]}]
+
+
+WIDER: dict[str, tuple[str, Any]] = {
+    "a column": ("v string", "theirs"),
+    "a field": ("s struct<x: int, y: string>", (1, "theirs")),
+}
 
 
 @pytest.mark.parametrize("more", WIDER)
@@ -400,7 +427,7 @@ def test_what_others_add_to_the_table_while_the_query_runs_is_not_lost(
             # Such files fit no more in any case.
             return
         schema += ", s struct<x: int>"
-    rest = () if more == "a column" else ((1,),)
+    rest: Row = () if more == "a column" else ((1,),)
     sink = tables.sink(tmp_path, frame(session, [], schema).schema, ["k"])
     sink.commit(prepared(sink, frame(session, [("a", 1, *rest), ("b", 1, *rest)], schema), 1), lambda: None)
     early, late = (

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from sparkjet.catalyst.columns import quoted
 from sparkjet.catalyst.doors import BUCKETS, check_open
@@ -217,7 +217,9 @@ class IcebergSink:
         own, by = self._mapped, [part.name for part in self._mapped.parts]
         # What was written, not the rows once more: another time they might be others.
         columns = [own.columns[key] for key in self.keys]
-        rows = staged.rows(self.session, [name for name, _ in handle["files"]], StructType(columns))
+        # By names: files with arrays have no ids.
+        stored = StructType([StructField(each.name, each.dataType) for each in columns])
+        rows = staged.rows(self.session, [name for name, _ in handle["files"]], stored)
         named = [F.col(quoted(each.name)).alias(each.name, metadata=each.metadata) for each in columns]
         keys = rows.select(*named, *(part.column(rows.sparkSession) for part in own.parts))
         files = staged.write_within(keys, handle, _KEYS, options, by)
