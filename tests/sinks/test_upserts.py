@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 
 import sparkjet as sj
 from sparkjet.errors import AnalysisError, LostTransactionError, SinkError
+from sparkjet.java import java_class
 from sparkjet.sinks.delta.displacing import Displacing
 from sparkjet.sinks.delta.sink import DeltaSink
 from sparkjet.sinks.iceberg.library import PathTable
@@ -97,8 +98,8 @@ def frame(session: SparkSession, given: Iterable[Row], schema: str = SCHEMA) -> 
     return session.createDataFrame([*given], schema).coalesce(1)
 
 
-def prepared(sink: Any, given: DataFrame, epoch: int) -> Handle:
-    handle = sink.prepare(given, transaction(epoch, run=RUN))
+def prepared(sink: Any, given: DataFrame, epoch: int, output: str = "results") -> Handle:
+    handle = sink.prepare(given, replace(transaction(epoch, run=RUN), sink=output))
     assert handle is not None
     # As from the record of another process.
     found: Handle = json.loads(json.dumps(handle))
@@ -409,6 +410,76 @@ def test_rows_without_a_column_of_the_table_are_refused(tables: Tables, tmp_path
         tables.sink(tmp_path, narrow, ["k"])
     # Which may be appended.
     assert tables.sink(tmp_path, narrow, []).keys == ()
+    if tables.name == "iceberg":
+        table = PathTable(tables.session, PosixDirectory(tmp_path))._load()
+        uuid = java_class(tables.session, "org.apache.iceberg.types.Types$UUIDType").get()
+        table.updateSchema().addColumn("of no type of Spark's", uuid).commit()
+        with pytest.raises(AnalysisError, match='the result has no column "of no type of Spark\'s"'):
+            tables.sink(tmp_path, wide, ["k"])
+
+
+def test_rows_with_arrays_replace_each_other(tables: Tables, tmp_path: Path) -> None:
+    schema = "k string, x array<struct<y: int>>, n long"
+    sink = tables.sink(tmp_path, frame(tables.session, [], schema).schema, ["k"], ["k"])
+    for epoch in (1, 2):
+        given = [("a", [(epoch,)], epoch), (None, [], epoch)]
+        sink.commit(prepared(sink, frame(tables.session, given, schema), epoch), lambda: None)
+    assert [row["n"] for row in tables.rows(tmp_path)] == [2, 2]
+
+
+def test_an_empty_text_in_a_path_of_delta_s_is_a_null_and_one_key_with_it(delta: SparkSession, tmp_path: Path) -> None:
+    """In rows with a column of the name by which Spark tells of their files."""
+    tables, schema = Tables("delta", delta), "p string, n long, _metadata string"
+    sink = tables.sink(tmp_path, frame(delta, [], schema).schema, ["p"], ["p"])
+    for epoch, given in enumerate([[("", 1, "x"), (None, 2, "y")], [("", 3, "z")]], 1):
+        sink.commit(prepared(sink, frame(delta, given, schema), epoch), lambda: None)
+        assert rows_of(tmp_path) == [{"p": None, "n": epoch + 1, "_metadata": given[-1][2]}]
+
+
+WIDER: dict[str, tuple[str, Any]] = {
+    "a column": ("v string", "theirs"),
+    "a field": ("s struct<x: int, y: string>", (1, "theirs")),
+}
+
+
+@pytest.mark.parametrize("more", WIDER)
+def test_what_others_add_to_the_table_while_the_query_runs_is_not_lost(
+    tables: Tables, tmp_path: Path, more: str
+) -> None:
+    schema, session = "k string, n long", tables.session
+    column, value = WIDER[more]
+    if more == "a field":
+        if tables.name == "delta":
+            # Such files fit no more in any case.
+            return
+        schema += ", s struct<x: int>"
+    rest: Row = () if more == "a column" else ((1,),)
+    sink = tables.sink(tmp_path, frame(session, [], schema).schema, ["k"])
+    sink.commit(prepared(sink, frame(session, [("a", 1, *rest), ("b", 1, *rest)], schema), 1), lambda: None)
+    early, late = (
+        prepared(sink, frame(session, [("a", 2, *rest)], schema), 2, output) for output in ("results", "late")
+    )
+    if more == "a column":
+        theirs = tables.sink(
+            tmp_path, frame(session, [], f"k string, n long, {column}").schema, ["k"], merge_schema=True
+        )
+    else:
+        table, string = sink.table._load(), java_class(session, "org.apache.iceberg.types.Types$StringType").get()
+        table.updateSchema().addColumn("s", "y", string).commit()
+        theirs = tables.sink(tmp_path, frame(session, [], f"k string, n long, {column}").schema, ["k"])
+    with pytest.raises(
+        SinkError, match=r"was changed while the query was running\. .* the result has no column '(v|s\.y)'"
+    ):
+        prepared(sink, frame(session, [("a", 3, *rest)], schema), 3)
+    # What was decided before loses nothing as long as nobody has written into the column.
+    sink.commit(early, lambda: None)
+    wide = frame(session, [("a", 4, value)], f"k string, n long, {column}")
+    theirs.commit(prepared(theirs, wide, 1, "theirs"), lambda: None)
+    before = sorted(map(str, tables.rows(tmp_path)))
+    with pytest.raises(SinkError, match=r"'(v|s\.y)'"):
+        sink.commit(late, lambda: None)
+    assert sorted(map(str, tables.rows(tmp_path))) == before
+    assert sum("theirs" in row for row in before) == 1
 
 
 def test_an_iceberg_table_whose_rows_no_delete_reaches_is_refused(iceberg: SparkSession, tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Window
@@ -10,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from sparkjet.catalyst.columns import quoted
-from sparkjet.errors import AnalysisError
+from sparkjet.errors import AnalysisError, SinkError
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -38,16 +39,27 @@ def check_keys(schema: StructType, keys: Sequence[str]) -> None:
             raise AnalysisError(message)
 
 
-def check_whole(table: StructType, names: Mapping[str, str], where: str) -> None:
-    """Refuse rows that lack a column of the table: what a replaced row has there would be lost."""
-    given = set(names.values())
-    for column in table.fieldNames():
-        if column not in given:
-            message = (
-                f"mode=upsert replaces whole rows, and the result has no column {column!r} of {where}: what older rows "
-                f'have there would be lost. Add it: withColumn("{column}", …).'
-            )
-            raise AnalysisError(message)
+def check_whole(lacking: Sequence[str], where: str) -> None:
+    """Refuse rows that lack columns of the table: what a replaced row has there would be lost."""
+    if lacking:
+        message = (
+            f"mode=upsert replaces whole rows, and the result has no column {lacking[0]!r} of {where}: what older rows "
+            f'have there would be lost. Add it: withColumn("{lacking[0]}", …).'
+        )
+        raise AnalysisError(message)
+
+
+@contextmanager
+def looking_again(where: str) -> Iterator[None]:
+    """Look at a table before an epoch is prepared: others may have changed it since the start.
+
+    To rows that are decided, no start can add a column.
+    """
+    try:
+        yield
+    except AnalysisError as error:
+        message = f"{where} was changed while the query was running. {error.args[0]}"
+        raise SinkError(message) from error
 
 
 def one_per_key(rows: DataFrame, keys: Sequence[str]) -> DataFrame:

@@ -166,6 +166,49 @@ def test_upserts_replace_rows_by_their_key(spark: SparkSession, options: Mapping
     assert options.get("password", "?") not in str(refused.value)
 
 
+def test_a_row_does_not_replace_one_whose_key_the_database_takes_for_its_own(
+    spark: SparkSession, maria: Mapping[str, str]
+) -> None:
+    """As by default, where case and trailing spaces do not count."""
+    upsert = {"mode": "upsert", "keyColumns": "n, k", "createTableColumnTypes": "k VARCHAR(20)"}
+    sink = sink_of(spark, maria, **upsert)
+    published(sink, spark.createDataFrame([("Shop", 1), ("b", 1)], SCHEMA))
+    for attempt, (rows, one, other) in enumerate(
+        [([("shop", 1)], "Shop", "shop"), ([("c", 1), ("c ", 1), ("C", 2)], "c", "c ")]
+    ):
+        handle = sink.prepare(spark.createDataFrame(rows, SCHEMA), transaction(2, attempt=attempt))
+        assert handle is not None
+        with pytest.raises(SinkError, match=f"keys '{one}' and '{other}', which are one by the collation of .k."):
+            sink.try_out(handle, [])
+        sink.abort(transaction(2, attempt=attempt))
+    assert sorted(map(tuple, read(spark, maria).collect())) == [("Shop", 1), ("b", 1)]
+    executed(sink, "ALTER TABLE orders MODIFY k VARCHAR(20) COLLATE utf8mb4_nopad_bin NOT NULL")
+    published(sink_of(spark, maria, **upsert), spark.createDataFrame([("shop", 1), ("b ", 1)], SCHEMA), 2)
+    assert read(spark, maria).count() == 4
+
+
+def test_a_table_that_loses_its_transactions_in_mid_query_is_not_written_to(
+    spark: SparkSession, maria: Mapping[str, str]
+) -> None:
+    """What is tried out stays there, and would be there twice."""
+    sink = sink_of(spark, maria)
+    published(sink, spark.createDataFrame([("a", 1)], SCHEMA))
+    handle = sink.prepare(spark.createDataFrame([("b", 2)], SCHEMA), transaction(2, run=RUN))
+    assert handle is not None
+    executed(sink, "ALTER TABLE orders ENGINE=Aria")
+    why = r"changed while the query was running\..*engine Aria"
+    with pytest.raises(SinkError, match=why):
+        sink.try_out(handle, [])
+    with pytest.raises(SinkError, match=why):
+        sink.commit(handle, lambda: None)
+    assert read(spark, maria).count() == 1
+
+
+def test_columns_that_are_called_like_our_own_are_refused(spark: SparkSession, h2: Mapping[str, str]) -> None:
+    with pytest.raises(AnalysisError, match='"Sparkjet_Row" is a column of the tables in which rows wait'):
+        sink_of(spark, h2, "k string, Sparkjet_Row long")
+
+
 def test_what_does_not_fit_fails_before_the_decision(spark: SparkSession, maria: Mapping[str, str]) -> None:
     sink = sink_of(spark, maria, createTableColumnTypes="k VARCHAR(3)")
     executed(sink, f"CREATE UNIQUE INDEX once ON orders ({sink._database.dialect.quoted('n')})")
@@ -494,6 +537,9 @@ def test_what_spark_refuses_is_an_error_of_the_start_without_secrets(
             "change values that do not fit",
         ),
         ("", {"mode": "upsert", "keyColumns": "x"}, "no column 'x' in the result"),
+        ("", {"dbtable": "(SELECT 'a' AS k, 1 AS n) o"}, r'dbtable: "\(SELECT .* is not the name of a table'),
+        ("CREATE TABLE orders (k TEXT, n BIGINT)", {"dbtable": "orders o"}, "is not the name of a table"),
+        ("CREATE TABLE orders (k TEXT, n BIGINT)", {"dbtable": "orders;"}, "is not the name of a table"),
     ],
 )
 def test_a_start_that_would_lose_rows_is_refused(

@@ -125,10 +125,29 @@ class Displacing:
             )
             raise SinkError(message)
         rows = self._rows({file.name: file.values for file in files}, version)
+        self._check_kept(rows, version)
         stays = rows.join(self._epoch(version), self._same(), "left_anti")
         columns = stays.select(*(quoted(name) for name in version.schema.fieldNames()))
         together = columns.coalesce(1 + sum(file.size for file in files) // _TOGETHER)
         return self._staged.write_beside(together, self._handle, self._options, version.partition_by)
+
+    def _check_kept(self, rows: DataFrame, version: Version) -> None:
+        """Refuse to replace rows that have values in columns which others have added since the epoch was written."""
+        given = {field["name"] for field in self._handle["schema"]["fields"]}
+        lacking = [name for name in version.schema.fieldNames() if name not in given]
+        if not lacking:
+            return
+        replaced = rows.join(self._epoch(version), self._same(), "left_semi")
+        found = replaced.agg(*(F.count(quoted(name)).alias(str(place)) for place, name in enumerate(lacking))).collect()
+        lost = [name for name, count in zip(lacking, found[0], strict=True) if count]
+        if lost:
+            message = (
+                f"{self._staged.directory} has the column {lost[0]!r} since epoch {self._handle['epoch']} was written, "
+                "with values in rows that the epoch replaces: they would be lost, and it is not added now. Set the "
+                f'column to NULL in rows of these keys (UPDATE …), and start again, with withColumn("{lost[0]}", …) '
+                "in the result."
+            )
+            raise SinkError(message)
 
     def _check_here(self, files: Sequence[ActiveFile]) -> None:
         """Refuse files of another table, as a shallow clone has them: the log has their whole paths."""
@@ -154,7 +173,9 @@ class Displacing:
         """The rows of files by the table's columns, and the name of each row's file as Spark gives it."""
         directory, by = self._staged.directory, version.partition_by
         stored = StructType([field for field in version.schema.fields if field.name not in by])
-        rows = self._staged.rows(self._session, [*files], stored).select("*", F.col("_metadata.file_path").alias(_FILE))
+        read = self._staged.rows(self._session, [*files], stored)
+        # By its name, it might be a column of the table's.
+        rows = read.select("*", read.metadataColumn("_metadata").getField("file_path").alias(_FILE))
         if not by:
             return rows
         path = java_class(self._session, "org.apache.hadoop.fs.Path")

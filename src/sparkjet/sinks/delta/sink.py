@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import StringType, StructField, StructType
 
 from sparkjet.catalyst.columns import quoted
 from sparkjet.errors import AnalysisError, CopiedHomeError, SinkError
@@ -19,7 +19,7 @@ from sparkjet.sinks.delta.kernel import DataFile, DeltaTable, Version
 from sparkjet.sinks.delta.log import Logged, metadata, newest
 from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
 from sparkjet.sinks.staged_files import StagedFiles, alike, application, told, values_of
-from sparkjet.sinks.upserts import check_keys, check_whole, one_per_key
+from sparkjet.sinks.upserts import check_keys, check_whole, looking_again, one_per_key
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -121,7 +121,8 @@ class DeltaSink:
     def prepare(self, rows: DataFrame, transaction: TransactionId) -> Handle | None:
         """See :meth:`Sink.prepare`."""
         if self.keys:
-            rows = one_per_key(rows, self.keys)
+            self._look_again()
+            rows = one_per_key(self._as_in_paths(rows), self.keys)
         named = rows.select(*(F.col(quoted(own)).alias(name) for own, name in self._mapped.names.items()))
         staged = StagedFiles(self.directory, gathers=self.commit_every.gathers)
         handle = staged.write(named, transaction, self.options, self._columns)
@@ -199,9 +200,24 @@ class DeltaSink:
         there = version if merged is None else replace(version, schema=merged)
         self._mapped = mapped(there, self._schema, self.partition_by, str(self.directory))
         if self.keys:
-            check_upserts(there, str(self.directory))
-            check_whole(there.schema, self._mapped.names, str(self.directory))
+            _check_replacing(there, self._mapped, str(self.directory))
         self._columns = version.partition_by
+
+    def _look_again(self) -> None:
+        version, where = self._table(self.directory).version(), str(self.directory)
+        if version is not None:
+            with looking_again(where):
+                mapped(version, self._schema, (), where)
+                _check_replacing(version, self._mapped, where)
+
+    def _as_in_paths(self, rows: DataFrame) -> DataFrame:
+        """The rows with nulls for empty texts where these are in paths: they are one key."""
+        by = {own for own, name in self._mapped.names.items() if name in self._columns}
+        texts = {own for own in by if isinstance(rows.schema[own].dataType, StringType)}
+        columns = {own: F.col(quoted(own)) for own in rows.columns}
+        return rows.select(
+            *(F.nullif(each, F.lit("")).alias(own) if own in texts else each for own, each in columns.items())
+        )
 
     def _as_written(self) -> StructType:
         """The schema of the rows, by the table's names."""
@@ -324,6 +340,13 @@ def _not_found(
         f"The log of {where} has epoch {epoch} of this query with other files, in version {other.version}: another "
         "copy of this home has published it. Go on with the one whose rows are there, and remove the other."
     )
+
+
+def _check_replacing(version: Version, own: Mapped, where: str) -> None:
+    """Refuse a table of which rows may not be replaced, or not by these."""
+    check_upserts(version, where)
+    given = set(own.names.values())
+    check_whole([name for name in version.schema.fieldNames() if name not in given], where)
 
 
 def _data_file(name: str, size: int) -> DataFile:

@@ -13,7 +13,16 @@ from pyspark.sql.types import StructField, StructType
 from sparkjet.catalyst.columns import quoted
 from sparkjet.errors import AnalysisError
 from sparkjet.sinks.iceberg.partitions import Part, parts_of
-from sparkjet.sinks.iceberg.schema import ID, check_case, ids_of, is_by_names, spark_schema, widened, without_ids
+from sparkjet.sinks.iceberg.schema import (
+    ID,
+    check_case,
+    ids_of,
+    is_by_names,
+    named_ids,
+    spark_schema,
+    widened,
+    without_ids,
+)
 from sparkjet.sinks.table_columns import matched
 
 if TYPE_CHECKING:
@@ -134,6 +143,18 @@ def types_of(table: Version, names: Mapping[str, StructField]) -> dict[str, list
     """What a handle has of the columns: by name, the id and Iceberg's type."""
     known = {field["id"]: field["type"] for field in table.schema["fields"]}
     return {field.name: [field.metadata[ID], known[field.metadata[ID]]] for field in names.values()}
+
+
+def lacking(table: Version, written: Mapping[str, Any]) -> list[tuple[int, str]]:
+    """The ids and names of what a table has, of whatever type and in whatever column, and the files of an epoch lack.
+
+    Args:
+        table: The table.
+        written: The columns of the files, by :func:`types_of`.
+    """
+    own = [{"id": number, "name": name, "type": kind} for name, (number, kind) in written.items()]
+    given = {number for number, _ in named_ids(own)}
+    return [(number, name) for number, name in named_ids(table.schema["fields"]) if number not in given]
 
 
 def _reads(now: Any, before: Any, *, by_names: bool) -> bool:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import DecimalType, FractionalType, StructField, StructType
 
 from sparkjet.errors import AnalysisError
+from sparkjet.sinks.iceberg.columns import lacking
 from sparkjet.sinks.iceberg.version import head
 
 if TYPE_CHECKING:
@@ -71,4 +72,20 @@ def undeletable(version: Version, spec: int, branch: str) -> str | None:
                 "it has files that are partitioned in another way, whose rows would stay. Have them written anew: "
                 "CALL … rewrite_data_files(table => '…', options => map('rewrite-all', 'true'))."
             )
+    return None
+
+
+def unreplaceable(version: Version, written: Mapping[str, Any], branch: str) -> str | None:
+    """Why rows of a branch would lose something if an epoch's replaced them; None if they would not.
+
+    A column that the epoch lacks has no values yet if the branch's newest snapshot was written without it.
+    """
+    newest = head(version.base, branch)
+    missing = lacking(version, written)
+    if newest is None or not missing:
+        return None
+    schema = version.base.schemasById().get(newest.schemaId())
+    for number, name in missing:
+        if schema is None or schema.findField(number) is not None:
+            return f"the rows of the epoch lack {name!r}, and older ones, which they replace, may have values there."
     return None

@@ -117,8 +117,14 @@ def without_ids(kind: DataType) -> DataType:
 
 def ids_of(field: Mapping[str, Any]) -> Iterator[int]:
     """The ids of a field of Iceberg's and of all in it."""
-    yield field["id"]
-    yield from _ids_in(field["type"])
+    return (number for number, _ in named_ids([field]))
+
+
+def named_ids(fields: Iterable[Mapping[str, Any]], within: str = "") -> Iterator[tuple[int, str]]:
+    """The ids of fields of Iceberg's and of all in them, with names for people."""
+    for field in fields:
+        yield field["id"], f"{within}{field['name']}"
+        yield from _ids_in(field["type"], f"{within}{field['name']}.")
 
 
 def path_of(schema: StructType, number: int) -> Sequence[StructField] | None:
@@ -187,12 +193,11 @@ def _spark_type(found: Any) -> DataType | None:
     return None if keys is None or values is None else MapType(keys, values, not found["value-required"])
 
 
-def _ids_in(found: Any) -> Iterator[int]:
+def _ids_in(found: Any, within: str) -> Iterator[tuple[int, str]]:
     if isinstance(found, str):
         return
-    for each in found.get("fields", ()):
-        yield from ids_of(each)
+    yield from named_ids(found.get("fields", ()), within)
     for part in ("element", "key", "value"):
         if part in found:
-            yield found[f"{part}-id"]
-            yield from _ids_in(found[part])
+            yield found[f"{part}-id"], f"{within}{part}"
+            yield from _ids_in(found[part], f"{within}{part}.")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from sparkjet.catalyst.columns import quoted
 from sparkjet.catalyst.doors import BUCKETS, check_open
@@ -15,8 +15,8 @@ from sparkjet.errors import AnalysisError, CopiedHomeError, SinkError
 from sparkjet.sinks.commit_every import EACH_EPOCH, CommitEvery
 from sparkjet.sinks.copies import check_run
 from sparkjet.sinks.iceberg.appending import Addition, DataFile, appended, tidy
-from sparkjet.sinks.iceberg.columns import Mapped, mapped, types_of, unfit
-from sparkjet.sinks.iceberg.deleting import check_deletes, check_deleting, undeletable
+from sparkjet.sinks.iceberg.columns import Mapped, lacking, mapped, types_of, unfit
+from sparkjet.sinks.iceberg.deleting import check_deletes, check_deleting, undeletable, unreplaceable
 from sparkjet.sinks.iceberg.library import METADATA, data_directory
 from sparkjet.sinks.iceberg.merging import Column, added_columns, merged, with_columns
 from sparkjet.sinks.iceberg.partitions import new_spec, parts_of, same_spec
@@ -24,7 +24,7 @@ from sparkjet.sinks.iceberg.schema import ID, new_schema, spark_schema
 from sparkjet.sinks.iceberg.version import MAIN
 from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
 from sparkjet.sinks.staged_files import StagedFiles, alike, application, told, values_of
-from sparkjet.sinks.upserts import check_keys, check_whole, one_per_key
+from sparkjet.sinks.upserts import check_keys, check_whole, looking_again, one_per_key
 from sparkjet.storage.hadoop_file_system import JAVA_ERRORS
 
 if TYPE_CHECKING:
@@ -141,6 +141,7 @@ class IcebergSink:
         assert staged is not None  # noqa: S101 - as above
         options = {"compression": version.properties.get(_CODEC, _DEFAULT_CODEC), **self.options}
         if self.keys:
+            self._look_again(version)
             rows = one_per_key(rows, self.keys)
         handle = staged.write(own.named(rows), transaction, options, [each.name for each in own.parts])
         if handle is None:
@@ -202,12 +203,23 @@ class IcebergSink:
         for staged in bases.values():
             staged.abort_orphans(query, takeover, keep)
 
+    def _look_again(self, before: Version) -> None:
+        version, where = self.table.version(), self.table.place
+        if version is not None:
+            with looking_again(where):
+                self._check_whole(version, types_of(before, self._mapped.columns))
+
+    def _check_whole(self, version: Version, written: Mapping[str, Any]) -> None:
+        check_whole([name for _, name in lacking(version, written)], self.table.place)
+
     def _with_keys(self, handle: Handle, staged: StagedFiles, options: Mapping[str, str]) -> Handle:
         """Write the keys of an epoch's rows, and what its handle has of them."""
         own, by = self._mapped, [part.name for part in self._mapped.parts]
         # What was written, not the rows once more: another time they might be others.
         columns = [own.columns[key] for key in self.keys]
-        rows = staged.rows(self.session, [name for name, _ in handle["files"]], StructType(columns))
+        # By names: files with arrays have no ids.
+        stored = StructType([StructField(each.name, each.dataType) for each in columns])
+        rows = staged.rows(self.session, [name for name, _ in handle["files"]], stored)
         named = [F.col(quoted(each.name)).alias(each.name, metadata=each.metadata) for each in columns]
         keys = rows.select(*named, *(part.column(rows.sparkSession) for part in own.parts))
         files = staged.write_within(keys, handle, _KEYS, options, by)
@@ -249,7 +261,7 @@ class IcebergSink:
         self._check_buckets(self._mapped.parts)
         if self.keys:
             check_deletes(version, version.spec["spec-id"], self.branch, where)
-            check_whole(columns, {own: each.name for own, each in self._mapped.columns.items()}, where)
+            self._check_whole(version, types_of(version, self._mapped.columns))
             check_deleting(self._schema, self.keys, self._mapped.parts, where, self._mapped.columns)
 
     def _lacking(self, version: Version) -> list[Column]:
@@ -396,7 +408,9 @@ def _misfit(table: IcebergTable, version: Version, handle: Handle) -> str | None
     if branch != MAIN and not version.has_branch(branch):
         return f"it has no branch {branch!r} any more."
     why = unfit(version, handle, table.place)
-    return undeletable(version, handle["spec"], branch) if why is None and handle.get("deletes") else why
+    if why is None and handle.get("deletes"):
+        why = undeletable(version, handle["spec"], branch) or unreplaceable(version, handle["columns"], branch)
+    return why
 
 
 def _data_files(

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 _SHOWN = re.compile(r"(jdbc:(?:[\w+-]+:)*(?://)?)(?:[^?;]*@|[^=]*@)?([^?;=(,]*).*", re.DOTALL | re.IGNORECASE)
 """What of a URL holds no password: the scheme, and what comes after an @ and before all values with names."""
 
+_PART = r'(?:"(?:[^"]|"")*"|`(?:[^`]|``)*`|\[[^\]]*\]|[^\s."`\[\]();,]+)'
+_NAME = re.compile(rf"\s*(?:{_PART}?\s*\.\s*)*{_PART}\s*")
+"""A table as it stands in SQL; what Spark's reader takes too, such as a query in parentheses, cannot be written to."""
+
 
 @dataclass(frozen=True)
 class JdbcSettings:
@@ -67,6 +71,12 @@ class JdbcSettings:
             raise AnalysisError(message)
         if not table:
             message = 'start: format("jdbc") needs option("dbtable", "…"), the table to write to.'
+            raise AnalysisError(message)
+        if _NAME.fullmatch(table) is None:
+            message = (
+                f'dbtable: "{table}" is not the name of a table, which rows are written to. Give its name as it stands '
+                'in SQL, with what qualifies it: shop.orders; quoted if it has other characters: shop."my orders".'
+            )
             raise AnalysisError(message)
         if options.get("numPartitions") is not None:
             options.number("numPartitions", default=1, most=MOST_PARTITIONS)

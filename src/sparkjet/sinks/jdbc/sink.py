@@ -19,8 +19,8 @@ from sparkjet.errors import AnalysisError, LostTransactionError, RefusedRowsErro
 from sparkjet.query_log import logger
 from sparkjet.sinks.copies import check_run, origin
 from sparkjet.sinks.jdbc.database import Connection, Database
-from sparkjet.sinks.jdbc.statements import EPOCHS, ROW, Statements, is_orphan, staging_name
-from sparkjet.sinks.jdbc.table import check_engine, check_keys, family_of, names_in, new_columns
+from sparkjet.sinks.jdbc.statements import EPOCHS, NUMBER, ROW, Statements, is_orphan, staging_name
+from sparkjet.sinks.jdbc.table import check_engine, check_keys, collated, family_of, names_in, new_columns
 from sparkjet.sinks.naming import ListedTransaction, prefix_of
 from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
 from sparkjet.sinks.upserts import check_there
@@ -62,6 +62,7 @@ class JdbcSink:
         self._settings, self._database = settings, Database(session, settings)
         self._family = ""
         self._names: Mapping[str, str] = {}
+        self._texts: tuple[str, ...] = ()
         self._schema: StructType
 
     @property
@@ -72,6 +73,7 @@ class JdbcSink:
     def check(self, schema: StructType) -> None:
         """See :meth:`Sink.check`."""
         self._schema = schema
+        _check_names(schema)
         check_there(schema, self._settings.keys)
         try:
             with self._database.connected(as_executors=True) as connection:
@@ -225,18 +227,20 @@ class JdbcSink:
             raise AnalysisError(message)
         check_engine(connection, self._family, place)
         self._names = names_in(settings.table, connection.columns(place), self._schema)
-        check_keys(connection, self._family, place, [self._names[key] for key in settings.keys])
+        keys = [self._names[key] for key in settings.keys]
+        check_keys(connection, self._family, place, keys)
+        self._texts = collated(connection, self._family, place, keys)
         return True
 
     def _statements(self) -> Statements:
         keys = tuple(self._names.get(key, key) for key in self._settings.keys)
         quotes = self._database.dialect.quoted
-        return Statements(quotes, self._family, self._settings.table, tuple(self._names.values()), keys)
+        return Statements(quotes, self._family, self._settings.table, tuple(self._names.values()), keys, self._texts)
 
     def _statements_of(self, handle: Handle) -> Statements:
         """Those of the table that rows were staged for, even if the options have changed."""
-        columns, keys = tuple(handle["columns"]), tuple(handle["keys"])
-        return Statements(self._database.dialect.quoted, self._family, handle["table"], columns, keys)
+        columns, keys, texts = (tuple(handle.get(name, ())) for name in ("columns", "keys", "texts"))
+        return Statements(self._database.dialect.quoted, self._family, handle["table"], columns, keys, texts)
 
     def _try_out(self, handles: Sequence[Handle]) -> None:
         with self._database.connected() as connection:
@@ -277,6 +281,8 @@ class JdbcSink:
     def _publish(self, connection: Connection, handle: Handle) -> None:
         statements = self._statements_of(handle)
         try:
+            self._look_again(connection, handle["table"])
+            _check_apart(connection, statements, handle)
             count = connection.execute(statements.publish(handle["staging"]))
         except Py4JJavaError as error:
             # Some databases answer nothing more in a transaction that has failed.
@@ -290,6 +296,17 @@ class JdbcSink:
         [(found, *_)] = connection.query(statements.count(handle["staging"]))
         if int(found) != handle["rows"]:
             raise LostTransactionError(self._lost(handle, f"{handle['staging']} has {found} rows"))
+
+    def _look_again(self, connection: Connection, table: str) -> None:
+        """Refuse a table that was given another engine since the start: the trial would not be rolled back there."""
+        place = connection.place(table) if self._family else None
+        if place is None:
+            return
+        try:
+            check_engine(connection, self._family, place)
+        except AnalysisError as error:
+            message = f"jdbc: {table} was changed while the query was running. {error.args[0]}"
+            raise SinkError(message) from error
 
     def _lost(self, handle: Handle, why: str) -> str:
         return (
@@ -321,6 +338,27 @@ class JdbcSink:
     def _drop(self, statements: Statements, name: str) -> None:
         with self._database.connected() as connection:
             _drop(connection, statements, name)
+
+
+def _check_names(schema: StructType) -> None:
+    """Refuse columns that are called like our own in the table of an attempt, in any case."""
+    taken = next((name for name in schema.fieldNames() if name.lower() in {ROW, NUMBER}), None)
+    if taken is not None:
+        message = f'jdbc: "{taken}" is a column of the tables in which rows wait. Rename it, in the table too.'
+        raise AnalysisError(message)
+
+
+def _check_apart(connection: Connection, statements: Statements, handle: Handle) -> None:
+    """Refuse keys that the database does not tell apart: a row would replace one of another key."""
+    found = connection.query(statements.taken_for_one(handle["staging"])) if statements.texts else []
+    if found:
+        message = (
+            f"jdbc: epoch {handle['epoch']} for {handle['table']} has rows of the keys {found[0][0]!r} and "
+            f"{found[0][1]!r}, which are one by the collation of ({', '.join(statements.texts)}): one would replace "
+            "the other. Give the columns of the key a collation that tells all texts apart (COLLATE "
+            "utf8mb4_nopad_bin), or make the keys one in the query: lower(…), rtrim(…)."
+        )
+        raise SinkError(message)
 
 
 def _drop(connection: Connection, statements: Statements, name: str) -> None:

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 EPOCHS = "sparkjet_epochs"
 """Table beside the target with a row for each output of a query: what it has published last."""
-ROW = "sparkjet_row"
-"""Column that numbers staged rows, as the key: of a task that runs twice the second one fails."""
+ROW, NUMBER = "sparkjet_row", "sparkjet_number"
+"""The former is the column that numbers staged rows, as the key: of a task that runs twice the second one fails."""
 _PATIENCE = 5
 """Seconds."""
 _STAGED = re.compile(r"sparkjet_(?P<query>[0-9a-f]{12})_[0-9a-f]{8}_(?P<takeover>\d+)_\d+_\d+(?:_[0-9a-f]*)?")
@@ -59,6 +59,7 @@ class Statements:
         table: The target, as it stands in SQL.
         columns: Names of the columns, as the table has them.
         keys: Columns that identify a row if rows replace older ones; empty if they are appended.
+        texts: Those of the keys that MySQL compares by a collation, for which ``Shop`` and ``shop`` may be one.
     """
 
     quoted: Callable[[str], str]
@@ -66,10 +67,11 @@ class Statements:
     table: str
     columns: tuple[str, ...]
     keys: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
 
     def describe(self) -> dict[str, Any]:
         """What the record keeps, as the options may have changed when the rows are published."""
-        return {"table": self.table, "columns": [*self.columns], "keys": [*self.keys]}
+        return {"table": self.table, "columns": [*self.columns], "keys": [*self.keys], "texts": [*self.texts]}
 
     @property
     def epochs(self) -> str:
@@ -138,6 +140,24 @@ class Statements:
             f"'{newest.sink}'"
         )
 
+    def taken_for_one(self, name: str) -> str:
+        """Selects two keys that are one to the database and two to Spark, of staged rows and of those in the table."""
+
+        def whole(row: str) -> str:
+            return f"CONCAT_WS(', ', {', '.join(f'BINARY {row}.{self.quoted(text)}' for text in self.texts)})"
+
+        def shown(value: str) -> str:
+            return f"CONVERT({value} USING utf8mb4)"
+
+        staged, old, new = self.beside(name), whole("t"), whole("s")
+        same = " AND ".join(f"t.{q} = s.{q}" for q in map(self.quoted, self.keys))
+        grouped = ", ".join(f"s.{self.quoted(key)}" for key in self.keys)
+        return (
+            f"(SELECT {shown(old)}, {shown(new)} FROM {self.table} t JOIN {staged} s ON {same} WHERE {old} <> {new} "
+            f"LIMIT 1) UNION ALL (SELECT {shown(f'MIN({new})')}, {shown(f'MAX({new})')} FROM {staged} s GROUP BY "
+            f"{grouped} HAVING MIN({new}) <> MAX({new}) LIMIT 1)"
+        )
+
     def publish(self, name: str) -> str:
         """Appends or upserts the staged rows; of several with one key, the one with the greatest other columns."""
         columns = self._listed(self.columns)
@@ -145,7 +165,7 @@ class Statements:
             return f"INSERT INTO {self.table} ({columns}) SELECT {columns} FROM {self.beside(name)}"
         others = [each for each in self.columns if each not in self.keys]
         order = ", ".join(f"CASE WHEN {q} IS NULL THEN 1 ELSE 0 END, {q} DESC" for q in map(self.quoted, others))
-        number = self.quoted("sparkjet_number")
+        number = self.quoted(NUMBER)
         ranked = (
             f"SELECT {columns}, ROW_NUMBER() OVER (PARTITION BY {self._listed(self.keys)} "
             f"ORDER BY {order or self._listed(self.keys)}) AS {number} FROM {self.beside(name)}"

@@ -24,6 +24,11 @@ _PREFIXES = (
     "AND non_unique = 0 AND sub_part IS NOT NULL"
 )
 
+_COLLATED = (
+    "SELECT column_name FROM information_schema.columns WHERE table_schema = ? AND table_name = ? "
+    "AND collation_name NOT LIKE '%nopad\\_bin'"
+)
+
 
 def family_of(dialect: Dialect, connection: Connection, settings: JdbcSettings) -> str:
     """What the statements depend on; refuses what would lose rows there."""
@@ -126,6 +131,12 @@ def check_keys(connection: Connection, family: str, place: Place, keys: Sequence
             "with other keys would be replaced. Make it one of the whole column, such as a VARCHAR."
         )
         raise AnalysisError(message)
+
+
+def collated(connection: Connection, family: str, place: Place, keys: Sequence[str]) -> tuple[str, ...]:
+    """The keys that the database compares by a collation: of two that differ it may take one for the other."""
+    found = connection.query(_COLLATED, place.catalog, place.table) if family == "mysql" and keys else []
+    return tuple(key for key in keys if (key,) in found)
 
 
 def new_columns(dialect: Dialect, schema: StructType, settings: JdbcSettings) -> str:
