@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import date
@@ -219,6 +219,23 @@ def test_a_commit_that_is_cut_off_behind_the_table_s_own_is_ended_by_the_next(ta
         assert any(written.name in file for file in DeltaTable(path).file_uris())
 
 
+def in_a_store(made: Callable[[], Any], session: SparkSession) -> list[tuple[str, int]]:
+    """Epochs into a table of a store, each by a driver that is cut off and by its successor; what must be there."""
+    schema = "k string, n long"
+    epochs = [[("a", 1), ("b", 1), ("c", 1)], [("a", 2), ("b/%", 2)], [("c", 3), ("a", 3)]]
+    for number, epoch in enumerate(epochs, 1):
+        sink = made()
+        sink.check(frame(session, [], schema).schema)
+        sink.create()
+        handle = prepared(sink, frame(session, epoch, schema), number)
+        with pytest.raises(_CutError):
+            sink.commit(handle, _cut)
+        again = made()
+        again.commit(handle, lambda: None)
+        again.abort_orphans(QUERY, 9, [])
+    return [("a", 3), ("b", 1), ("b/%", 2), ("c", 3)]
+
+
 class _CutError(Exception):
     """As a driver that dies there."""
 
@@ -227,7 +244,8 @@ def _cut() -> None:
     raise _CutError
 
 
-def test_what_others_write_after_a_look_is_looked_at_too(delta: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("compacted", [False, True])
+def test_what_others_write_after_a_look_is_looked_at_too(delta: SparkSession, tmp_path: Path, compacted: bool) -> None:
     tables = Tables("delta", delta)
     schema = "k string, n long"
     sink = tables.sink(tmp_path, frame(delta, [("a", 1)], schema).schema, ["k"])
@@ -237,6 +255,8 @@ def test_what_others_write_after_a_look_is_looked_at_too(delta: SparkSession, tm
     stale = table.version()
     assert stale is not None
     write_deltalake(tmp_path, pa.table({"k": ["a", "theirs"], "n": [9, 9]}), mode="append")
+    if compacted:
+        DeltaTable(tmp_path).optimize.compact()
     before = {each.name for each in tmp_path.glob("sparkjet-*")}
     displacing = sink._displacing(handle)
     assert sink._append(table, stale, [handle], displacing) is None

@@ -110,14 +110,25 @@ class StagedFiles:
         _, files = self._write(rows, folder, options, partition_by)
         return Beside(folder, tuple((name, size) for name, size in files))
 
-    def check_required(self, handle: Handle, required: Sequence[str], in_paths: Sequence[str], what: str) -> None:
-        """Refuse nulls where the table has none; nobody else looks, and its readers rely on it."""
+    def check_required(
+        self,
+        handle: Handle,
+        required: Sequence[str],
+        in_paths: Sequence[str],
+        what: str,
+        stored: Mapping[str, str] | None = None,
+    ) -> None:
+        """Refuse nulls where the table has none; nobody else looks, and its readers rely on it.
+
+        ``stored`` has the names in the files, where they are others than the table's.
+        """
         if not required:
             return
         for name, _ in handle["files"]:
             values, footer = values_of(name), ParquetFooter(self.directory, name)
-            null = [column for column in required if column in in_paths and values.get(column) is None]
-            null += [column for column in required if column not in in_paths and footer.has_nulls(column)]
+            names = {column: (stored or {}).get(column, column) for column in required}
+            null = [column for column, name in names.items() if column in in_paths and values.get(name) is None]
+            null += [column for column, name in names.items() if column not in in_paths and footer.has_nulls(name)]
             if null:
                 message = (
                     f"{what}: column {null[0]!r} has a null, and {self.directory} has it NOT NULL. Leave such rows "

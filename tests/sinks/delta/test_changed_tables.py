@@ -28,7 +28,7 @@ class Table:
 
     added: list[Any] = field(default_factory=list)
 
-    def append(self, version: Version, files: list[Any], *_: object) -> bool:
+    def append(self, version: Version, files: list[Any], *_: object, **__: object) -> bool:
         del version
         self.added += files
         return True

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql.types import ArrayType, BinaryType, LongType, StringType, StructType
 
 from sparkjet.errors import AnalysisError
-from sparkjet.sinks.delta.columns import check_new, mapped
+from sparkjet.sinks.delta.columns import check_new, check_unmapped, check_upserts, mapped
 from sparkjet.sinks.delta.kernel import Version
 from sparkjet.sinks.delta.sink import DeltaSink
 from sparkjet.storage.posix_directory import PosixDirectory
@@ -51,7 +51,8 @@ DEMANDS = [
     ({"delta.invariants": "{}"}, {}, (), "column 'n' of /t has an invariant"),
     ({"__CHAR_VARCHAR_TYPE_STRING": "char(3)"}, {}, (), r"column 'n' of /t has a length \(char, varchar\)"),
     ({}, {"delta.constraints.positive": "n > 0"}, (), "/t has the constraint delta.constraints.positive"),
-    ({}, {"delta.columnMapping.mode": "id"}, (), r"/t maps its columns by id \(delta.columnMapping.mode\)"),
+    ({"delta.columnMapping.physicalName": "c"}, {}, (), r"column 'n' of /t has a name for files .* that maps none"),
+    ({}, {"delta.enableIcebergCompatV2": "true"}, (), r"/t is to be read as Iceberg's too \(delta.enableIcebergCompat"),
     (
         {},
         {"delta.setTransactionRetentionDuration": "interval 1 day"},
@@ -70,6 +71,21 @@ def test_what_a_table_demands_and_is_not_done_is_refused_by_name(
     there = Version(0, schema, (), properties, features, None, None)
     with pytest.raises(AnalysisError, match=message):
         mapped(there, StructType().add("k", TEXT).add("n", NUMBER), (), "/t")
+
+
+def test_partition_columns_that_are_to_be_in_the_files_are_refused() -> None:
+    rows = StructType().add("k", TEXT).add("n", NUMBER)
+    features = ("materializePartitionColumns",)
+    assert mapped(Version(0, rows, (), {}, features, None, None), rows, (), "/t").required == ()
+    with pytest.raises(AnalysisError, match="/t wants its partition columns in the files too"):
+        mapped(Version(0, rows, ("k",), {}, features, None, None), rows, (), "/t")
+
+
+def test_what_mapped_columns_are_refused_for() -> None:
+    there = Version(0, StructType().add("n", NUMBER), (), {"delta.columnMapping.mode": "id"}, (), None, None)
+    for check, option in {check_upserts: "mode=upsert", check_unmapped: "mergeSchema"}.items():
+        with pytest.raises(AnalysisError, match=rf"{option}: /t maps its columns by id \(delta.columnMapping.mode\)"):
+            check(there, "/t")
 
 
 def test_a_column_with_a_default_must_be_in_the_rows() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,11 +21,12 @@ from sparkjet.sinks.delta.kernel import DeltaTable as DeltaKernelTable
 from sparkjet.sinks.delta.sink import DeltaSink
 from sparkjet.storage.posix_directory import PosixDirectory
 from sparkjet.testing.sink_contract import QUERY, RUN, SCHEMA, SinkContract, SinkUnderTest, transaction
-from tests.sinks.delta.reading import files_of, rows_of
+from tests.sinks.delta.reading import by_duckdb, files_of, rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from sparkjet.sinks.protocol import Handle, TransactionId
     from sparkjet.storage.directory import Directory
 
 
@@ -81,6 +83,12 @@ def written(spark: SparkSession, sink: DeltaSink, rows: DataFrame, epoch: int = 
     sink.commit(json.loads(json.dumps(handle)), lambda: None)
 
 
+def prepared(sink: DeltaSink, rows: DataFrame, of: TransactionId) -> Handle:
+    handle = sink.prepare(rows, of)
+    assert handle is not None
+    return handle
+
+
 def sink_of(spark: SparkSession, path: Path, rows: DataFrame, *partition_by: str) -> DeltaSink:
     sink = DeltaSink(PosixDirectory(path), spark, partition_by)
     sink.check(rows.schema)
@@ -97,6 +105,8 @@ def test_all_types_are_read_back_by_others_and_their_statistics_skip_files(delta
     found = sorted(rows_of(path), key=lambda row: row["n"])
     expected = sorted((row for batch in batches for row in batch.toArrow().to_pylist()), key=lambda row: row["n"])
     assert found == expected
+    by_day = "SELECT n, dec, st.x, st.y FROM t WHERE day < DATE '1950-01-01' ORDER BY n"
+    assert by_duckdb(path, by_day) == [(0, Decimal("12.50"), 0, ["p", None])]
     assert len(files_of(path, pc.field("n") > 0)) == 2
     assert len(files_of(path, pc.field("day") < date(1950, 1, 1))) == 1
     # The log has milliseconds: the bounds must be outside of 23:59:59.999999.
@@ -166,6 +176,14 @@ def test_what_the_log_tells_of_an_epoch(delta: SparkSession, tmp_path: Path) -> 
         "run": RUN,
     }
     assert DeltaTable(tmp_path).transaction_version(f"sparkjet/{QUERY}/results") == 3
+    # The log of that version goes, and the transactions stay.
+    sink.commit(prepared(sink, rows, replace(transaction(4, run=RUN), watermark=-1)), lambda: None)
+    DeltaTable(tmp_path).create_checkpoint()
+    for name in (tmp_path / "_delta_log").glob("*.json"):
+        name.unlink()
+    newest = DeltaTable(tmp_path)
+    found = [newest.transaction_version(f"sparkjet/{QUERY}/results{more}") for more in ("", "/watermark")]
+    assert found == [4, -1]
 
 
 def test_others_write_in_between_and_neither_loses_rows(delta: SparkSession, tmp_path: Path) -> None:
@@ -221,6 +239,8 @@ def test_what_is_committed_stays_so_whatever_maintenance_does(delta: SparkSessio
     handles = [handle for handle in prepared if handle is not None]
     for handle in handles[:3]:
         sink.commit(handle, lambda: None)
+    # Between files and their version, too.
+    assert DeltaTable(tmp_path).optimize.compact()["numFilesRemoved"] > 0
     sink.commit_all(handles[3:], lambda: None)
     table = DeltaTable(tmp_path)
     table.optimize.compact()
@@ -241,7 +261,6 @@ def test_what_is_committed_stays_so_whatever_maintenance_does(delta: SparkSessio
         ("SELECT 'a' AS k, 1 AS n", {}, r"'n' is int, and in .* it is bigint. Cast it"),
         ("SELECT 'a' AS k, 1L AS n, 2 AS x", {}, r"has no column 'x'. Columns: k, n"),
         ("SELECT 'a' AS k", {}, r"needs a value of column 'n'"),
-        ("SELECT 'a' AS k, 1L AS n", {"delta.columnMapping.mode": "name"}, r"maps its columns by name"),
         ("SELECT 'a' AS k, 1L AS n", {"delta.constraints.positive": "n > 0"}, r"has the constraint"),
         (
             "SELECT 'a' AS k, 1L AS n",
@@ -302,7 +321,5 @@ def table_with(place: Path, settings: dict[str, str]) -> Path:
     for line in lines:
         if "metaData" in line:
             line["metaData"]["configuration"] |= settings
-        if "protocol" in line and "delta.columnMapping.mode" in settings:
-            line["protocol"] = {"minReaderVersion": 2, "minWriterVersion": 5}
     first.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return path

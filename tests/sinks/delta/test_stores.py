@@ -12,9 +12,11 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, QueryBuilder
 
+from sparkjet.sinks.delta.sink import DeltaSink
 from sparkjet.testing.sink_contract import SinkContract, SinkUnderTest
 from tests.servers.s3 import BUCKET, PASSWORD, USER
 from tests.sinks.delta.test_delta import under_test
+from tests.sinks.test_upserts import in_a_store
 from tests.storage.hadoop_target import hadoop_directory
 
 if TYPE_CHECKING:
@@ -39,17 +41,26 @@ class TestS3(SinkContract):
     @pytest.fixture
     def target(self, delta: SparkSession, s3_spark: SparkSession, s3: S3Server) -> SinkUnderTest:
         key = f"{uuid4().hex}/a table"
-        options = {
-            "endpoint": s3.endpoint,
-            "access_key_id": USER,
-            "secret_access_key": PASSWORD,
-            "region": "us-east-1",
-            "allow_http": "true",
-        }
-        return under_test(delta, hadoop_directory(s3_spark, f"s3a://{BUCKET}/{key}"), by_others(key, options))
+        return under_test(delta, hadoop_directory(s3_spark, f"s3a://{BUCKET}/{key}"), by_others(s3, key))
 
 
-def by_others(key: str, options: dict[str, str]) -> Callable[[], list[tuple[str, int]]]:
+@pytest.mark.long
+def test_upserts_into_s3(delta: SparkSession, s3_spark: SparkSession, s3: S3Server) -> None:
+    key = f"{uuid4().hex}/a table%"
+    directory = hadoop_directory(s3_spark, f"s3a://{BUCKET}/{key}")
+    expected = in_a_store(lambda: DeltaSink(directory, delta, keys=("k",)), delta)
+    assert sorted(by_others(s3, key)()) == expected
+
+
+def by_others(s3: S3Server, key: str) -> Callable[[], list[tuple[str, int]]]:
+    options = {
+        "endpoint": s3.endpoint,
+        "access_key_id": USER,
+        "secret_access_key": PASSWORD,
+        "region": "us-east-1",
+        "allow_http": "true",
+    }
+
     def read() -> list[tuple[str, int]]:
         table = DeltaTable(f"s3://{BUCKET}/{key}", storage_options=options)
         found = pa.table(QueryBuilder().register("t", table).execute("SELECT k, n FROM t").read_all())

@@ -1,9 +1,10 @@
-"""Reads Iceberg tables by pyiceberg, which shares no code with the library that writes them."""
+"""Reads Iceberg tables by pyiceberg, and by DuckDB through it: they share no code with the library that writes."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import duckdb
 from pyiceberg.table import StaticTable
 
 if TYPE_CHECKING:
@@ -24,6 +25,13 @@ def by_pyiceberg(version: Version, where: str = "", **settings: str) -> list[dic
     scan = table.scan(row_filter=where) if where else table.scan()
     found: list[dict[str, Any]] = scan.to_arrow().to_pylist()
     return found
+
+
+def by_duckdb(version: Version, sql: str) -> list[Any]:
+    """What DuckDB finds in a version, ``t``, as pyiceberg gives it to Arrow."""
+    scan = StaticTable.from_metadata(str(version.base.metadataFileLocation())).scan()
+    with duckdb.connect() as database:
+        return scan.to_duckdb("t", database).sql(sql).fetchall()
 
 
 def _dotted(settings: Mapping[str, str]) -> dict[str, str]:

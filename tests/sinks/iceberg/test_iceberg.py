@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from sparkjet.errors import AnalysisError, CopiedHomeError, LostTransactionError, SinkError
+from sparkjet.java import static_method
 from sparkjet.sinks.iceberg.library import IcebergTable, PathTable
 from sparkjet.sinks.iceberg.schema import new_schema
 from sparkjet.sinks.iceberg.sink import IcebergSink
@@ -25,8 +27,8 @@ from sparkjet.testing.sink_contract import (
     SinkUnderTest,
     transaction,
 )
-from tests.sinks.iceberg.others import by_pyiceberg
-from tests.sinks.iceberg.reading import IcebergReader
+from tests.sinks.iceberg.others import by_duckdb, by_pyiceberg
+from tests.sinks.iceberg.reading import IcebergReader, each
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from sparkjet.sinks.iceberg.version import Version
     from sparkjet.sinks.protocol import Handle
 
+EXPRESSIONS = "org.apache.iceberg.expressions.Expressions"
 APPLICATION = f"sparkjet/{QUERY}/results"
 
 
@@ -189,6 +192,12 @@ def test_what_the_table_tells_of_an_epoch(iceberg: SparkSession, tmp_path: Path)
     assert version.last(APPLICATION) == newest
     shared = {"query": QUERY, "output": "results", "rows": 1, "offsets": {}, "version": 1}
     assert list(version.ancestors()) == [{**newest, **shared}]
+    # The property stays when the snapshot goes.
+    table = sink.table._load()
+    table.newDelete().deleteFromRowFilter(static_method(iceberg, f"{EXPRESSIONS}.alwaysTrue")()).commit()
+    expire(sink)
+    version = IcebergReader(iceberg, tmp_path).version
+    assert (version.last(APPLICATION), list(version.ancestors())) == (newest, [])
 
 
 def test_two_outputs_of_one_query_go_into_one_table(iceberg: SparkSession, tmp_path: Path) -> None:
@@ -221,9 +230,13 @@ def test_what_is_committed_stays_so_whatever_maintenance_does(iceberg: SparkSess
     rows = iceberg.sql("SELECT 'a' AS k, 1L AS n")
     sink = sink_of(iceberg, tmp_path, rows)
     handles = [prepared(sink, rows, epoch) for epoch in (1, 2, 3)]
-    for handle in handles[:2]:
-        sink.commit(handle, lambda: None)
+    sink.commit(handles[0], lambda: None)
+    [first] = [tmp_path / "data" / name for name, _ in handles[0]["files"]]
+    compact(iceberg, sink)
+    sink.commit(handles[1], lambda: None)
     expire(sink)
+    # Of what was rewritten the file is gone, and nothing of what waits to be added.
+    assert not first.exists()
     # Prepared before, committed after; and committed before, asked after.
     sink.commit(handles[2], lambda: None)
     again = sink_of(iceberg, tmp_path, rows)
@@ -277,6 +290,20 @@ def test_a_table_that_was_made_anew_is_given_no_files_of_before(iceberg: SparkSe
     assert IcebergReader(iceberg, tmp_path).rows() == []
 
 
+def compact(spark: SparkSession, sink: IcebergSink) -> None:
+    """As ``rewrite_data_files``, each file into another one with its rows."""
+    table = sink.table._load()
+    rewriting = table.newRewrite()
+    builder = static_method(spark, "org.apache.iceberg.DataFiles.builder")
+    for task in each(table.newScan().planFiles()):
+        old = Path(task.file().location().removeprefix("file:"))
+        new = old.with_name(f"rewritten-{old.name}")
+        shutil.copy(old, new)
+        rewriting.deleteFile(task.file())
+        rewriting.addFile(builder(table.spec()).copy(task.file()).withPath(f"file:{new}").build())
+    rewriting.commit()
+
+
 def expire(sink: IcebergSink) -> None:
     """As ``expire_snapshots(retain_last => 1)`` at once."""
     now = 1 << 45
@@ -322,6 +349,8 @@ def test_all_types_come_back_and_their_bounds_skip_files(iceberg: SparkSession, 
     nested = {"st": {"x": 1, "y": {"z": "q"}}} if more == NESTED else {"m": [("k", 1)], "a": [{"e": 1}]}
     assert {name: others[1][name] for name in nested} == nested
     assert [row["n"] for row in by_pyiceberg(reader.version, "day < '1950-01-01'")] == [0]
+    by_day = "SELECT n, CAST(dec AS VARCHAR), bin FROM t WHERE day < DATE '1950-01-01'"
+    assert by_duckdb(reader.version, by_day) == [(0, "12.50", b"\x00\xff")]
     assert len(reader.files()) == 3
     assert len(reader.files("n", "greaterThan", 0)) == 1
     assert len(reader.files("day", "lessThan", "1950-01-01")) == 1

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from sparkjet.errors import AnalysisError
+from sparkjet.sinks.delta.mapping import PHYSICAL
 from sparkjet.sinks.delta.partitions import can_partition_by
 from sparkjet.sinks.table_columns import matched
 
@@ -30,6 +31,10 @@ _REPLACED = {
     "delta.enableRowTracking": "tracks its rows, which would lose their ids where their files are written anew",
 }
 """Properties with which rows are not replaced here, and why."""
+_UNMAPPED = "none"
+_MAPPING = "delta.columnMapping.mode"
+_ICEBERG = "delta.enableIceberg"
+_WHOLE = "materializePartitionColumns"
 _WIDENED = ("typeWidening", "typeWidening-preview")
 _DEFAULT = "CURRENT_DEFAULT"
 _MANAGED = ("catalogManaged", "catalogOwned", "catalogOwned-preview", "coordinatedCommits-preview")
@@ -52,6 +57,16 @@ class Mapped:
 
     names: Mapping[str, str]
     required: tuple[str, ...]
+
+
+def check_unmapped(table: Version, where: str) -> None:
+    """Refuse a table whose new columns would need names for files and ids."""
+    if _mode(table) != _UNMAPPED:
+        message = (
+            f"mergeSchema: {where} maps its columns by {_mode(table)} ({_MAPPING}), and new ones are not given names "
+            "for its files here. Add them: ALTER TABLE … ADD COLUMN."
+        )
+        raise AnalysisError(message)
 
 
 def check_new(schema: StructType, partition_by: Sequence[str]) -> None:
@@ -115,9 +130,15 @@ def mapped(table: Version, schema: StructType, partition_by: Sequence[str], wher
 def check_upserts(table: Version, where: str) -> None:
     """Refuse a table of which no rows may be replaced, or not without what is not done here."""
     for name, reason in _REPLACED.items():
-        if table.properties.get(name, "false").lower() == "true":
+        if _is_on(table, name):
             message = f"mode=upsert: {where} {reason} ({name}). {_INSTEAD}."
             raise AnalysisError(message)
+    if _mode(table) != _UNMAPPED:
+        message = (
+            f"mode=upsert: {where} maps its columns by {_mode(table)} ({_MAPPING}), and its files are not read here. "
+            f"{_INSTEAD}."
+        )
+        raise AnalysisError(message)
     widened = [feature for feature in _WIDENED if feature in table.features]
     if widened:
         message = (
@@ -128,10 +149,13 @@ def check_upserts(table: Version, where: str) -> None:
 
 
 def _check_table(table: Version, where: str) -> None:
-    mode = table.properties.get("delta.columnMapping.mode", "none")
-    if mode != "none":
+    of_iceberg = sorted(name for name in table.properties if name.startswith(_ICEBERG) and _is_on(table, name))
+    if of_iceberg:
+        message = f"{where} is to be read as Iceberg's too ({of_iceberg[0]}), which is not done here. {_INSTEAD}."
+        raise AnalysisError(message)
+    if table.partition_by and _WHOLE in table.features:
         message = (
-            f"{where} maps its columns by {mode} (delta.columnMapping.mode), which is not written here. {_INSTEAD}."
+            f"{where} wants its partition columns in the files too ({_WHOLE}), which is not done here. {_INSTEAD}."
         )
         raise AnalysisError(message)
     checks = sorted(name for name in table.properties if name.startswith("delta.constraints."))
@@ -156,10 +180,21 @@ def _check_table(table: Version, where: str) -> None:
                 f"here. {_INSTEAD}."
             )
             raise AnalysisError(message)
-        reasons = [reason for key, reason in _FILLED.items() if key in _metadata_of(column)]
+        asked = _metadata_of(column)
+        reasons = [reason for key, reason in _FILLED.items() if key in asked]
+        if PHYSICAL in asked and _mode(table) == _UNMAPPED:
+            reasons.append(f"has a name for files ({PHYSICAL}) in a table that maps none ({_MAPPING})")
         if reasons:
             message = f"column {column.name!r} of {where} {reasons[0]}, which is not done here. {_INSTEAD}."
             raise AnalysisError(message)
+
+
+def _mode(table: Version) -> str:
+    return table.properties.get(_MAPPING, _UNMAPPED)
+
+
+def _is_on(table: Version, name: str) -> bool:
+    return table.properties.get(name, "false").lower() == "true"
 
 
 def _metadata_of(column: StructField) -> set[str]:

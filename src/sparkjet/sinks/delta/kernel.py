@@ -17,11 +17,13 @@ from sparkjet.errors import AnalysisError, SinkError
 from sparkjet.java import java_class, static_method
 from sparkjet.query_log import logger
 from sparkjet.sinks.delta.log_committer import DEFAULTS, KERNEL, LOG, LogCommitter
+from sparkjet.sinks.delta.mapping import in_files, name_in_files
 from sparkjet.sinks.delta.partitions import literal
 from sparkjet.sinks.delta.statistics import as_json
 from sparkjet.sinks.jars import enter, is_a, said
 from sparkjet.sinks.parquet_footer import ParquetFooter
 from sparkjet.storage.hadoop_file_system import JAVA_ERRORS
+from sparkjet.time.frames import MIN
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -260,8 +262,12 @@ class DeltaTable:
         by: str,
         told: str,
         removed: Sequence[ActiveFile] | None = None,
+        watermark: int | None = None,
     ) -> bool:
-        """Add files to a version as one transaction; False if the version is not the newest one any more."""
+        """Add files to a version as one transaction; False if the version is not the newest one any more.
+
+        A watermark is the number of a second one, ``APPLICATION/watermark``: it stays when the log of the version goes.
+        """
         self._enter()
         engine, committer = self._engine(), version.committer
         committer.told, committer.is_blind = told, removed is None
@@ -273,6 +279,8 @@ class DeltaTable:
                 self._add(rows, file, version, engine, state)
             for each in removed or ():
                 rows.add(self._removal(each))
+            if watermark is not None and watermark != MIN:
+                rows.add(self._transacted(f"{application}/watermark", watermark))
             iterable = java_class(self._session, f"{KERNEL}.utils.CloseableIterable")
             done = transaction.commit(engine, iterable.inMemoryIterable(self._iterator(rows)))
         except JAVA_ERRORS as error:
@@ -320,19 +328,26 @@ class DeltaTable:
 
     def _add(self, rows: Any, file: DataFile, version: Version, engine: Any, state: Any) -> None:
         """Append the action that adds a file to ``rows``."""
-        transactions = java_class(self._session, f"{KERNEL}.Transaction")
         values = java_class(self._session, "java.util.HashMap")()
-        for name in version.partition_by:
-            values.put(name, literal(self._session, version.schema[name].dataType, file.values[name]))
-        context = transactions.getWriteContext(engine, state, values)
-        columns = [list(each.getNames()) for each in context.getStatisticsColumns()]
-        statistics = as_json(ParquetFooter(self._directory, file.name), version.schema, columns)
+        for column in version.schema.fields:
+            if column.name in version.partition_by:
+                name = name_in_files(column)
+                values.put(name, literal(self._session, column.dataType, file.values[name]))
+        # Kernel's own makes none where columns are mapped, as its writer does not.
+        indexed = static_method(self._session, f"{KERNEL}.internal.TransactionImpl.getStatisticsColumns")(state)
+        context = java_class(self._session, f"{KERNEL}.internal.DataWriteContextImpl")(self._place, values, indexed)
+        stored = in_files(version.schema, version.schema)
+        statistics = as_json(
+            ParquetFooter(self._directory, file.name), stored, [[*each.getNames()] for each in indexed]
+        )
+        physical = static_method(self._session, f"{KERNEL}.internal.data.TransactionStateRow.getPhysicalSchema")(state)
         read = static_method(self._session, f"{KERNEL}.statistics.DataFileStatistics.deserializeFromJson")
         status = java_class(self._session, f"{KERNEL}.utils.DataFileStatus")(
-            f"{self._place}/{file.name}", file.size, int(time.time() * 1000), read(statistics, version.java.getSchema())
+            f"{self._place}/{file.name}", file.size, int(time.time() * 1000), read(statistics, physical)
         )
         single = java_class(self._session, "java.util.ArrayList")()
         single.add(status)
+        transactions = java_class(self._session, f"{KERNEL}.Transaction")
         actions = transactions.generateAppendActions(engine, state, self._iterator(single), context)
         rows.add(actions.next())
 
@@ -342,6 +357,15 @@ class DeltaTable:
         now = java_class(self._session, "java.util.Optional").of(int(time.time() * 1000))
         actions = f"{KERNEL}.internal.actions.SingleAction.createRemoveFileSingleAction"
         return static_method(self._session, actions)(added.toRemoveFileRow(True, now))
+
+    def _transacted(self, application: str, number: int) -> Any:
+        """The action of a transaction; Kernel's own takes one application only."""
+        optional = java_class(self._session, "java.util.Optional")
+        made = java_class(self._session, f"{KERNEL}.internal.actions.SetTransaction")(
+            application, number, optional.of(int(time.time() * 1000))
+        )
+        actions = f"{KERNEL}.internal.actions.SingleAction.createTxnSingleAction"
+        return static_method(self._session, actions)(made.toRow())
 
     def _after(self, done: Any, engine: Any) -> None:
         """Let Kernel write what makes the log quick to read, such as a checkpoint every tenth version."""

@@ -13,10 +13,11 @@ from sparkjet.catalyst.columns import quoted
 from sparkjet.errors import AnalysisError, CopiedHomeError, SinkError
 from sparkjet.sinks.commit_every import EACH_EPOCH, CommitEvery
 from sparkjet.sinks.copies import check_run
-from sparkjet.sinks.delta.columns import Mapped, added, as_new, check_new, check_upserts, mapped
+from sparkjet.sinks.delta.columns import Mapped, added, as_new, check_new, check_unmapped, check_upserts, mapped
 from sparkjet.sinks.delta.displacing import Displacing
 from sparkjet.sinks.delta.kernel import DataFile, DeltaTable, Version
 from sparkjet.sinks.delta.log import Logged, metadata, newest
+from sparkjet.sinks.delta.mapping import as_written, in_files, name_in_files
 from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
 from sparkjet.sinks.staged_files import StagedFiles, alike, application, told, values_of
 from sparkjet.sinks.upserts import check_keys, check_whole, looking_again, one_per_key
@@ -71,6 +72,7 @@ class DeltaSink:
     guarantee: Guarantee = field(default=Guarantee.EXACTLY_ONCE, init=False)
     _schema: StructType = field(default_factory=StructType, init=False)
     _mapped: Mapped = field(default_factory=lambda: Mapped({}, ()), init=False)
+    _table_schema: StructType = field(default_factory=StructType, init=False)
     _columns: tuple[str, ...] = field(default=(), init=False)
     """By which the table is partitioned."""
     _added: tuple[str, str, int] = field(default=("", "", 0), init=False)
@@ -123,15 +125,19 @@ class DeltaSink:
         if self.keys:
             self._look_again()
             rows = one_per_key(self._as_in_paths(rows), self.keys)
-        named = rows.select(*(F.col(quoted(own)).alias(name) for own, name in self._mapped.names.items()))
+        names, table = self._mapped.names, self._table_schema
+        stored = {name: name_in_files(table[name]) for name in (*names.values(), *self._columns)}
+        named = rows.select(*(as_written(each.name, each, table[names[each.name]]) for each in self._schema.fields))
         staged = StagedFiles(self.directory, gathers=self.commit_every.gathers)
-        handle = staged.write(named, transaction, self.options, self._columns)
+        handle = staged.write(named, transaction, self.options, [stored[name] for name in self._columns])
         if handle is None:
             return None
-        staged.check_required(handle, self._mapped.required, self._columns, "delta")
+        staged.check_required(handle, self._mapped.required, self._columns, "delta", stored)
+        schema = self._as_written()
         return {
             **handle,
-            "schema": self._as_written().jsonValue(),
+            "schema": schema.jsonValue(),
+            "stored": in_files(schema, table).simpleString(),
             "partition_by": [*self._columns],
             "required": [*self._mapped.required],
             "keys": [self._mapped.names[key] for key in self.keys],
@@ -194,6 +200,8 @@ class DeltaSink:
     def _merged(self, version: Version) -> StructType | None:
         """The schema that the table is to have, None if it stays as it is."""
         new = added(version.schema, self._schema) if self.merge_schema else []
+        if new:
+            check_unmapped(version, str(self.directory))
         return StructType([*version.schema.fields, *new]) if new else None
 
     def _map(self, version: Version, merged: StructType | None = None) -> None:
@@ -201,7 +209,7 @@ class DeltaSink:
         self._mapped = mapped(there, self._schema, self.partition_by, str(self.directory))
         if self.keys:
             _check_replacing(there, self._mapped, str(self.directory))
-        self._columns = version.partition_by
+        self._table_schema, self._columns = there.schema, version.partition_by
 
     def _look_again(self) -> None:
         version, where = self._table(self.directory).version(), str(self.directory)
@@ -270,7 +278,10 @@ class DeltaSink:
             for handle in handles:
                 staged.check_there(handle, _VACUUM)
         name = application(last["query"], last["sink"])
-        done = table.append(version, files, name, last["epoch"], _BY, metadata(told(*handles)), removed)
+        tells = told(*handles)
+        done = table.append(
+            version, files, name, last["epoch"], _BY, metadata(tells), removed, watermark=tells["watermark"]
+        )
         return frozenset(file.name for file in files) if done else None
 
     def _missing(
@@ -309,8 +320,11 @@ def _check_unchanged(version: Version, handle: Handle, directory: Directory) -> 
     """Refuse files that the table does not take any more: somebody has changed or replaced it since then."""
     why = "Its columns or partitions are others."
     try:
-        now = mapped(version, StructType.fromJson(handle["schema"]), (), str(directory))
+        rows = StructType.fromJson(handle["schema"])
+        now = mapped(version, rows, (), str(directory))
         same = all(own == name for own, name in now.names.items()) and set(now.required) <= set(handle["required"])
+        # A column that was dropped and added again has its name, and another one in the files.
+        same = same and in_files(rows, version.schema).simpleString() == handle.get("stored", rows.simpleString())
         if handle.get("keys"):
             check_upserts(version, str(directory))
     except AnalysisError as error:
