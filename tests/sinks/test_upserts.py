@@ -390,6 +390,7 @@ REFUSED = {
     "no column": ("k string", "j", (), "", r"keyColumns: no column 'j' in the result. Columns: k"),
     "nested": ("k array<int>, n int", "k", (), "", r"keyColumns: 'k' is array<int>, by which rows are not compared"),
     "floating": ("k double, n int", "k", (), "iceberg", r"keyColumns: 'k' is double, by which Iceberg identifies no"),
+    "without ids": ("k int, x array<int>", "k", (), "iceberg", r"mode=upsert: column 'x' is array<int>, and the files"),
     "elsewhere": ("k int, n int", "k", ("truncate(2, n)",), "iceberg", r"is partitioned by 'n', which is none of them"),
 }
 
@@ -436,15 +437,6 @@ def test_rows_without_a_column_of_the_table_are_refused(tables: Tables, tmp_path
         table.updateSchema().addColumn("of no type of Spark's", uuid).commit()
         with pytest.raises(AnalysisError, match='the result has no column "of no type of Spark\'s"'):
             tables.sink(tmp_path, wide, ["k"])
-
-
-def test_rows_with_arrays_replace_each_other(tables: Tables, tmp_path: Path) -> None:
-    schema = "k string, x array<struct<y: int>>, n long"
-    sink = tables.sink(tmp_path, frame(tables.session, [], schema).schema, ["k"], ["k"])
-    for epoch in (1, 2):
-        given = [("a", [(epoch,)], epoch), (None, [], epoch)]
-        sink.commit(prepared(sink, frame(tables.session, given, schema), epoch), lambda: None)
-    assert [row["n"] for row in tables.rows(tmp_path)] == [2, 2]
 
 
 def test_an_empty_text_in_a_path_of_delta_s_is_a_null_and_one_key_with_it(delta: SparkSession, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pyspark.sql.types import DecimalType, FractionalType, StructField, StructTy
 
 from sparkjet.errors import AnalysisError
 from sparkjet.sinks.iceberg.columns import lacking
+from sparkjet.sinks.iceberg.schema import is_by_names
 from sparkjet.sinks.iceberg.version import head
 
 if TYPE_CHECKING:
@@ -45,6 +46,18 @@ def check_deleting(
                 "table that is partitioned by columns of the key."
             )
             raise AnalysisError(message)
+
+
+def check_identified(schema: StructType, keys: Sequence[str]) -> None:
+    """Refuse rows whose files have no ids: not all readers apply deletes by columns to them."""
+    found = next((field for field in schema.fields if keys and is_by_names(field.dataType)), None)
+    if found is not None:
+        message = (
+            f"mode=upsert: column {found.name!r} is {found.dataType.simpleString()}, and the files of rows with arrays "
+            "and maps have no ids, by which readers find the keys of rows that are replaced. Write it as text: "
+            f'withColumn("{found.name}", F.to_json("{found.name}")).'
+        )
+        raise AnalysisError(message)
 
 
 def check_deletes(version: Version, spec: int, branch: str, where: str) -> None:

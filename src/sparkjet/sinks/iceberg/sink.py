@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import StructType
 
 from sparkjet.catalyst.columns import quoted
 from sparkjet.catalyst.doors import BUCKETS, check_open
@@ -16,7 +16,7 @@ from sparkjet.sinks.commit_every import EACH_EPOCH, CommitEvery
 from sparkjet.sinks.copies import check_run
 from sparkjet.sinks.iceberg.appending import Addition, DataFile, appended, tidy
 from sparkjet.sinks.iceberg.columns import Mapped, lacking, mapped, types_of, unfit
-from sparkjet.sinks.iceberg.deleting import check_deletes, check_deleting, undeletable, unreplaceable
+from sparkjet.sinks.iceberg.deleting import check_deletes, check_deleting, check_identified, undeletable, unreplaceable
 from sparkjet.sinks.iceberg.library import METADATA, data_directory
 from sparkjet.sinks.iceberg.merging import Column, added_columns, merged, with_columns
 from sparkjet.sinks.iceberg.partitions import new_spec, parts_of, same_spec
@@ -96,6 +96,7 @@ class IcebergSink:
         """See :meth:`Sink.check`."""
         self._schema = schema
         check_keys(schema, self.keys)
+        check_identified(schema, self.keys)
         wanted = new_schema(schema)
         spec = new_spec(self.partition_by, wanted)
         version = self.table.version()
@@ -217,9 +218,7 @@ class IcebergSink:
         own, by = self._mapped, [part.name for part in self._mapped.parts]
         # What was written, not the rows once more: another time they might be others.
         columns = [own.columns[key] for key in self.keys]
-        # By names: files with arrays have no ids.
-        stored = StructType([StructField(each.name, each.dataType) for each in columns])
-        rows = staged.rows(self.session, [name for name, _ in handle["files"]], stored)
+        rows = staged.rows(self.session, [name for name, _ in handle["files"]], StructType(columns))
         named = [F.col(quoted(each.name)).alias(each.name, metadata=each.metadata) for each in columns]
         keys = rows.select(*named, *(part.column(rows.sparkSession) for part in own.parts))
         files = staged.write_within(keys, handle, _KEYS, options, by)
