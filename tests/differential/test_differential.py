@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.differential.cases import Case
-from tests.differential.choosing import LONGEST, WANTED, planned, shown
+from tests.differential.choosing import WANTED, planned, shown
 from tests.differential.coverage import OPERATORS
 from tests.differential.queries import random_case
 from tests.differential.shrinking import shrunk
@@ -52,7 +52,8 @@ def test_few_cheap_seeds_reach_every_type_and_every_operator() -> None:
     """A generator that has changed needs other seeds: `tests/differential/choosing.py` finds them."""
     often = [random_case(seed) for seed in OFTEN]
     assert sorted(WANTED.difference(*map(shown, often))) == []
-    assert [case.seed for case in often if planned(case) > LONGEST] == []
+    # One seed took as long as twenty.
+    assert [case.seed for case in often if planned(case) > 12] == []
 
 
 def test_every_case_is_a_program() -> None:

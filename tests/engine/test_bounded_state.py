@@ -174,9 +174,9 @@ def measured(run: EventDriver, home: Path) -> dict[str, int]:
 @pytest.mark.parametrize(
     ("name", "epochs"),
     mostly_crash(
-        [*((name, 15) for name in SHORT), *((name, 300) for name in CASES)],
+        [*((name, 18) for name in SHORT), *((name, 300) for name in CASES)],
         quick=(),
-        crash={(name, 15) for name in SHORT},
+        crash={(name, 18) for name in SHORT},
     ),
 )
 def test_the_state_is_bounded_and_gone_at_the_end(spark: SparkSession, tmp_path: Path, name: str, epochs: int) -> None:
