@@ -118,7 +118,7 @@ def test_the_model_gives_the_rows_that_are_drawn(window: WindowGrid, drawn: Time
     assert late == drawn.late
 
 
-@pytest.mark.parametrize("path", mostly_crash(PATHS, quick={"deduct"}))
+@pytest.mark.parametrize("path", mostly_crash(PATHS, quick={"deduct"}, crash={"stacks"}))
 @example(run=(WINDOW, EXAMPLE.batches))
 @example(run=(UNEVEN, UNEVEN_EXAMPLE.batches))
 @only_examples()
