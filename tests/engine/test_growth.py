@@ -115,7 +115,7 @@ def grow(spark: SparkSession, home: Path, epochs: int, query: Query) -> list[dic
 
 
 QUERIES = (windows, keys, joins)
-"""Every operator that keeps state is in one of them; in CI, `test_bounded_state.py` looks at another."""
+"""Every operator that keeps state is in one of them."""
 
 
 def check_growth(spark: SparkSession, home: Path, epochs: int, query: Query) -> None:

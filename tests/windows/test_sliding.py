@@ -118,8 +118,7 @@ def test_the_model_gives_the_rows_that_are_drawn(window: WindowGrid, drawn: Time
     assert late == drawn.late
 
 
-# In CI, what deducts is driven by the cases of `conformance/test_spark.py`.
-@pytest.mark.parametrize("path", mostly_crash(PATHS, quick=(), crash=set(PATHS) - {"deduct"}))
+@pytest.mark.parametrize("path", mostly_crash(PATHS, quick=(), crash={"stacks", "deduct"}))
 @example(run=(WINDOW, EXAMPLE.batches))
 @example(run=(UNEVEN, UNEVEN_EXAMPLE.batches))
 @only_examples()
