@@ -46,7 +46,9 @@ spark.stop()
 
 
 @pytest.mark.crash
+@pytest.mark.long
 def test_the_page_of_a_query_is_shown(tmp_path: Path) -> None:
+    """In CI, `test_listener_events.py` reads the events that Spark draws."""
     feed, log = tmp_path / "feed", tmp_path / "log"
     feed.mkdir()
     command = [sys.executable, "-c", SCRIPT, str(feed)]

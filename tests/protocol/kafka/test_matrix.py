@@ -111,8 +111,8 @@ OFTEN: dict[Fault, tuple[str, ...]] = {
     # `test_cases.py` kills them at the others.
     driver_killed: ("prepared", "first committed"),
     zombie_resumed: ("first committed",),
-    task_repeated: ("manifest",),
-    # In CI in `protocol/test_matrix.py`, with PostgreSQL.
+    # In CI in `protocol/test_matrix.py`, with PostgreSQL; `test_cases.py` has the first with a manifest.
+    task_repeated: (),
     speculative_loser: (),
     broker_killed: ("first committed",),
     # In CI, brokers refuse commits in `crash/test_into_kafka.py`, and commits fail also in `engine/test_unsettled.py`
