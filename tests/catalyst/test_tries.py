@@ -77,6 +77,20 @@ def test_what_was_said_is_known_behind_a_repartition_and_shows_no_constants(spar
     assert not any("geheim" in str(row) for row in letters.values())
 
 
+def test_plans_grow_with_the_steps_and_do_not_double_with_each(spark: SparkSession) -> None:
+    """A filter that Spark moved below all steps would have 2^n conditions: sixteen steps ran for hours."""
+    given = sj.stream(spark.range(3).select(F.lit("1").alias("text"))).divert(errors=True)
+
+    def size(steps: int) -> int:
+        stream = given
+        for step in range(steps):
+            stream = stream.withColumn(f"n{step}", F.expr(f"cast(text AS int) + {step}"))
+        plans = [frame._jdf.queryExecution() for frame in (stream.toDF(), stream.deadLetters.toDF())]
+        return sum(len(str(plan.optimizedPlan().toString())) for plan in plans)
+
+    assert size(9) < 4 * size(3)
+
+
 def test_what_was_said_has_an_end_and_no_text_of_the_query(spark: SparkSession) -> None:
     rows = sj.stream(spark.createDataFrame([("x" * 10_000,)], "at string")).divert(errors=True)
     # Lines that begin as those of a trace do, and patterns that are no expressions.

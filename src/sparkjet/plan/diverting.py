@@ -120,7 +120,9 @@ class Tries:
     def marks(self, step: int, passed: Column | None = None) -> dict[str, Column]:
         """What the hidden columns become: whether a row goes on, and where it failed."""
         raised = [(F.col(name).isNull(), each) for name, each in self._attempts.items()]
-        kept = [F.col(KEPT), *(~each for each, _ in raised), *([] if passed is None else [passed])]
+        # Through a projection in which all is deterministic Spark moves filters, and writes out in them what the columns
+        # are: KEPT twice for each step, so that twenty steps had a million conditions.
+        kept = [always(), F.col(KEPT), *(~each for each, _ in raised), *([] if passed is None else [passed])]
         marks = {KEPT: reduce(and_, kept)}
         if raised:
             places = (F.when(each, failure(step, attempt.place, attempt.cause)) for each, attempt in raised)
