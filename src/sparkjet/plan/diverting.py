@@ -120,7 +120,7 @@ class Tries:
     def marks(self, step: int, passed: Column | None = None) -> dict[str, Column]:
         """What the hidden columns become: whether a row goes on, and where it failed."""
         raised = [(F.col(name).isNull(), each) for name, each in self._attempts.items()]
-        # Through a projection in which all is deterministic Spark moves filters, and writes out in them what the columns
+        # Spark moves filters below a projection in which all is deterministic, and writes out in them what its columns
         # are: KEPT twice for each step, so that twenty steps had a million conditions.
         kept = [always(), F.col(KEPT), *(~each for each, _ in raised), *([] if passed is None else [passed])]
         marks = {KEPT: reduce(and_, kept)}
