@@ -17,7 +17,7 @@ from sparkjet.engine.phases import EpochPhase
 from sparkjet.engine.progress import EpochProgress
 from sparkjet.engine.turn import Turn
 from sparkjet.query_log import about, current, logger
-from sparkjet.storage import put_probe
+from sparkjet.storage import hadoop_directory
 from sparkjet_grid.background import in_background
 from sparkjet_grid.client import GridClient
 from sparkjet_grid.log import logger as grids
@@ -139,7 +139,7 @@ def test_threads_of_stores_and_grids_work_for_the_query_that_has_started_them(mo
         in_background(noting("get"), "grid-from-member").result(60)
         Putting(nothing)._put_once([], {})
         client.unheld([held], state)
-        put_probe._at_once(directory)
+        hadoop_directory._at_once(directory)
         lease = Lease(nothing, place, "reader", every=0.001)
     lease._thread.join(60)
     assert found == dict.fromkeys(("get", "put", "verify", "probe", "lease"), "clicks")

@@ -18,12 +18,12 @@ pytestmark = pytest.mark.spark
 def test_few_rows_are_read_by_two_tasks_or_one_for_each_ten_thousand(
     spark: SparkSession, rows: int, tasks: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sparkjet.state.tasks.scala_context", lambda _: _Cores)
+    monkeypatch.setattr("sparkjet.state.tasks.cores", lambda _: 16)
     assert tasks_of_few(spark, 128, rows) == tasks
 
 
 def test_tasks_are_powers_of_two(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sparkjet.state.tasks.scala_context", lambda _: _Cores)
+    monkeypatch.setattr("sparkjet.state.tasks.cores", lambda _: 16)
     found = [tasks_of_few(spark, 128, tens * FEW) for tens in (1, 2, 3, 4, 5, 9, 16, 17)]
     assert found == [2, 2, 4, 4, 8, 16, 16, None]
 
@@ -37,11 +37,3 @@ def test_as_many_tasks_as_partitions_are_one_each(spark: SparkSession) -> None:
     assert tasks_of_few(spark, 1, 1) is None
     assert tasks_of_few(spark, 2, 1) is None
     assert tasks_of_few(spark, 3, 1) == 2
-
-
-class _Cores:
-    """A context of 16 cores."""
-
-    @staticmethod
-    def defaultParallelism() -> int:
-        return 16

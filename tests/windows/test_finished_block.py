@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sparkjet.time import WindowGrid
-from sparkjet.windows import finished_block, sliding
+from sparkjet.windows import sliding, stacks
 from sparkjet.windows.spans import ClosingRange
 from sparkjet.windows.stacks import FinishedBlock
 from tests.laws import RANDOM_RUNS, law
@@ -53,7 +53,7 @@ def test_windows_that_close_one_by_one_or_by_a_few_equal_the_naive_ones(
 ) -> None:
     """Each key comes and goes, through two lengths of a window; in a state that counts as large, or as it is."""
     if large:
-        monkeypatch.setattr(finished_block, "MANY", 0)
+        monkeypatch.setattr(stacks, "MANY", 0)
         monkeypatch.setattr(sliding, "LARGE", 0)
         monkeypatch.setattr(sliding, "_SEPARATE", 9)
     closed = [9, *range(10, 13), 15, 18, *range(19, 23), 29, 30]
@@ -94,7 +94,7 @@ def test_windows_of_a_large_state_equal_the_naive_ones_over_random_runs(
     monkeypatch: pytest.MonkeyPatch,
     served: list[bool],
 ) -> None:
-    monkeypatch.setattr(finished_block, "MANY", 0)
+    monkeypatch.setattr(stacks, "MANY", 0)
 
     # Frames of half a slide; twice, a boundary of blocks is between the ends that close together.
     window = WindowGrid(9, 2, 1)

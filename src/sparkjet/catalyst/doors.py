@@ -325,8 +325,16 @@ DOORS = (
     ),
     Door(
         "what rows of several schemas have in common, tables of a catalog, and rows as text",
-        ("sinks/console", "sinks/delta/named", "sinks/iceberg/library", "sinks/table", "sinks/united_rows"),
         (
+            "plan/replaying",
+            "sinks/console",
+            "sinks/delta/named",
+            "sinks/iceberg/library",
+            "sinks/table",
+            "sinks/united_rows",
+        ),
+        (
+            f"{_SQL}.types.StructType.asNullable(0)",
             f"{_SQL}.types.UpCastRule.canUpCast(2)",
             f"{_CATALYST}.analysis.AnsiTypeCoercion.findWiderTypeForTwo(2)",
             f"{_CATALYST}.util.CharVarcharUtils.stringLengthCheck(2)",

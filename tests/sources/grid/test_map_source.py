@@ -103,7 +103,7 @@ def test_only_keys_that_are_given_are_looked_for(
     ("changed", "said"),
     [
         ({"keys": "3"}, r"keys: '3' is no JSON list of keys of this map, which has k \(integer\), d \(date\)"),
-        ({"keys": "[3]"}, "keys: .* no list of values"),
+        ({"keys": "[3]"}, "keys: .* is not a list of values"),
         ({"keys": '[[3, "x"]]'}, "keys: .*Invalid isoformat"),
         ({"keys": '[["3"]]'}, "keys: .*shorter"),
         ({"path": "grid://127.0.0.1:1"}, "needs load"),
