@@ -48,6 +48,7 @@ class Prices:
         number = "CAST(replace(px, 'EUR ', '') AS INT)" if mended else "CAST(px AS INT)"
         prices = (
             sj.stream(read.where("k IS NOT NULL"))
+            .withColumn("size", F.length("px"))
             .withColumn("seen", F.struct(F.lit(True).alias("a b")))
             .divert(errors=True)
             .withColumn("at", F.col("at").cast("timestamp"))
@@ -208,6 +209,13 @@ def test_what_are_no_dead_letters_of_the_query_is_refused(spark: SparkSession, t
         prices.replay(given.withColumn("_outputs", F.lit("results, results2")))
     with pytest.raises(sj.AnalysisError, match="lacking in null by"):
         prices.replay(given.withColumn("_outputs", F.lit(None).cast("string")))
+    sizes = given.withColumn("size", F.expr("IF(k = 'a', 'five', '5')"))
+    with pytest.raises(
+        sj.AnalysisError, match=r"1 rows have a string in 'size' that is no int, .*Nothing was replayed"
+    ):
+        prices.replay(sizes)
+    with pytest.raises(sj.AnalysisError, match=r"other types than the columns have today.*in which seen are"):
+        prices.replay(given.withColumn("seen", F.lit("no")))
     with pytest.raises(sj.AnalysisError, match="late='ignore'"):
         prices.replay(late="ignore")
     (tmp_path / "dead" / "_sparkjet" / "another").mkdir()

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+from pyspark.errors import AnalysisException as SparkAnalysisError
 from pyspark.sql import functions as F
 
+from sparkjet.catalyst.columns import quoted
 from sparkjet.errors import AnalysisError
 from sparkjet.plan.diverting import OUTPUTS
 from sparkjet.plan.replaying import letters_of
@@ -17,7 +19,8 @@ from sparkjet.sinks.manifest import MANIFEST_DIRECTORY
 from sparkjet.storage.posix_directory import as_directory
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType
 
     from sparkjet.plan.plan import Plan
     from sparkjet.plan.replaying import Replaying
@@ -108,6 +111,7 @@ class ReplayRequest:
             return None
         chosen = letters.where(F.col("_epoch").isin(fresh))
         self._check_outputs(chosen)
+        self._check_types(chosen)
         logger.info("replay_dead_letters: rows of epochs %s are replayed", fresh)
         # A directory has all there are of epochs up to its newest.
         ranges = [(0, epochs[-1])] if self.directory is not None else [(epoch, epoch) for epoch in fresh]
@@ -127,6 +131,35 @@ class ReplayRequest:
             f"had; or give a DataFrame with the names of these outputs in {OUTPUTS}."
         )
         raise AnalysisError(message)
+
+    def _check_types(self, letters: DataFrame) -> None:
+        """Refuse values that a column's type of today does not have: the start would end with an error of a cast."""
+        today = {field.name: field.dataType for field in self.replaying.columns.schema}
+        others = {
+            field.name: today[field.name]
+            for field in letters.schema
+            if field.name in today and field.dataType.simpleString() != today[field.name].simpleString()
+        }
+        if not others:
+            return
+        try:
+            asked = letters.agg(*(_unfit(name, kind) for name, kind in others.items()))
+        except SparkAnalysisError as error:
+            # The rest of it is the plan.
+            reason, *_ = str(error).split(" SQLSTATE", 1)
+            message = (
+                f"replay_dead_letters: the rows have other types than the columns have today: {reason} Nothing "
+                f"was replayed. Give a DataFrame in which {', '.join(others)} are as in the query at divert(…)."
+            )
+            raise AnalysisError(message) from error
+        for name, count in asked.collect()[0].asDict().items():
+            if count:
+                message = (
+                    f"replay_dead_letters: {count} rows have a {letters.schema[name].dataType.simpleString()} in "
+                    f"{name!r} that is no {others[name].simpleString()}, which the column is today. Nothing was "
+                    f'replayed. Give a DataFrame in which it is: withColumn("{name}", …).'
+                )
+                raise AnalysisError(message)
 
     def _check_directory(self, record: Record) -> None:
         assert self.directory is not None  # noqa: S101 - as its caller knows
@@ -148,6 +181,12 @@ def contains(ranges: Iterable[tuple[int, int]], epoch: int) -> bool:
     (True, False)
     """
     return any(first <= epoch <= last for first, last in ranges)
+
+
+def _unfit(name: str, kind: DataType) -> Column:
+    """How many rows have a value in a column that another type lacks."""
+    column = F.col(quoted(name))
+    return F.count_if(column.isNotNull() & column.try_cast(kind).isNull()).alias(name)
 
 
 def united(ranges: Sequence[tuple[int, int]]) -> Ranges:
