@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from sparkjet.catalyst.columns import CARRIED, FAILURE, ORIGINAL, SUBSTREAM, TIME
+from sparkjet.catalyst.columns import CARRIED, FAILURE, ORIGINAL, SUBSTREAM
 from sparkjet.catalyst.identities import IdentifiedColumns
 from sparkjet.catalyst.moments import AS_IT_IS, Moment
 from sparkjet.catalyst.python_calls import said_by
 from sparkjet.catalyst.tries import Said, one_by_one, said
 from sparkjet.errors import FailuresError
-from sparkjet.plan.diverting import ADDED, CAUSE, OUTPUTS, PLACE, STEP, begun, failed
+from sparkjet.plan.diverting import ADDED, CAUSE, OUTPUTS, PLACE, STEP, begun, failed, untimed
 from sparkjet.plan.expectations import VIOLATION, Action, expected, is_violation
 from sparkjet.query_log import logger
 
@@ -155,8 +155,7 @@ class DeadLetters:
         """What takes a row back to how it was at ``divert``, where later links may name its columns by an alias."""
         at = self._output.chain.diverted_shape
         columns = [F.col(ORIGINAL).getField(name) for name in at.columns]
-        carried = {TIME: F.lit(None).cast("bigint"), SUBSTREAM: F.lit(None).cast("string")}
-        return IdentifiedColumns([*columns, *map(F.col, CARRIED)], at.withColumns(carried))
+        return IdentifiedColumns([*columns, *map(F.col, CARRIED)], at.withColumns(untimed()))
 
     def _said(self, row: DataFrame, step: int, chain: int) -> Said:
         links = [link for link in self._output.diverted[chain].links if link.number <= step]

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from sparkjet.catalyst.columns import CARRIED, FAILURE, KEPT, ORIGINAL, SUBSTREAM, TIME
+from sparkjet.catalyst.columns import CARRIED, FAILURE, KEPT, ORIGINAL
 from sparkjet.catalyst.tries import LONGEST
 from sparkjet.errors import RefusedRowsError
-from sparkjet.plan.diverting import OUTPUTS, failure
+from sparkjet.plan.diverting import OUTPUTS, carried, failure
 from sparkjet.query_log import logger
 
 if TYPE_CHECKING:
@@ -78,11 +78,10 @@ class RefusedRows:
         rows, session = self._rows.where(F.col(_NUMBER).isin([*self._errors])), self._rows.sparkSession
         said = [(number, error.getCondition(), str(error)[:LONGEST]) for number, error in self._errors.items()]
         known = session.createDataFrame(said, f"{_NUMBER} long, _error string, _message string")
-        absent = {TIME: F.lit(None).cast("bigint"), SUBSTREAM: F.lit(None).cast("string")}
-        carried = [F.col(name) if name in rows.columns else column.alias(name) for name, column in absent.items()]
         where = failure(REFUSED, f"sink {self._transaction.sink}").alias(FAILURE)
         outputs = F.lit(self._transaction.sink).alias(OUTPUTS)
-        return rows.join(F.broadcast(known), _NUMBER).select(ORIGINAL, where, *carried, "_error", "_message", outputs)
+        found = rows.join(F.broadcast(known), _NUMBER)
+        return found.select(ORIGINAL, where, *carried(rows), "_error", "_message", outputs)
 
     def _found(self, error: RefusedRowsError) -> dict[int, RefusedRowsError]:
         """What the sink says of each row that it refuses, by its number."""

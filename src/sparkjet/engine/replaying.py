@@ -134,11 +134,12 @@ class ReplayRequest:
 
     def _check_types(self, letters: DataFrame) -> None:
         """Refuse values that a column's type of today does not have: the start would end with an error of a cast."""
-        today = {field.name: field.dataType for field in self.replaying.columns.schema}
+        # What is added to a row comes behind its columns.
+        pairs = zip(letters.schema, self.replaying.columns.schema, strict=False)
         others = {
-            field.name: today[field.name]
-            for field in letters.schema
-            if field.name in today and field.dataType.simpleString() != today[field.name].simpleString()
+            given.name: today.dataType
+            for given, today in pairs
+            if given.dataType.simpleString() != today.dataType.simpleString()
         }
         if not others:
             return

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from itertools import zip_longest
+from itertools import combinations, zip_longest
 from operator import and_, or_
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from sparkjet.catalyst.columns import FAILURE, KEPT, ORIGINAL, SUBSTREAM, TIME, TRIED, Once, is_own, quoted, visible
 from sparkjet.catalyst.expressions import redacted
-from sparkjet.catalyst.logical_plans import selected
+from sparkjet.catalyst.logical_plans import same_name, selected
 from sparkjet.catalyst.python_calls import StagedCalls, has_calls, staged
 from sparkjet.catalyst.tries import VALUE, always, never_raises, tried
 from sparkjet.errors import AnalysisError
@@ -191,9 +191,17 @@ def has_failed() -> Column:
 
 def failed(frame: DataFrame, first: int) -> DataFrame:
     """The rows that have failed, as they were at ``divert``, with event time and substream where there are any."""
-    absent = {TIME: F.lit(None).cast("bigint"), SUBSTREAM: F.lit(None).cast("string")}
-    hidden = [F.col(name) if name in frame.columns else column.alias(name) for name, column in absent.items()]
-    return frame.where(F.col(f"{FAILURE}.{STEP}") >= first).select(ORIGINAL, FAILURE, *hidden)
+    return frame.where(F.col(f"{FAILURE}.{STEP}") >= first).select(ORIGINAL, FAILURE, *carried(frame))
+
+
+def carried(frame: DataFrame) -> list[Column]:
+    """Event time and substream of rows, null where these have none."""
+    return [F.col(name) if name in frame.columns else column.alias(name) for name, column in untimed().items()]
+
+
+def untimed() -> dict[str, Column]:
+    """Event time and substream of a row that has neither."""
+    return {TIME: F.lit(None).cast("bigint"), SUBSTREAM: F.lit(None).cast("string")}
 
 
 def letters_shape(rows: DataFrame) -> DataFrame:
@@ -202,11 +210,9 @@ def letters_shape(rows: DataFrame) -> DataFrame:
     if taken:
         message = f"divert: the column {taken[0]!r} exists already and is added to dead letters. Rename yours before."
         raise AnalysisError(message)
-    matters = rows.sparkSession.conf.get("spark.sql.caseSensitive", "false") == "true"
-    names = rows.columns if matters else [name.lower() for name in rows.columns]
-    twice = [name for name, spelled in zip(rows.columns, names, strict=True) if names.count(spelled) > 1]
-    if twice:
-        message = f"divert: there are several columns {twice[0]!r}, and dead letters name each. Rename one before."
+    twice = next((one for one, other in combinations(rows.columns, 2) if same_name(rows, one, other)), None)
+    if twice is not None:
+        message = f"divert: there are several columns {twice!r}, and dead letters name each. Rename one before."
         raise AnalysisError(message)
     own = [name for name in rows.columns if is_own(name)]
     if own:

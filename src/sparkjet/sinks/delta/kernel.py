@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -275,8 +275,8 @@ class DeltaTable:
             transaction = self._transaction(version, by, (application, number))
             state = transaction.getTransactionState(engine)
             rows = java_class(self._session, "java.util.ArrayList")()
-            for file in files:
-                self._add(rows, file, version, engine, state)
+            for action in self._additions(files, version, engine, state):
+                rows.add(action)
             for each in removed or ():
                 rows.add(self._removal(each))
             if watermark is not None and watermark != MIN:
@@ -326,30 +326,29 @@ class DeltaTable:
             building = building.withTransactionId(*identity)
         return building.build(self._engine())
 
-    def _add(self, rows: Any, file: DataFile, version: Version, engine: Any, state: Any) -> None:
-        """Append the action that adds a file to ``rows``."""
-        values = java_class(self._session, "java.util.HashMap")()
-        for column in version.schema.fields:
-            if column.name in version.partition_by:
-                name = name_in_files(column)
-                values.put(name, literal(self._session, column.dataType, file.values[name]))
-        # Kernel's own makes none where columns are mapped, as its writer does not.
+    def _additions(self, files: Sequence[DataFile], version: Version, engine: Any, state: Any) -> Iterator[Any]:
+        """The actions that add files."""
+        # What is the same for all files is asked of the JVM once: a version may have thousands.
         indexed = static_method(self._session, f"{KERNEL}.internal.TransactionImpl.getStatisticsColumns")(state)
-        context = java_class(self._session, f"{KERNEL}.internal.DataWriteContextImpl")(self._place, values, indexed)
-        stored = in_files(version.schema, version.schema)
-        statistics = as_json(
-            ParquetFooter(self._directory, file.name), stored, [[*each.getNames()] for each in indexed]
-        )
         physical = static_method(self._session, f"{KERNEL}.internal.data.TransactionStateRow.getPhysicalSchema")(state)
         read = static_method(self._session, f"{KERNEL}.statistics.DataFileStatistics.deserializeFromJson")
-        status = java_class(self._session, f"{KERNEL}.utils.DataFileStatus")(
-            f"{self._place}/{file.name}", file.size, int(time.time() * 1000), read(statistics, physical)
-        )
-        single = java_class(self._session, "java.util.ArrayList")()
-        single.add(status)
         transactions = java_class(self._session, f"{KERNEL}.Transaction")
-        actions = transactions.generateAppendActions(engine, state, self._iterator(single), context)
-        rows.add(actions.next())
+        place, stored = self._place, in_files(version.schema, version.schema)
+        columns = [[*each.getNames()] for each in indexed]
+        by = [(name_in_files(each), each.dataType) for each in version.schema if each.name in version.partition_by]
+        for file in files:
+            values = java_class(self._session, "java.util.HashMap")()
+            for name, kind in by:
+                values.put(name, literal(self._session, kind, file.values[name]))
+            # Kernel's own makes none where columns are mapped, as its writer does not.
+            context = java_class(self._session, f"{KERNEL}.internal.DataWriteContextImpl")(place, values, indexed)
+            statistics = as_json(ParquetFooter(self._directory, file.name), stored, columns)
+            status = java_class(self._session, f"{KERNEL}.utils.DataFileStatus")(
+                f"{place}/{file.name}", file.size, int(time.time() * 1000), read(statistics, physical)
+            )
+            single = java_class(self._session, "java.util.ArrayList")()
+            single.add(status)
+            yield transactions.generateAppendActions(engine, state, self._iterator(single), context).next()
 
     def _removal(self, file: ActiveFile) -> Any:
         """The action that removes a file."""
