@@ -20,10 +20,10 @@ from benchmarks.local import local_session
 from benchmarks.ratio import Ratio
 from benchmarks.studies import main
 from benchmarks.work import Goal
+from sparkjet.connectors.jdbc.database import Database
+from sparkjet.connectors.jdbc.settings import JdbcSettings
+from sparkjet.connectors.jdbc.sink import JdbcSink
 from sparkjet.options import Options
-from sparkjet.sinks.jdbc.database import Database
-from sparkjet.sinks.jdbc.settings import JdbcSettings
-from sparkjet.sinks.jdbc.sink import JdbcSink
 from sparkjet.sinks.protocol import TransactionId
 from tests.servers.jdbc import MariaServer, drivers
 

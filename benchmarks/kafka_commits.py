@@ -26,11 +26,11 @@ from confluent_kafka import Consumer, TopicPartition
 from pyspark.sql import functions as F
 
 from benchmarks.local import local_session
+from sparkjet.connectors.kafka.producer_settings import KafkaSettings
+from sparkjet.connectors.kafka.sink import KafkaSink
+from sparkjet.connectors.kafka.staged import StagedKafkaSink
+from sparkjet.connectors.kafka.staged_settings import StagedSettings
 from sparkjet.options import Options
-from sparkjet.sinks.kafka.producer_settings import KafkaSettings
-from sparkjet.sinks.kafka.sink import KafkaSink
-from sparkjet.sinks.kafka.staged import StagedKafkaSink
-from sparkjet.sinks.kafka.staged_settings import StagedSettings
 from sparkjet.sinks.protocol import TransactionId
 from tests.servers.kafka import KafkaServer
 

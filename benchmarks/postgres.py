@@ -21,10 +21,10 @@ from benchmarks.local import local_session
 from benchmarks.ratio import Ratio
 from benchmarks.studies import main
 from benchmarks.work import Goal
+from sparkjet.connectors.postgres.batches import csv_chunks
+from sparkjet.connectors.postgres.settings import PostgresSettings
+from sparkjet.connectors.postgres.sink import PostgresSink
 from sparkjet.options import Options
-from sparkjet.sinks.postgres.batches import csv_chunks
-from sparkjet.sinks.postgres.settings import PostgresSettings
-from sparkjet.sinks.postgres.sink import PostgresSink
 from tests.servers.postgres import PostgresServer
 
 if TYPE_CHECKING:

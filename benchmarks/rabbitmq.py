@@ -18,7 +18,7 @@ import pyarrow as pa
 from benchmarks.queues import compared, drained
 from benchmarks.ratio import Ratio
 from benchmarks.studies import main
-from sparkjet.sources.rabbitmq.data_source import ROWS
+from sparkjet.connectors.rabbitmq.data_source import ROWS
 from tests.servers.rabbitmq import RabbitServer
 
 if TYPE_CHECKING:

@@ -21,9 +21,9 @@ from benchmarks.local import local_session
 from benchmarks.ratio import Ratio
 from benchmarks.studies import main
 from benchmarks.work import Goal
+from sparkjet.connectors.rabbitmq.sink import RabbitSink
+from sparkjet.connectors.rabbitmq.sink_settings import RabbitSinkSettings
 from sparkjet.options import Options
-from sparkjet.sinks.rabbitmq.settings import RabbitSinkSettings
-from sparkjet.sinks.rabbitmq.sink import RabbitSink
 from tests.servers.rabbitmq import RabbitServer
 
 if TYPE_CHECKING:

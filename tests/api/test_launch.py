@@ -10,10 +10,10 @@ import pytest
 
 from sparkjet.api.launch import Launch
 from sparkjet.clock import SystemClock
+from sparkjet.connectors.delta.sink import DeltaSink
+from sparkjet.connectors.iceberg.library import PathTable
+from sparkjet.connectors.iceberg.sink import IcebergSink
 from sparkjet.errors import AnalysisError
-from sparkjet.sinks.delta.sink import DeltaSink
-from sparkjet.sinks.iceberg.library import PathTable
-from sparkjet.sinks.iceberg.sink import IcebergSink
 from sparkjet.sinks.protocol import Guarantee
 from sparkjet.storage.posix_directory import PosixDirectory
 

@@ -16,9 +16,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 import sparkjet as sj
+from sparkjet.connectors.postgres.settings import PostgresSettings
+from sparkjet.connectors.postgres.sink import PostgresSink
 from sparkjet.options import Options
-from sparkjet.sinks.postgres.settings import PostgresSettings
-from sparkjet.sinks.postgres.sink import PostgresSink
 from sparkjet.testing.sink_contract import QUERY, SCHEMA, SinkContract, SinkUnderTest
 from sparkjet.time import MIN
 from tests.faults.waiting import until

@@ -17,9 +17,9 @@ from pyspark.sql import DataFrame
 import sparkjet as sj
 from sparkjet.errors import AnalysisError
 from sparkjet_grid.journal_reader import Journal
+from tests.connectors.grid.chained import SCHEMA, both_in_batch, per_hour, per_ten_minutes
 from tests.crash.driver import session
 from tests.faults.waiting import until
-from tests.sources.grid.chained import SCHEMA, both_in_batch, per_hour, per_ten_minutes
 
 
 def say(query: str, phase: sj.EpochPhase, epoch: int) -> None:

@@ -7,8 +7,8 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sparkjet.sinks.kafka.access import Access
-from sparkjet.sinks.kafka.cluster import Cluster
+from sparkjet.connectors.kafka.access import Access
+from sparkjet.connectors.kafka.cluster import Cluster
 from tests.crash.invariants import difference
 from tests.crash.outputs import table_of
 from tests.crash.readers import listed, newest_record, result_rows

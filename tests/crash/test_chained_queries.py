@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.connectors.grid.chained import at
 from tests.crash.drivers import ROOT, SLOW
 from tests.grid.grids import grid_of
-from tests.sources.grid.chained import at
 
 pytestmark = pytest.mark.crash
 

@@ -12,20 +12,20 @@ from uuid import uuid4
 import pika
 import pytest
 
-from sparkjet.connect.stomp import StompAddress
+from sparkjet.connectors.artemis.data_source import ArtemisDataSource
+from sparkjet.connectors.artemis.publishing import publish as publish_to_artemis
+from sparkjet.connectors.artemis.stomp import StompAddress
+from sparkjet.connectors.rabbitmq.data_source import RabbitDataSource
+from sparkjet.connectors.rabbitmq.publisher import Message, publish
+from sparkjet.connectors.rabbitmq.sink_settings import RabbitSinkSettings
 from sparkjet.errors import SinkError
 from sparkjet.options import Options
-from sparkjet.sinks.artemis.publishing import publish as publish_to_artemis
-from sparkjet.sinks.rabbitmq.publisher import Message, publish
-from sparkjet.sinks.rabbitmq.settings import RabbitSinkSettings
-from sparkjet.sources.artemis.data_source import ArtemisDataSource
-from sparkjet.sources.rabbitmq.data_source import RabbitDataSource
+from tests.connectors.artemis.epochs import bodies, expected, frames, handle_of
+from tests.connectors.rabbitmq.messages import held, ids, ready, send
 from tests.crash.networks import Network, Reading
 from tests.faults.waiting import until
 from tests.servers.artemis import PASSWORD, USER
 from tests.servers.tcp_proxy import TcpProxy
-from tests.sinks.artemis.epochs import bodies, expected, frames, handle_of
-from tests.sources.rabbitmq.messages import held, ids, ready, send
 
 if TYPE_CHECKING:
     from sparkjet.sources.acknowledging.data_source import AcknowledgingDataSource

@@ -23,10 +23,10 @@ from sparkjet.catalyst.columns import quoted
 from sparkjet.testing import CollectingSink
 from sparkjet_grid.access import create_token
 from sparkjet_grid.journal_reader import Journal
+from tests.connectors.delta.reading import rows_of
 from tests.differential.texts import texts
 from tests.grid.processes import MemberProcess
 from tests.servers.postgres import PostgresServer
-from tests.sinks.delta.reading import rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

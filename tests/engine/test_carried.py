@@ -182,7 +182,7 @@ def test_a_join_is_further_behind(spark: SparkSession) -> None:
     assert [each.watermark for each, _ in sink.committed.values()] == [micros(40)]
 
 
-# In CI, `sources/grid/test_chained_queries.py` restarts a query between what the writer says.
+# In CI, `connectors/grid/test_chained_queries.py` restarts a query between what the writer says.
 @pytest.mark.parametrize("restarts", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_windows_close_where_the_writer_says_also_without_rows(spark: SparkSession, *, restarts: bool) -> None:
     def query(rows: sj.Stream) -> object:

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from sparkjet.connectors.grid.map_source import MANIFEST, MapSettings
 from sparkjet.engine import map_reads
 from sparkjet.engine.map_reads import MapReads
 from sparkjet.plan.static_tables import MapTable
-from sparkjet.sources.grid.map_source import MANIFEST, MapSettings
 
 
 class Opened:

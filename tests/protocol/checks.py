@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sparkjet.sinks.postgres.target import MARKERS
+from sparkjet.connectors.postgres.target import MARKERS
 from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.record_log import RecordLog
 from tests.protocol.driver import PATIENT, Orders

@@ -15,11 +15,11 @@ from uuid import uuid4
 
 import msgspec
 
+from sparkjet.connectors.postgres.copying import CopyError
+from sparkjet.connectors.postgres.target import Target
+from sparkjet.connectors.postgres.transactions import PostgresTransactions, outbox_handle
 from sparkjet.engine.committer import Committer, Retry
 from sparkjet.errors import SparkjetError
-from sparkjet.sinks.postgres.copying import CopyError
-from sparkjet.sinks.postgres.target import Target
-from sparkjet.sinks.postgres.transactions import PostgresTransactions, outbox_handle
 from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId, Unknown
 from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.record import EpochKind, Record

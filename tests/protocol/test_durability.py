@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from sparkjet.sinks.postgres.target import MARKERS, Target
-from sparkjet.sinks.postgres.transactions import PostgresTransactions, outbox_handle
+from sparkjet.connectors.postgres.target import MARKERS, Target
+from sparkjet.connectors.postgres.transactions import PostgresTransactions, outbox_handle
 from sparkjet.sinks.protocol import Handle, TransactionId
 from tests.protocol.rows import batch
 from tests.servers.fixtures import serve

@@ -10,10 +10,10 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
+from sparkjet.connectors.postgres.copying import CopyError
+from sparkjet.connectors.postgres.target import Target
+from sparkjet.connectors.postgres.transactions import PostgresTransactions, outbox_handle
 from sparkjet.errors import SinkError
-from sparkjet.sinks.postgres.copying import CopyError
-from sparkjet.sinks.postgres.target import Target
-from sparkjet.sinks.postgres.transactions import PostgresTransactions, outbox_handle
 from sparkjet.sinks.protocol import TransactionId
 from tests.protocol.rows import batch
 

@@ -14,17 +14,17 @@ import psycopg
 import pytest
 from pyspark.sql import types as T
 
+from sparkjet.connectors.postgres.copying import connect
+from sparkjet.connectors.postgres.refused import RefusedRows
+from sparkjet.connectors.postgres.table import look
+from sparkjet.connectors.postgres.transactions import PostgresTransactions, outbox_handle
+from sparkjet.connectors.postgres.types import columns_of
 from sparkjet.errors import SinkError
-from sparkjet.sinks.postgres.copying import connect
-from sparkjet.sinks.postgres.refused import RefusedRows
-from sparkjet.sinks.postgres.table import look
-from sparkjet.sinks.postgres.transactions import PostgresTransactions, outbox_handle
-from sparkjet.sinks.postgres.types import columns_of
 from sparkjet.sinks.protocol import TransactionId
 from tests.protocol.rows import batch
 
 if TYPE_CHECKING:
-    from sparkjet.sinks.postgres.target import Target
+    from sparkjet.connectors.postgres.target import Target
     from tests.servers.postgres import PostgresServer
 
 TRANSACTION = TransactionId("00000000-1111-2222-3333-444444444444", "results", 3, 7, 0)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from sparkjet.sinks.postgres.remembering import published_after
-from sparkjet.sinks.postgres.target import MARKERS
-from sparkjet.sinks.postgres.transactions import PostgresTransactions
+from sparkjet.connectors.postgres.remembering import published_after
+from sparkjet.connectors.postgres.target import MARKERS
+from sparkjet.connectors.postgres.transactions import PostgresTransactions
 from sparkjet.sinks.protocol import Handle, TransactionId
 from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.record_log import RecordLog

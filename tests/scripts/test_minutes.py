@@ -35,7 +35,7 @@ def test_the_table_is_within_the_limit_and_has_a_row_for_every_folder_of_tests()
     ("path", "row"),
     [
         ("tests/sinks/test_files.py", "sinks"),
-        ("tests/sinks/kafka/test_pool.py", "Kafka"),
+        ("tests/connectors/kafka/test_pool.py", "Kafka"),
         ("tests/sinks_of_others/test_x.py", "not in the table: tests/sinks_of_others/test_x.py"),
         ("docs", "pages"),
     ],

@@ -10,7 +10,7 @@ from typing import Any
 
 from typing_extensions import Self
 
-from sparkjet.sinks.kafka.wire import Decoder, Encoder
+from sparkjet.connectors.kafka.wire import Decoder, Encoder
 
 METADATA, COORDINATOR, HANDSHAKE, INIT, END, AUTHENTICATE, DESCRIBE, LIST = 3, 10, 17, 22, 26, 36, 65, 66
 MARK, PRODUCERS, CONFIGS = 27, 61, 32

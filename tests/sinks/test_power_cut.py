@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from sparkjet.sinks.delta.sink import DeltaSink
+from sparkjet.connectors.delta.sink import DeltaSink
 from sparkjet.sinks.files import FilesSink
 from sparkjet.sinks.manifest import Manifest
 from sparkjet.snapshots import DirectoryStore

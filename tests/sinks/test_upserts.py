@@ -17,21 +17,21 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import functions as F
 
 import sparkjet as sj
+from sparkjet.connectors.delta.displacing import Displacing
+from sparkjet.connectors.delta.sink import DeltaSink
+from sparkjet.connectors.iceberg.library import PathTable
+from sparkjet.connectors.iceberg.schema import new_schema
+from sparkjet.connectors.iceberg.sink import IcebergSink
 from sparkjet.errors import AnalysisError, LostTransactionError, SinkError
 from sparkjet.java import java_class
-from sparkjet.sinks.delta.displacing import Displacing
-from sparkjet.sinks.delta.sink import DeltaSink
-from sparkjet.sinks.iceberg.library import PathTable
-from sparkjet.sinks.iceberg.schema import new_schema
-from sparkjet.sinks.iceberg.sink import IcebergSink
 from sparkjet.sinks.staged_files import StagedFiles
 from sparkjet.storage.posix_directory import PosixDirectory
 from sparkjet.testing.sink_contract import QUERY, RUN, transaction
+from tests.connectors.delta.reading import rows_of
+from tests.connectors.delta.test_delta import table_with
+from tests.connectors.iceberg.reading import IcebergReader
 from tests.feed import Feed, rows
 from tests.parameters import mostly_long
-from tests.sinks.delta.reading import rows_of
-from tests.sinks.delta.test_delta import table_with
-from tests.sinks.iceberg.reading import IcebergReader
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

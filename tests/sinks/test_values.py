@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from sparkjet.connectors.artemis import columns as artemis
 from sparkjet.errors import SinkError
-from sparkjet.sinks.artemis import columns as artemis
 from sparkjet.sinks.console import ConsoleSink
 from sparkjet.sinks.foreach import ForeachSink
 from sparkjet.sinks.memory import MemorySink

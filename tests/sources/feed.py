@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import Producer
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 
-from sparkjet.sources.kafka.consumer_settings import KafkaSourceSettings
-from sparkjet.sources.kafka.source import KafkaStreamReader
+from sparkjet.connectors.kafka.consumer_settings import KafkaSourceSettings
+from sparkjet.connectors.kafka.source import KafkaStreamReader
 
 if TYPE_CHECKING:
     from tests.servers.kafka import KafkaServer

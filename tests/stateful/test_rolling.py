@@ -363,8 +363,8 @@ def test_a_table_that_is_upserted_equals_the_results_whatever_phase_crashes(
     spark: SparkSession, dsn: str, phases: tuple[EpochPhase, ...]
 ) -> None:
     """Before results are prepared, the table knows nothing of an epoch."""
-    from sparkjet.sinks.postgres.settings import PostgresSettings
-    from sparkjet.sinks.postgres.sink import PostgresSink
+    from sparkjet.connectors.postgres.settings import PostgresSettings
+    from sparkjet.connectors.postgres.sink import PostgresSink
 
     given = Options({"dsn": dsn, "dbtable": "live", "mode": "upsert", "keyColumns": "key"})
 

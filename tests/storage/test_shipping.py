@@ -35,8 +35,10 @@ def run(archive: Path, code: str) -> str:
 
 
 def test_the_kafka_source_is_imported_without_what_only_the_driver_has(archive: Path) -> None:
-    found = run(archive, LACKING + "from sparkjet.sources.kafka.source import KafkaDataSource as K; print(K, K.name())")
-    assert found == "<class 'sparkjet.sources.kafka.source.KafkaDataSource'> sparkjet-kafka\n"
+    found = run(
+        archive, LACKING + "from sparkjet.connectors.kafka.source import KafkaDataSource as K; print(K, K.name())"
+    )
+    assert found == "<class 'sparkjet.connectors.kafka.source.KafkaDataSource'> sparkjet-kafka\n"
 
 
 def test_users_of_sparkjet_in_a_worker_find_all_of_it(archive: Path) -> None:
@@ -66,7 +68,7 @@ def test_a_driver_without_the_dependencies_is_told_what_to_install(archive: Path
 
 
 def test_a_missing_package_is_named_with_the_python_that_lacks_it(archive: Path) -> None:
-    code = "import sys; sys.modules['confluent_kafka'] = None; import sparkjet.sources.kafka.source"
+    code = "import sys; sys.modules['confluent_kafka'] = None; import sparkjet.connectors.kafka.source"
     line = run(archive, code).strip().splitlines()[-1]
     assert f"{sys.executable} on " in line
     assert "has no confluent_kafka. Install confluent-kafka and pyarrow there" in line

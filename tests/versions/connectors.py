@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
 
+from sparkjet.connectors.delta.sink import DeltaSink
+from sparkjet.connectors.iceberg.library import CatalogTable
+from sparkjet.connectors.iceberg.sink import IcebergSink
 from sparkjet.errors import LostTransactionError, SinkError
 from sparkjet.java import java_class, static_method
-from sparkjet.sinks.delta.sink import DeltaSink
-from sparkjet.sinks.iceberg.library import CatalogTable
-from sparkjet.sinks.iceberg.sink import IcebergSink
 from sparkjet.storage.posix_directory import PosixDirectory
 from sparkjet.testing.sink_contract import RUN, transaction
 from tests.servers.iceberg import library

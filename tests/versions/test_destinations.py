@@ -12,15 +12,15 @@ from pyspark.sql import functions as F
 
 import sparkjet as sj
 from sparkjet.spark_line import LINE, NEWEST
+from tests.connectors.delta.reading import rows_of
+from tests.connectors.iceberg.reading import IcebergReader
+from tests.connectors.rabbitmq.messages import held
 from tests.environment.cells import Cell
 from tests.environment.destinations import Servers
 from tests.environment.trial import Trial
 from tests.feed import Feed, rows
 from tests.servers.artemis import PASSWORD, USER
 from tests.servers.s3 import BUCKET
-from tests.sinks.delta.reading import rows_of
-from tests.sinks.iceberg.reading import IcebergReader
-from tests.sources.rabbitmq.messages import held
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from sparkjet.connectors.jdbc.settings import JdbcSettings
+from sparkjet.connectors.jdbc.sink import JdbcSink
 from sparkjet.errors import AnalysisError, nearest
 from sparkjet.options import SINK_OPTIONS, Options, file_writer_options, parquet_writer_options, upsert_keys
 from sparkjet.sinks.commit_every import CommitEvery
@@ -16,8 +18,6 @@ from sparkjet.sinks.file_formats import FORMATS
 from sparkjet.sinks.files import FilesSink
 from sparkjet.sinks.foreach import ForeachSink
 from sparkjet.sinks.foreach_batch import ForeachBatchSink
-from sparkjet.sinks.jdbc.settings import JdbcSettings
-from sparkjet.sinks.jdbc.sink import JdbcSink
 from sparkjet.sinks.memory import MemorySink
 from sparkjet.sinks.noop import NoopSink
 from sparkjet.sinks.protocol import Guarantee
@@ -188,8 +188,8 @@ def _delta(options: Options, table: str, partition_by: Sequence[str], session: S
         )
         raise AnalysisError(message)
     with _extra("delta"):
-        from sparkjet.sinks.delta.named import named_table  # noqa: PLC0415 - the extra is optional
-        from sparkjet.sinks.delta.sink import DeltaSink  # noqa: PLC0415 - as above
+        from sparkjet.connectors.delta.named import named_table  # noqa: PLC0415 - the extra is optional
+        from sparkjet.connectors.delta.sink import DeltaSink  # noqa: PLC0415 - as above
     if table:
         named = named_table(table, session, path)
     place, option = (path or "", "path") if named is None else (named.location, "toTable")
@@ -217,9 +217,9 @@ def _iceberg(options: Options, table: str, partition_by: Sequence[str], session:
         )
         raise AnalysisError(message)
     with _extra("iceberg"):
-        from sparkjet.sinks.iceberg.library import CatalogTable, PathTable, table_at  # noqa: PLC0415 - the extra is optional
-        from sparkjet.sinks.iceberg.sink import IcebergSink  # noqa: PLC0415 - as above
-        from sparkjet.sinks.iceberg.version import MAIN  # noqa: PLC0415 - as above
+        from sparkjet.connectors.iceberg.library import CatalogTable, PathTable, table_at  # noqa: PLC0415 - the extra is optional
+        from sparkjet.connectors.iceberg.sink import IcebergSink  # noqa: PLC0415 - as above
+        from sparkjet.connectors.iceberg.version import MAIN  # noqa: PLC0415 - as above
     by_name = CatalogTable(session, table)
     found = by_name if path is None else PathTable(session, directory_at(path, "path", lambda: session))
     option, at = "toTable" if path is None else "path", partial(table_at, session=session)
@@ -253,31 +253,31 @@ def _extra(name: str) -> Iterator[None]:
 
 def _postgres(options: Options) -> Sink:
     with _extra("postgres"):
-        from sparkjet.sinks.postgres.settings import PostgresSettings  # noqa: PLC0415 - the extra is optional
-        from sparkjet.sinks.postgres.sink import PostgresSink  # noqa: PLC0415 - as above
+        from sparkjet.connectors.postgres.settings import PostgresSettings  # noqa: PLC0415 - the extra is optional
+        from sparkjet.connectors.postgres.sink import PostgresSink  # noqa: PLC0415 - as above
     return PostgresSink(PostgresSettings.of(options))
 
 
 def _grid_map(options: Options, session: SparkSession, clock: Clock) -> Sink:
     with _extra("grid"):
-        from sparkjet.sinks.grid_map_journal import grid_map_sink  # noqa: PLC0415 - the extra is optional
-        from sparkjet.sinks.grid_map_settings import GridMapSettings  # noqa: PLC0415 - as above
+        from sparkjet.connectors.grid.map_journal import grid_map_sink  # noqa: PLC0415 - the extra is optional
+        from sparkjet.connectors.grid.map_sink_settings import GridMapSettings  # noqa: PLC0415 - as above
     return grid_map_sink(GridMapSettings.of(options), session, clock)
 
 
 def _grid_journal(options: Options, session: SparkSession, clock: Clock) -> Sink:
     with _extra("grid"):
-        from sparkjet.sinks.grid_journal import grid_journal_sink  # noqa: PLC0415 - the extra is optional
-        from sparkjet.sinks.grid_journal_settings import GridJournalSettings  # noqa: PLC0415 - as above
+        from sparkjet.connectors.grid.journal_sink import grid_journal_sink  # noqa: PLC0415 - the extra is optional
+        from sparkjet.connectors.grid.journal_sink_settings import GridJournalSettings  # noqa: PLC0415 - as above
     return grid_journal_sink(GridJournalSettings.of(options), session, clock)
 
 
 def _kafka(options: Options) -> Sink:
     with _extra("kafka"):
-        from sparkjet.sinks.kafka.producer_settings import KafkaSettings, guarantee_of  # noqa: PLC0415 - as above
-        from sparkjet.sinks.kafka.sink import KafkaSink  # noqa: PLC0415 - as above
-        from sparkjet.sinks.kafka.staged import StagedKafkaSink  # noqa: PLC0415 - as above
-        from sparkjet.sinks.kafka.staged_settings import StagedSettings  # noqa: PLC0415 - as above
+        from sparkjet.connectors.kafka.producer_settings import KafkaSettings, guarantee_of  # noqa: PLC0415 - as above
+        from sparkjet.connectors.kafka.sink import KafkaSink  # noqa: PLC0415 - as above
+        from sparkjet.connectors.kafka.staged import StagedKafkaSink  # noqa: PLC0415 - as above
+        from sparkjet.connectors.kafka.staged_settings import StagedSettings  # noqa: PLC0415 - as above
     # Without transactions there is nothing to commit.
     default = "staged" if guarantee_of(options) is Guarantee.EXACTLY_ONCE else "prepared"
     if options.choice("commit", ("staged", "prepared"), default) == "staged":
@@ -287,13 +287,13 @@ def _kafka(options: Options) -> Sink:
 
 def _rabbitmq(options: Options) -> Sink:
     with _extra("rabbitmq"):
-        from sparkjet.sinks.rabbitmq.settings import RabbitSinkSettings  # noqa: PLC0415 - the extra is optional
-        from sparkjet.sinks.rabbitmq.sink import RabbitSink  # noqa: PLC0415 - as above
+        from sparkjet.connectors.rabbitmq.sink import RabbitSink  # noqa: PLC0415 - as above
+        from sparkjet.connectors.rabbitmq.sink_settings import RabbitSinkSettings  # noqa: PLC0415 - the extra is optional
     return RabbitSink(RabbitSinkSettings.of(options))
 
 
 def _artemis(options: Options) -> Sink:
     with _extra("artemis"):
-        from sparkjet.sinks.artemis.settings import ArtemisSinkSettings  # noqa: PLC0415 - the extra is optional
-        from sparkjet.sinks.artemis.sink import ArtemisSink  # noqa: PLC0415 - as above
+        from sparkjet.connectors.artemis.sink import ArtemisSink  # noqa: PLC0415 - as above
+        from sparkjet.connectors.artemis.sink_settings import ArtemisSinkSettings  # noqa: PLC0415 - the extra is optional
     return ArtemisSink(ArtemisSinkSettings.of(options))

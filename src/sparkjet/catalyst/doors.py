@@ -106,7 +106,7 @@ JDBC = Door(
 )
 BUCKETS = Door(
     "the hash by which Iceberg's tables have buckets",
-    ("sinks/iceberg/buckets",),
+    ("connectors/iceberg/buckets",),
     (
         f"{_CATALYST}.expressions.Murmur3Hash(2)",
         f"{_CATALYST}.expressions.objects.Invoke(8)",
@@ -294,11 +294,11 @@ DOORS = (
         (
             "executors",
             "plan/window_join",
-            "sinks/delta/kernel",
-            "sinks/delta/log_committer",
-            "sinks/delta/partitions",
-            "sinks/iceberg/appending",
-            "sinks/iceberg/library",
+            "connectors/delta/kernel",
+            "connectors/delta/log_committer",
+            "connectors/delta/partitions",
+            "connectors/iceberg/appending",
+            "connectors/iceberg/library",
             "sinks/jars",
             "storage/hadoop_file_system",
         ),
@@ -328,8 +328,8 @@ DOORS = (
         (
             "plan/replaying",
             "sinks/console",
-            "sinks/delta/named",
-            "sinks/iceberg/library",
+            "connectors/delta/named",
+            "connectors/iceberg/library",
             "sinks/table",
             "sinks/united_rows",
         ),

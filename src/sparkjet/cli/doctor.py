@@ -212,9 +212,9 @@ def postgres(dsn: str) -> Iterator[Finding]:
     try:
         import psycopg  # noqa: PLC0415 - an extra
 
-        from sparkjet.sinks.postgres.copying import connect  # noqa: PLC0415 - needs psycopg
-        from sparkjet.sinks.postgres.settings import connection_string  # noqa: PLC0415 - needs psycopg
-        from sparkjet.sinks.postgres.table import check_server  # noqa: PLC0415 - needs psycopg
+        from sparkjet.connectors.postgres.copying import connect  # noqa: PLC0415 - needs psycopg
+        from sparkjet.connectors.postgres.settings import connection_string  # noqa: PLC0415 - needs psycopg
+        from sparkjet.connectors.postgres.table import check_server  # noqa: PLC0415 - needs psycopg
     except ModuleNotFoundError as error:
         yield Finding("PostgreSQL", BAD, f"there is no {error.name}", 'pip install "sparkjet[postgres]"')
         return

@@ -18,7 +18,7 @@ from sparkjet.snapshots.outbox_entries import OutboxEntries
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
-    from sparkjet.sinks.kafka.access import Access
+    from sparkjet.connectors.kafka.access import Access
     from sparkjet.sinks.protocol import Handle
     from sparkjet.snapshots.record import Record
     from sparkjet.storage.directory import Directory
@@ -75,8 +75,8 @@ def in_postgres(record: Record, dsn: str, *, settle: bool, as_json: bool) -> Non
     try:
         import psycopg  # noqa: PLC0415 - the extra is optional
 
-        from sparkjet.sinks.postgres.copying import connect, explain  # noqa: PLC0415 - as above
-        from sparkjet.sinks.postgres.transactions import PostgresTransactions, prepared  # noqa: PLC0415
+        from sparkjet.connectors.postgres.copying import connect, explain  # noqa: PLC0415 - as above
+        from sparkjet.connectors.postgres.transactions import PostgresTransactions, prepared  # noqa: PLC0415
     except ImportError as error:
         raise _not_installed(error, "postgres") from error
     _check(dsn)
@@ -107,8 +107,8 @@ def publish_accepted(record: Record, home: Directory, dsn: str, path: Path, *, a
         AnalysisError: The extra ``postgres`` is not installed, or the file exists or cannot be written.
     """
     try:
-        from sparkjet.sinks.postgres.refused import RefusedRows  # noqa: PLC0415 - the extra is optional
-        from sparkjet.sinks.postgres.transactions import PostgresTransactions, decided_rows  # noqa: PLC0415
+        from sparkjet.connectors.postgres.refused import RefusedRows  # noqa: PLC0415 - the extra is optional
+        from sparkjet.connectors.postgres.transactions import PostgresTransactions, decided_rows  # noqa: PLC0415
     except ImportError as error:
         raise _not_installed(error, "postgres") from error
     _check(dsn)
@@ -146,7 +146,7 @@ def in_kafka(read: Callable[[], Record], access: Access, *, settle: bool, as_jso
         SinkError: The brokers cannot be reached, or refuse.
     """
     try:
-        from sparkjet.sinks.kafka.transactions import KafkaTransactions  # noqa: PLC0415 - the extra is optional
+        from sparkjet.connectors.kafka.transactions import KafkaTransactions  # noqa: PLC0415 - the extra is optional
     except ImportError as error:
         message = f'txns --kafka needs {error.name}: pip install "sparkjet[kafka]".'
         raise AnalysisError(message) from error
@@ -267,7 +267,7 @@ def _record(checkpoint: str, settings: Sequence[str]) -> Record:
 
 def _access(file: Path) -> Access:
     # Parsed without librdkafka: sparkjet itself sends the requests that end transactions.
-    from sparkjet.sinks.kafka.access import Access  # noqa: PLC0415 - on use only
+    from sparkjet.connectors.kafka.access import Access  # noqa: PLC0415 - on use only
 
     try:
         lines = [line.strip() for line in file.read_text(encoding="utf-8").splitlines()]

@@ -20,7 +20,7 @@ from sparkjet.sources import GRID_MAP
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from sparkjet.sources.grid.map_source import MapSettings
+    from sparkjet.connectors.grid.map_source import MapSettings
     from sparkjet_grid.map_reader import Map, Taken
 
 
@@ -109,7 +109,7 @@ class MapReads:
 
     def _opened(self, read: Mapping[str, str]) -> tuple[str, MapSettings]:
         """What the record calls a map, which is open from now on."""
-        from sparkjet.sources.grid.map_source import MapSettings  # noqa: PLC0415 - the extra is optional
+        from sparkjet.connectors.grid.map_source import MapSettings  # noqa: PLC0415 - the extra is optional
 
         settings, name = MapSettings.of(Options(dict(read))), frozenset(read.items())
         if name not in self._keys:
@@ -122,7 +122,7 @@ class MapReads:
         return self._keys[name], settings
 
     def _read(self, session: SparkSession, options: Mapping[str, str]) -> DataFrame | None:
-        from sparkjet.sources.grid.map_source import MANIFEST  # noqa: PLC0415 - the extra is optional
+        from sparkjet.connectors.grid.map_source import MANIFEST  # noqa: PLC0415 - the extra is optional
 
         key = self._keys.get(frozenset(options.items()))
         # Of read_every_epoch(…); or of this epoch already, in rows that would be computed again if they were no longer

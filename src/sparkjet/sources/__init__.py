@@ -74,7 +74,7 @@ def register_sources(spark: SparkSession) -> None:
             spark.dataSource.register(_absent(name, lacking(f'format("{name}"): this Python', missing, packages)))
         else:
             module, _, attribute = where.rpartition(".")
-            spark.dataSource.register(getattr(import_module(f"{__name__}.{module}"), attribute))
+            spark.dataSource.register(getattr(import_module(f"sparkjet.connectors.{module}"), attribute))
 
 
 def _absent(called: str, why: str) -> type[DataSource]:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sparkjet import EpochPhase
+from tests.connectors.delta.reading import table_at
 from tests.crash.farm import ZOMBIE, Crash, Farm
 from tests.crash.tables import Tables, every_crash
 from tests.servers.delta import kernel
-from tests.sinks.delta.reading import table_at
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 from sparkjet import EpochPhase
+from tests.connectors.iceberg.reading import IcebergReader
 from tests.crash.farm import Crash, Farm
 from tests.crash.tables import Tables, every_crash
 from tests.servers.iceberg import library
-from tests.sinks.iceberg.reading import IcebergReader
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,12 +14,12 @@ import pytest
 
 import sparkjet as sj
 from sparkjet import EpochPhase
+from tests.connectors.rabbitmq.messages import held, ids, ready, send
 from tests.crash.drivers import Driver, Query, Victim
 from tests.crash.farm import SERVER, Crash, Farm, Suite
 from tests.crash.outputs import table_of
 from tests.crash.replay import RESULTS
 from tests.faults.processes import executors
-from tests.sources.rabbitmq.messages import held, ids, ready, send
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -138,7 +138,7 @@ def test_a_driver_that_dies_loses_and_repeats_no_message(verdicts: dict[str, str
 def test_a_broker_that_dies_loses_and_repeats_no_message(
     spark: SparkSession, rabbitmq: RabbitServer, postgres: PostgresServer, tmp_path: Path
 ) -> None:
-    """In CI, `sources/rabbitmq/test_source.py` and `sinks/rabbitmq/test_publisher.py` kill it, without Spark."""
+    """In CI, `test_source.py` and `test_publisher.py` of `connectors/rabbitmq` kill it, without Spark."""
     queues = Queues(tmp_path, rabbitmq, postgres, spark, EVERY_BROKER)
     queues.prepare()
     with Driver(tmp_path / "driver.log") as driver:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from sparkjet.sinks.kafka.access import Access
-from sparkjet.sinks.kafka.cluster import Cluster
+from sparkjet.connectors.kafka.access import Access
+from sparkjet.connectors.kafka.cluster import Cluster
 from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.record_log import RecordLog
 from tests.protocol.driver import PATIENT, Orders

@@ -12,15 +12,15 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import parquet
 
+from sparkjet.connectors.kafka.pool import TaskResult, TransactionPool
+from sparkjet.connectors.kafka.producer_settings import KafkaSettings
+from sparkjet.connectors.kafka.producing import KafkaWriter, ProduceError
+from sparkjet.connectors.kafka.progress_topic import ProgressTopic
+from sparkjet.connectors.kafka.staged import StagedKafkaSink
+from sparkjet.connectors.kafka.staged_settings import StagedSettings
+from sparkjet.connectors.kafka.transactions import KafkaTransactions
 from sparkjet.errors import RecoveryError, SinkError, SparkjetError
 from sparkjet.options import Options
-from sparkjet.sinks.kafka.pool import TaskResult, TransactionPool
-from sparkjet.sinks.kafka.producer_settings import KafkaSettings
-from sparkjet.sinks.kafka.producing import KafkaWriter, ProduceError
-from sparkjet.sinks.kafka.progress_topic import ProgressTopic
-from sparkjet.sinks.kafka.staged import StagedKafkaSink
-from sparkjet.sinks.kafka.staged_settings import StagedSettings
-from sparkjet.sinks.kafka.transactions import KafkaTransactions
 from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId, Unknown
 from sparkjet.snapshots.record import Record
 from sparkjet.storage.directory import Directory

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from sparkjet.connectors.kafka.cluster import Cluster
+from sparkjet.connectors.kafka.transactions import KafkaTransactions
 from sparkjet.errors import LostTransactionError
-from sparkjet.sinks.kafka.cluster import Cluster
-from sparkjet.sinks.kafka.transactions import KafkaTransactions
 from tests.parameters import mostly_crash
 from tests.protocol.driver import POINTS, Orders
 from tests.protocol.kafka.checks import Driver, check, finish, newest, open_transactions, seen

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from sparkjet.sources.kafka.consumer_settings import KafkaSourceSettings
-from sparkjet.sources.kafka.source import KafkaStreamReader
+from sparkjet.connectors.kafka.consumer_settings import KafkaSourceSettings
+from sparkjet.connectors.kafka.source import KafkaStreamReader
 from tests.protocol.driver import Orders
 from tests.protocol.kafka.checks import Driver, check, finish
 from tests.protocol.kafka.driver import STAGED, place

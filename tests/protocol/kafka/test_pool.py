@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sparkjet.sinks.kafka.cluster import Cluster
+from sparkjet.connectors.kafka.cluster import Cluster
 from tests.protocol.driver import Orders
 from tests.protocol.kafka.checks import Driver, check
 from tests.protocol.kafka.driver import settings

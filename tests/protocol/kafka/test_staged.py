@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sparkjet.sinks.kafka.cluster import Cluster
+from sparkjet.connectors.kafka.cluster import Cluster
 from tests.protocol.driver import GIVES_UP, POINTS, Orders
 from tests.protocol.kafka.checks import Driver, check, finish, newest, open_transactions, seen, topic_of
 from tests.protocol.kafka.driver import settings
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.crash
 
 OFTEN: dict[Fault, tuple[str, ...]] = {
-    # Below it is killed in the middle of its commits, and `sinks/kafka/test_publishing.py` ends a publisher anywhere.
+    # Below it is killed in its commits, and `connectors/kafka/test_publishing.py` ends a publisher anywhere.
     driver_killed: ("decided",),
     zombie_resumed: ("first committed",),
     broker_killed: ("first committed",),

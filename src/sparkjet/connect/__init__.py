@@ -1,1 +1,0 @@
-"""What a source and a sink of one system share."""

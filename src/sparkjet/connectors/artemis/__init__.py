@@ -1,0 +1,1 @@
+"""ActiveMQ Artemis (extra ``artemis``): queues as a stream, and rows as messages."""

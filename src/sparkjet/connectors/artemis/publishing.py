@@ -1,0 +1,106 @@
+"""Publishing the rows of a decided epoch, in transactions of the broker's that are committed once."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from itertools import islice
+
+from sparkjet.connectors.artemis.markers import Marker, Markers, queue_of
+from sparkjet.connectors.artemis.stomp import RefusedError, StompAddress, StompConnection
+from sparkjet.connectors.artemis.stomp_frames import Frame
+from sparkjet.errors import SinkError
+from sparkjet.sinks.copies import check_run
+from sparkjet.sinks.naming import ListedTransaction
+from sparkjet.sinks.protocol import Handle
+
+TRANSACTION = "part"
+"""What the transactions of a connection are called, one after the other; each frame of one says so."""
+_TOGETHER = 500
+"""Frames that are written at once."""
+
+
+@contextmanager
+def connected(address: StompAddress) -> Iterator[StompConnection]:
+    """A connection; what goes wrong is raised as a :class:`SinkError`."""
+    try:
+        connection = StompConnection(address)
+        try:
+            yield connection
+        finally:
+            connection.close()
+    except OSError as error:
+        message = f"artemis: {address}: {error}"
+        raise SinkError(message) from error
+    except RefusedError as error:
+        message = (
+            f"artemis: {address} refuses user {address.user!r}: {error}. Its log may say more: whether the user may "
+            "send, whether an address is full."
+        )
+        raise SinkError(message) from error
+
+
+def publish(
+    address: StompAddress,
+    handle: Handle,
+    frames: Iterable[Frame],
+    between: Callable[[], None] = lambda: None,
+) -> None:
+    """Publish the messages of a handle, except for the parts that the broker has."""
+    with connected(address) as connection:
+        markers = Markers(connection, handle["query"], handle["sink"])
+        newest = markers.read()
+        _check_copies(handle, newest)
+        if any(marker.epoch > handle["epoch"] for marker in newest):
+            # Decided later, published later: this driver was paused, and its successor has done its work.
+            return
+        there = {marker.part for marker in newest if marker.gid == handle["gid"]}
+        every = iter(frames)
+        for part in range(parts_of(handle)):
+            messages = islice(every, handle["most"])
+            if part in there:
+                deque(messages, maxlen=0)  # they are passed over
+                continue
+            _commit(connection, messages, markers.frame(Marker(handle["epoch"], handle["gid"], part), TRANSACTION))
+            between()
+        markers.release()
+
+
+def newest_markers(address: StompAddress, query: str, sink: str) -> list[Marker]:
+    """What the broker knows of the newest epoch that a query has published."""
+    with connected(address) as connection:
+        markers = Markers(connection, query, sink)
+        newest = markers.read()
+        markers.release()
+        return newest
+
+
+def is_published(address: StompAddress, handle: Handle) -> bool:
+    """Whether the broker has all parts of a handle, or a later epoch."""
+    newest = newest_markers(address, handle["query"], handle["sink"])
+    _check_copies(handle, newest)
+    there = {marker.part for marker in newest if marker.gid == handle["gid"]}
+    return any(marker.epoch > handle["epoch"] for marker in newest) or len(there) == parts_of(handle)
+
+
+def parts_of(handle: Handle) -> int:
+    """How many transactions the messages of a handle need."""
+    return -(-int(handle["rows"]) // int(handle["most"]))
+
+
+def _check_copies(handle: Handle, newest: Iterable[Marker]) -> None:
+    for marker in newest:
+        run = ListedTransaction(marker.gid).run
+        check_run(handle, marker.epoch, run, f"the queue {queue_of(handle['query'], handle['sink'])} in Artemis")
+
+
+def _commit(connection: StompConnection, frames: Iterator[Frame], marker: Frame) -> None:
+    named = {"transaction": TRANSACTION}
+    connection.send([Frame("BEGIN", named)])
+    while block := list(islice(frames, _TOGETHER)):
+        connection.send(block)
+    # Last: the broker compares it when it comes, and not when it is committed, with those that are committed by then.
+    # Confirmed: otherwise it could read the COMMIT after a message that it refuses.
+    connection.confirm([marker])
+    connection.confirm([Frame("COMMIT", named)])

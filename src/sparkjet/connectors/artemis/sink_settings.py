@@ -1,0 +1,48 @@
+"""Settings of the ActiveMQ Artemis sink, from the options of ``writeStream``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sparkjet.connectors.artemis.stomp_options import address_of
+from sparkjet.errors import AnalysisError
+
+if TYPE_CHECKING:
+    from sparkjet.connectors.artemis.stomp import StompAddress
+    from sparkjet.options import Options
+
+ANYCAST, MULTICAST = "ANYCAST", "MULTICAST"
+"""What Artemis calls the ways of a queue and of a topic."""
+
+
+@dataclass(frozen=True)
+class ArtemisSinkSettings:
+    """The parsed options.
+
+    Attributes:
+        address: How to connect.
+        destination: The queue or the topic.
+        routing: Which of the two.
+        most: Messages in a transaction of the broker's at most.
+    """
+
+    address: StompAddress
+    destination: str
+    routing: str
+    most: int
+
+    @staticmethod
+    def of(options: Options) -> ArtemisSinkSettings:
+        """The settings in some options; does not connect."""
+        queue, topic = options.get("queue"), options.get("topic")
+        destination = queue or topic
+        if destination is None or (queue and topic):
+            message = 'option: format("artemis") needs option("queue", "…") or option("topic", "…"), one of the two.'
+            raise AnalysisError(message)
+        return ArtemisSinkSettings(
+            address_of(options),
+            destination,
+            ANYCAST if queue else MULTICAST,
+            options.number("maxMessagesPerTransaction", default=10_000),
+        )

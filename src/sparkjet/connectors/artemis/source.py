@@ -1,0 +1,167 @@
+"""A consumer of the queues of ActiveMQ Artemis: one connection, over STOMP."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from sparkjet.connectors.artemis.management import Management, MissingQueueError
+from sparkjet.connectors.artemis.messages import message_of
+from sparkjet.connectors.artemis.stomp import RefusedError, StompConnection
+from sparkjet.connectors.artemis.stomp_frames import Frame
+from sparkjet.errors import SourceError
+from sparkjet.sources.acknowledging.arrived import Arrived
+from sparkjet.sources.acknowledging.contract import AcknowledgingSource, ConnectionLostError, Message
+
+if TYPE_CHECKING:
+    from sparkjet.connectors.artemis.source_settings import ArtemisSettings
+
+_QUEUE = "queue"
+_SILENCES, _LOOKS = 3, 10.0
+
+
+class ArtemisSource(AcknowledgingSource):
+    """Reads queues; messages are acknowledged one by one.
+
+    STOMP can acknowledge all up to one at once. That would cover those in between which the broker could not deliver,
+    such as a StreamMessage, of which STOMP knows nothing: they would be gone, and nobody had seen them.
+    """
+
+    def __init__(self, settings: ArtemisSettings) -> None:
+        self._settings = settings
+        self._connection: StompConnection | None = None
+        self._management: Management | None = None
+        self._arrived = Arrived[str]()
+        self._received: deque[str] = deque()
+        # The broker calls them so, in a dead letter.
+        self._named = {queue.rpartition("::")[2]: queue for queue in settings.queues}
+        self._node = ""
+        self._opened = self._alone = False
+
+    @property
+    def queues(self) -> Sequence[str]:
+        """The queues in the option."""
+        return self._settings.queues
+
+    @property
+    def broker(self) -> str:
+        """The id of its journal."""
+        return self._node
+
+    @property
+    def notices_within(self) -> float:
+        """The broker ends a connection that is silent for the agreed time, or as much more as it likes."""
+        return _SILENCES * self._settings.address.heartbeat + _LOOKS
+
+    def open(self) -> None:
+        """Connect and subscribe; a queue that has never been there is an error, and not created.
+
+        Unless the broker creates it by itself, and removes it when it is empty: then it has no messages.
+        """
+        self.close()
+        self._arrived.clear()
+        self._received.clear()
+        with self._judged():
+            self._connection = StompConnection(self._settings.address)
+            self._management = Management(self._connection, self.queues)
+            # The others may have been removed because somebody has read all that was in them.
+            self._management.counts(self._management.lasting)
+            self._node = self._management.node()
+            self._refuse(self._management.given_up())
+            self._connection.confirm([self._subscription(number) for number in range(len(self.queues))])
+        self._opened = True
+
+    def receive(self, most: int, seconds: float) -> Sequence[Message]:
+        """What has arrived; heartbeats are sent meanwhile."""
+        assert self._connection is not None  # noqa: S101 - opened first
+        with self._judged():
+            self._take(self._connection, 0 if self._arrived and most else seconds)
+        taken = self._arrived.take(most)
+        self._received.extend(ack for ack, _ in taken)
+        return [message for _, message in taken]
+
+    def acknowledge(self, count: int) -> None:
+        """Acknowledge each, and wait until the broker has the last one on its disk."""
+        assert self._connection is not None  # noqa: S101 - opened first
+        frames = [Frame("ACK", {"id": self._received.popleft()}) for _ in range(count)]
+        with self._judged():
+            self._connection.confirm(frames)
+
+    def ready(self) -> Mapping[str, int]:
+        """What each queue holds, and what has arrived here and was not received."""
+        assert self._connection is not None  # noqa: S101 - opened first
+        assert self._management is not None  # noqa: S101 - as above
+        with self._judged():
+            found = self._management.counts()
+            # What has come with the answers is delivered, so they do not count it.
+            self._take(self._connection, 0)
+        here = len(self._arrived) + len(self._received)
+        # A queue lets go of a consumer first, and has its messages back later.
+        self._alone = all(each.consumers == 1 for each in found.values()) and here == sum(
+            each.given for each in found.values()
+        )
+        counts = Counter({queue: each.ready for queue, each in found.items()})
+        counts.update(message.queue for message in self._arrived)
+        return counts
+
+    @property
+    def alone(self) -> bool:
+        """Whether each queue had this consumer alone, and all that it has given is here."""
+        return self._alone
+
+    def close(self) -> None:
+        """End the connection; the broker delivers again what was not acknowledged."""
+        connection, self._connection, self._management = self._connection, None, None
+        if connection is not None:
+            connection.close()
+
+    def _take(self, connection: StompConnection, seconds: float) -> None:
+        for frame in connection.messages(_QUEUE, seconds):
+            queue = self.queues[int(frame.headers["subscription"].removeprefix(f"{_QUEUE}/"))]
+            message = message_of(frame, queue, self._settings.id_property)
+            if message.origin is not None:
+                message = message._replace(origin=self._named.get(message.origin, message.origin))
+            # Not the header ack: a property of that name, which a producer may set, hides it.
+            self._arrived.append(frame.headers["message-id"], message)
+
+    def _subscription(self, number: int) -> Frame:
+        headers = {
+            "id": f"{_QUEUE}/{number}",
+            "destination": self.queues[number],
+            "subscription-type": "ANYCAST",
+            "ack": "client-individual",
+            "consumer-window-size": str(self._settings.window),
+        }
+        return Frame("SUBSCRIBE", headers)
+
+    def _refuse(self, given_up: Mapping[str, int]) -> None:
+        for queue, most in given_up.items():
+            message = (
+                f"the broker drops messages of queue {queue!r} after {most} deliveries, and counts those too that were "
+                "only sent ahead on a connection that was lost. Set max-delivery-attempts to -1 in its "
+                "address-settings, or a dead-letter-address, from which somebody brings them back."
+            )
+            raise SourceError(message)
+
+    @contextmanager
+    def _judged(self) -> Iterator[None]:
+        """Tell what may be tried again from what may not."""
+        try:
+            yield
+        except OSError as error:
+            message = f"{self._settings.address}: {error}"
+            raise ConnectionLostError(message) from error
+        except MissingQueueError as error:
+            # Once it was there: it may have been deleted, or its broker has changed.
+            if self._opened:
+                message = f"queue {str(error)!r} does not exist any more"
+                raise ConnectionLostError(message) from error
+            message = f"queue {str(error)!r} does not exist at {self._settings.address}: create it first"
+            raise SourceError(message) from error
+        except RefusedError as error:
+            if self._opened:
+                raise ConnectionLostError(str(error)) from error
+            message = f"{self._settings.address} refuses user {self._settings.address.user!r}: {error}"
+            raise SourceError(message) from error

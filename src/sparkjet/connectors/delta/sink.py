@@ -1,0 +1,367 @@
+"""The Delta sink: an epoch is one version of the table, put into its log after the decision."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructField, StructType
+
+from sparkjet.catalyst.columns import quoted
+from sparkjet.connectors.delta.columns import Mapped, added, as_new, check_new, check_unmapped, check_upserts, mapped
+from sparkjet.connectors.delta.displacing import Displacing
+from sparkjet.connectors.delta.kernel import DataFile, DeltaTable, Version
+from sparkjet.connectors.delta.log import Logged, metadata, newest
+from sparkjet.connectors.delta.mapping import as_written, in_files, name_in_files
+from sparkjet.errors import AnalysisError, CopiedHomeError, SinkError
+from sparkjet.sinks.commit_every import EACH_EPOCH, CommitEvery
+from sparkjet.sinks.copies import check_run
+from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
+from sparkjet.sinks.staged_files import StagedFiles, alike, application, told, values_of
+from sparkjet.sinks.upserts import check_keys, check_whole, looking_again, one_per_key
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from sparkjet.connectors.delta.named import NamedTable
+    from sparkjet.storage.directory import Directory
+
+_RACES = 100
+"""Versions that others may put first before a commit is given up for a moment."""
+
+
+@dataclass
+class DeltaSink:
+    """Appends to a Delta table, or upserts into it.
+
+    *Prepare*: Spark's writer makes Parquet files, in a directory of the table that belongs to this attempt. No version
+    names them, so nobody reads them. *Commit*: one version of the table adds them, as the transaction with the epoch's
+    number of the application ``sparkjet/QUERY/OUTPUT``; with ``commit_every``, several epochs are one version, with the
+    number of the last. What has this number already is looked up in the log, where it must have the files of these very
+    epochs: a number alone would also be a copy's of the home.
+
+    With keys, the same version removes the files that have rows of the epoch's keys, and adds what stays of them. It
+    comes right after the version in which these files were looked for, or does not come: what it removes is what was
+    looked at, whoever else writes.
+
+    Args:
+        directory: The table.
+        session: The user's.
+        partition_by: Columns of a new table by which it is partitioned.
+        options: For Spark's writer, e.g. ``compression``.
+        option: Name of the user's option, for messages.
+        at: Gives the directory of a location, for rows that were decided while the option was another.
+        keys: Columns by which rows replace older ones; without any, rows are only added. See :attr:`Keyed.keys`.
+        commit_every: How many epochs are one version.
+        named: What the session's catalog has of it, where the user has given its name.
+        merge_schema: Whether columns of the rows that the table lacks are added to it.
+    """
+
+    directory: Directory
+    session: SparkSession
+    partition_by: tuple[str, ...] = ()
+    options: Mapping[str, str] = field(default_factory=dict)
+    option: str = "path"
+    at: Callable[[str], Directory] | None = None
+    keys: tuple[str, ...] = ()
+    commit_every: CommitEvery = EACH_EPOCH
+    named: NamedTable | None = None
+    merge_schema: bool = False
+    guarantee: Guarantee = field(default=Guarantee.EXACTLY_ONCE, init=False)
+    _schema: StructType = field(default_factory=StructType, init=False)
+    _mapped: Mapped = field(default_factory=lambda: Mapped({}, ()), init=False)
+    _table_schema: StructType = field(default_factory=StructType, init=False)
+    _columns: tuple[str, ...] = field(default=(), init=False)
+    """By which the table is partitioned."""
+    _added: tuple[str, str, int] = field(default=("", "", 0), init=False)
+    """Directory, run and epoch of the last version that was added here: the log need not be asked whose it is."""
+
+    def check(self, schema: StructType) -> None:
+        """See :meth:`Sink.check`."""
+        self._schema = schema
+        check_new(schema, self.partition_by)
+        check_keys(schema, self.keys)
+        table = self._table(self.directory)
+        version = table.version()
+        table.log.check(self.option, create=False)
+        if version is None:
+            self._check_empty()
+            table.try_to_create(as_new(schema), _BY)
+        else:
+            merged = self._merged(version)
+            if merged is not None:
+                table.try_to_change(version, merged)
+            self._map(version, merged)
+            table.try_to_append(version, _BY)
+
+    def create(self) -> None:
+        """See :meth:`Creating.create`: creates a table that has no rows yet."""
+        table = self._table(self.directory)
+        version = table.version()
+        if version is None:
+            table.create(as_new(self._schema), self.partition_by, _BY)
+            version = table.version()
+        for _ in range(_RACES):
+            if version is None:
+                message = f"{self.option}: {self.directory} was created, and is no Delta table. Does anybody remove it?"
+                raise SinkError(message)
+            merged = self._merged(version)
+            if merged is None:
+                break
+            # A version of its own, which is there before the first row that needs it.
+            table.change(version, merged, _BY)
+            version = table.version()
+        else:
+            message = f"Others have put {_RACES} versions into {self.directory} in a row, each before its new columns."
+            raise SinkError(message)
+        self._map(version)
+        if self.named is not None and not self.named.is_known:
+            self.named.register(self.session, self.directory.uri())
+
+    def prepare(self, rows: DataFrame, transaction: TransactionId) -> Handle | None:
+        """See :meth:`Sink.prepare`."""
+        if self.keys:
+            self._look_again()
+            rows = one_per_key(self._as_in_paths(rows), self.keys)
+        names, table = self._mapped.names, self._table_schema
+        stored = {name: name_in_files(table[name]) for name in (*names.values(), *self._columns)}
+        named = rows.select(*(as_written(each.name, each, table[names[each.name]]) for each in self._schema.fields))
+        staged = StagedFiles(self.directory, gathers=self.commit_every.gathers)
+        handle = staged.write(named, transaction, self.options, [stored[name] for name in self._columns])
+        if handle is None:
+            return None
+        staged.check_required(handle, self._mapped.required, self._columns, "delta", stored)
+        schema = self._as_written()
+        return {
+            **handle,
+            "schema": schema.jsonValue(),
+            "stored": in_files(schema, table).simpleString(),
+            "partition_by": [*self._columns],
+            "required": [*self._mapped.required],
+            "keys": [self._mapped.names[key] for key in self.keys],
+        }
+
+    def commit(self, handle: Handle, between: Callable[[], None]) -> None:
+        """See :meth:`Sink.commit`."""
+        self.commit_all([handle], between)
+
+    def commit_all(self, handles: Sequence[Handle], between: Callable[[], None]) -> None:
+        """See :meth:`Gathering.commit_all`."""
+        for group in alike(handles, "directory"):
+            # Such a group is of one epoch.
+            displacing = self._displacing(group[0]) if group[0].get("keys") else None
+            files = self._commit(group, displacing)
+            between()
+            if displacing is not None:
+                displacing.end(files)
+            for handle in group:
+                StagedFiles(self._base(handle)).published(handle)
+
+    def abort(self, transaction: TransactionId) -> None:
+        """See :meth:`Aborting.abort`."""
+        StagedFiles(self.directory).abort(transaction)
+
+    def published_after(self, newest: TransactionId, handle: Handle | None) -> str | None:
+        """See :meth:`Sink.published_after`; only the configured table is asked."""
+        del handle
+        table = self._table(self.directory)
+        version = table.version()
+        last = None if version is None else table.last(version, application(newest.query, newest.sink))
+        if last is None or last <= newest.epoch:
+            return None
+        return (
+            f"the log of {self.directory} has epoch {last}. Restore the newest copy of the home, with which nothing is "
+            f"lost or repeated. Or restore the table to what it was after epoch {newest.epoch} (RESTORE TABLE …), and "
+            "start from scratch with another checkpointLocation (in a grid: queryId). Or start from scratch with "
+            f"another {self.option}, too."
+        )
+
+    def abort_orphans(self, query: str, takeover: int, keep: Sequence[Handle]) -> None:
+        """See :meth:`Sink.abort_orphans`; also covers the tables of decided transactions."""
+        others = {handle["directory"]: self._base(handle) for handle in keep}
+        for base in {str(self.directory): self.directory, **others}.values():
+            StagedFiles(base).abort_orphans(query, takeover, keep)
+
+    def _table(self, directory: Directory) -> DeltaTable:
+        return DeltaTable(self.session, directory)
+
+    def _displacing(self, handle: Handle) -> Displacing:
+        base = self._base(handle)
+        return Displacing(self.session, self._table(base), StagedFiles(base), handle, self.options)
+
+    def _base(self, handle: Handle) -> Directory:
+        """The table that a transaction was prepared for, even if the option has changed: its files are there."""
+        if handle["directory"] == str(self.directory) or self.at is None:
+            return self.directory
+        return self.at(handle["directory"])
+
+    def _merged(self, version: Version) -> StructType | None:
+        """The schema that the table is to have, None if it stays as it is."""
+        new = added(version.schema, self._schema) if self.merge_schema else []
+        if new:
+            check_unmapped(version, str(self.directory))
+        return StructType([*version.schema.fields, *new]) if new else None
+
+    def _map(self, version: Version, merged: StructType | None = None) -> None:
+        there = version if merged is None else replace(version, schema=merged)
+        self._mapped = mapped(there, self._schema, self.partition_by, str(self.directory))
+        if self.keys:
+            _check_replacing(there, self._mapped, str(self.directory))
+        self._table_schema, self._columns = there.schema, version.partition_by
+
+    def _look_again(self) -> None:
+        version, where = self._table(self.directory).version(), str(self.directory)
+        if version is not None:
+            with looking_again(where):
+                mapped(version, self._schema, (), where)
+                _check_replacing(version, self._mapped, where)
+
+    def _as_in_paths(self, rows: DataFrame) -> DataFrame:
+        """The rows with nulls for empty texts where these are in paths: they are one key."""
+        by = {own for own, name in self._mapped.names.items() if name in self._columns}
+        texts = {own for own in by if isinstance(rows.schema[own].dataType, StringType)}
+        columns = {own: F.col(quoted(own)) for own in rows.columns}
+        return rows.select(
+            *(F.nullif(each, F.lit("")).alias(own) if own in texts else each for own, each in columns.items())
+        )
+
+    def _as_written(self) -> StructType:
+        """The schema of the rows, by the table's names."""
+        fields = self._schema.fields
+        return StructType([StructField(self._mapped.names[each.name], each.dataType, each.nullable) for each in fields])
+
+    def _check_empty(self) -> None:
+        """Refuse a directory with files of somebody else's, which would be no rows of the table."""
+        others = sorted(name for name in self.directory.names() if not name.startswith(("_", ".")))
+        if others or self.directory.exists("_spark_metadata"):
+            found = others[0] if others else "_spark_metadata"
+            message = (
+                f'{self.option}: "{self.directory}" is no Delta table, and has {found} in it, which would be no rows '
+                "of the table. Give another directory, or convert it first (CONVERT TO DELTA)."
+            )
+            raise AnalysisError(message)
+
+    def _commit(self, handles: Sequence[Handle], displacing: Displacing | None) -> frozenset[str]:
+        """Have the table add the files of epochs, of which it may have some; all that it was given with them."""
+        directory, last = self._base(handles[0]), handles[-1]
+        table = self._table(directory)
+        for _ in range(_RACES):
+            version = table.version()
+            if version is None:
+                message = f"There is no Delta table in {directory} any more, and epoch {last['epoch']} is to be added."
+                raise SinkError(message)
+            missing, files = self._missing(table, version, handles)
+            new = self._append(table, version, missing, displacing) if missing else frozenset()
+            if new is not None:
+                break
+        else:
+            message = f"Others have put {_RACES} versions into {directory} in a row, each before epoch {last['epoch']}."
+            raise SinkError(message)
+        self._added = str(directory), last["run"], last["epoch"]
+        return files | new
+
+    def _append(
+        self, table: DeltaTable, version: Version, handles: Sequence[Handle], displacing: Displacing | None = None
+    ) -> frozenset[str] | None:
+        """Add epochs to a version; the files that it was given, None if that is not the newest any more."""
+        staged, last = StagedFiles(self._base(handles[0])), handles[-1]
+        for handle in handles:
+            staged.check_there(handle, _VACUUM)
+            _check_unchanged(version, handle, staged.directory)
+        files, removed = [_data_file(name, size) for handle in handles for name, size in handle["files"]], None
+        if displacing is not None:
+            removed, stays = displacing.of(version)
+            files += stays
+            # It may have taken a while.
+            for handle in handles:
+                staged.check_there(handle, _VACUUM)
+        name = application(last["query"], last["sink"])
+        tells = told(*handles)
+        done = table.append(
+            version, files, name, last["epoch"], _BY, metadata(tells), removed, watermark=tells["watermark"]
+        )
+        return frozenset(file.name for file in files) if done else None
+
+    def _missing(
+        self, table: DeltaTable, version: Version, handles: Sequence[Handle]
+    ) -> tuple[Sequence[Handle], frozenset[str]]:
+        """The epochs that the table does not have, with their very files; and all files that came with the others."""
+        first, run = handles[0], handles[0]["run"]
+        name, where = application(first["query"], first["sink"]), str(self._base(first))
+        last = table.last(version, name)
+        if last is None or (
+            last < first["epoch"] and (last <= first.get("since", 0) or self._added == (where, run, last))
+        ):
+            return handles, frozenset()
+        logged, is_whole = newest(table.log, version.number, name, first["epoch"])
+        missing: list[Handle] = []
+        there: frozenset[str] = frozenset()
+        for handle in handles:
+            own = {file for file, _ in handle["files"]}
+            found = next((each.files for each in logged if each.files >= own), None)
+            if handle["epoch"] > last:
+                missing.append(handle)
+            elif found is None:
+                raise _not_found(handle, last, logged, where, is_whole=is_whole)
+            else:
+                there |= found
+        if missing and last > missing[0].get("since", 0):
+            check_run(missing[0], last, logged[0].told.get("run") if logged else None, f"the log of {where}")
+        return missing, there
+
+
+_BY = "sparkjet"
+_VACUUM = "Was VACUUM run with a retention of a few hours or none?"
+
+
+def _check_unchanged(version: Version, handle: Handle, directory: Directory) -> None:
+    """Refuse files that the table does not take any more: somebody has changed or replaced it since then."""
+    why = "Its columns or partitions are others."
+    try:
+        rows = StructType.fromJson(handle["schema"])
+        now = mapped(version, rows, (), str(directory))
+        same = all(own == name for own, name in now.names.items()) and set(now.required) <= set(handle["required"])
+        # A column that was dropped and added again has its name, and another one in the files.
+        same = same and in_files(rows, version.schema).simpleString() == handle.get("stored", rows.simpleString())
+        if handle.get("keys"):
+            check_upserts(version, str(directory))
+    except AnalysisError as error:
+        same, why = False, str(error)
+    if not same or [*version.partition_by] != handle["partition_by"]:
+        message = (
+            f"{directory} was changed after epoch {handle['epoch']} had been written for it, which is not added now: "
+            f"{why} Make the table what it was."
+        )
+        raise SinkError(message)
+
+
+def _not_found(
+    handle: Handle, last: int, logged: Sequence[Logged], where: str, *, is_whole: bool
+) -> SinkError | CopiedHomeError:
+    """Why an epoch that the table has, by its number, is not taken for this one; raised here if a later run is why."""
+    epoch = handle["epoch"]
+    if not is_whole and not any(each.number <= epoch for each in logged):
+        return SinkError(
+            f"{where} has epoch {last} of this query, and its log does not say any more whose files epoch {epoch} "
+            f"added: nothing is added now. Look whether {handle['files'][0][0]} is among the files of the table's "
+            "history; if it is not, start from scratch with another checkpointLocation."
+        )
+    other = min((each for each in logged if each.number >= epoch), key=lambda each: each.number)
+    check_run(handle, other.number, other.told.get("run"), f"the log of {where}")
+    return CopiedHomeError(
+        f"The log of {where} has epoch {epoch} of this query with other files, in version {other.version}: another "
+        "copy of this home has published it. Go on with the one whose rows are there, and remove the other."
+    )
+
+
+def _check_replacing(version: Version, own: Mapped, where: str) -> None:
+    """Refuse a table of which rows may not be replaced, or not by these."""
+    check_upserts(version, where)
+    given = set(own.names.values())
+    check_whole([name for name in version.schema.fieldNames() if name not in given], where)
+
+
+def _data_file(name: str, size: int) -> DataFile:
+    return DataFile(name, size, values_of(name))

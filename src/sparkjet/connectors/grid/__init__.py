@@ -1,0 +1,1 @@
+"""Maps and journals of a grid (extra ``grid``), as sources and sinks."""

@@ -1,0 +1,83 @@
+"""Options of ``format("grid-map")``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sparkjet.connectors.grid.journal_sink_settings import GridJournalSettings
+from sparkjet.errors import AnalysisError
+from sparkjet.options import Options
+from sparkjet_grid.places import JournalPlace
+from sparkjet_grid.sizes import size_of
+
+EXPIRE_INTERVAL = 10_000_000
+
+
+@dataclass(frozen=True)
+class GridMapSettings:
+    """What rows of a map are.
+
+    Attributes:
+        path: Where the map is, as the user gives it.
+        keys: The key columns.
+        deleted: A boolean column: where it is true the row of its key is removed. It is not kept.
+        time_to_live: Microseconds for which a row lasts.
+        expire_interval: Microseconds that a row whose time is over may still be there where nothing arrives.
+        max_bytes: What the map may take, with the versions that readers hold.
+        journal: The journal of its changes, if it has one.
+    """
+
+    path: str
+    keys: tuple[str, ...]
+    deleted: str | None = None
+    time_to_live: int | None = None
+    expire_interval: int = EXPIRE_INTERVAL
+    max_bytes: int | None = None
+    journal: GridJournalSettings | None = None
+
+    @classmethod
+    def of(cls, options: Options) -> GridMapSettings:
+        """The settings of some options."""
+        path = options.get("path")
+        if path is None:
+            message = (
+                'start: format("grid-map") needs a grid and a name of the map: start("grid://10.0.0.1:5710/orders"), '
+                'or start("grid:///orders") for a grid on this machine.'
+            )
+            raise AnalysisError(message)
+        keys = tuple(name.strip() for name in (options.get("keys") or "").split(",") if name.strip())
+        if not keys:
+            message = 'format("grid-map") needs option("keys", "a, b"): the columns that identify the row to replace.'
+            raise AnalysisError(message)
+        size, interval = options.get("maxBytes"), options.age("expireInterval")
+        if interval is not None and options.get("timeToLive") is None:
+            message = 'expireInterval: no row ever expires. Say with option("timeToLive", "12h") how long they last.'
+            raise AnalysisError(message)
+        return cls(
+            path,
+            keys,
+            options.get("deleted"),
+            options.age("timeToLive"),
+            EXPIRE_INTERVAL if interval is None else interval,
+            None if size is None else size_of(size, "maxBytes"),
+            _journal(options, path, keys),
+        )
+
+
+def _journal(options: Options, path: str, keys: tuple[str, ...]) -> GridJournalSettings | None:
+    name, own = options.get("journal"), options.beginning_with("journal.")
+    if name is None:
+        if own:
+            option = next(iter(own))
+            message = (
+                f'journal.{option}: the map has no journal of its changes. Name one with option("journal", "changes").'
+            )
+            raise AnalysisError(message)
+        return None
+    place = JournalPlace.of(name, "journal")
+    grid = path.rstrip("/").rpartition("/")[0]
+    try:
+        return GridJournalSettings.of(Options({**own, "path": f"{grid}/{place.name}", "keys": ",".join(keys)}))
+    except AnalysisError as error:
+        message = f"journal: {error.args[0]}"
+        raise AnalysisError(message) from error

@@ -1,0 +1,255 @@
+"""Partitions: what a spec's transforms make of columns, as texts of paths and as Iceberg's JSON."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta, timezone
+from decimal import Context, Decimal
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    DataType,
+    DateType,
+    DecimalType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from sparkjet.catalyst.columns import quoted
+from sparkjet.connectors.iceberg.buckets import bucketed
+from sparkjet.connectors.iceberg.schema import path_of
+from sparkjet.errors import AnalysisError, SinkError
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, SparkSession
+
+_SECOND, _HOUR, _DAY = 1_000_000, 3_600_000_000, 86_400_000_000
+_MONTHS, _START = 12, 1970
+_EPOCH = date(1970, 1, 1)
+_MOST, _KEPT = 38, 6
+"""Digits of Spark's longest decimals, and those behind the point that it keeps whatever the result's whole part."""
+_EXACT = Context(prec=_MOST)
+_WRITTEN = re.compile(r"(?:(years?|months?|days?|hours?)\((.+)\)|(bucket|truncate)\((\d+),\s*(.+)\))")
+_PARTS = re.compile(r"(bucket|truncate)\[(\d+)\]")
+_OF_TIME = {"year", "month", "day", "hour"}
+
+
+@dataclass(frozen=True)
+class Part:
+    """A field of a partition spec.
+
+    Attributes:
+        number: Its id.
+        name: Of the column by which Spark's writer makes directories.
+        transform: As Iceberg writes it, such as ``day`` or ``truncate[4]``.
+        source: The fields that lead to the column that it is of.
+    """
+
+    number: int
+    name: str
+    transform: str
+    source: Sequence[StructField]
+
+    @property
+    def kind(self) -> DataType:
+        """The type of the column that it is of."""
+        return self.source[-1].dataType
+
+    def column(self, session: SparkSession) -> Column:
+        """The text of its value, of rows whose columns have the table's names."""
+        column = F.col(quoted(self.source[0].name))
+        for field in self.source[1:]:
+            column = column.getField(field.name)
+        return _text(_transformed(column, self.kind, self.transform, session), self.result).alias(self.name)
+
+    @property
+    def result(self) -> DataType:
+        """The type of its values, as Spark's; that of days is a date."""
+        if self.transform == "day":
+            return DateType()
+        return IntegerType() if self.transform in _OF_TIME or self.transform.startswith("bucket") else self.kind
+
+    def value(self, text: str | None) -> Any:
+        """A value as Iceberg's JSON of single values has it."""
+        try:
+            return None if text is None else _VALUES[type(self.result)](text, self.result)
+        except OverflowError as error:
+            message = (
+                f"iceberg: {self.source[-1].name!r}, by which the table is partitioned, has a time outside of the "
+                "years 1 to 9999. Leave such rows out."
+            )
+            raise SinkError(message) from error
+
+
+def parts_of(spec: Mapping[str, Any], schema: StructType, where: str) -> list[Part]:
+    """The fields of a spec, but for those that are no more than null."""
+    beginning = "_sparkjet"
+    while any(name.lower().startswith(beginning) for name in schema.fieldNames()):
+        beginning = f"_{beginning}"
+    found = []
+    for number, field in enumerate(spec["fields"]):
+        transform = field["transform"]
+        if transform == "void":
+            continue
+        sources = field.get("source-ids", [field.get("source-id")])
+        path = path_of(schema, sources[0]) if len(sources) == 1 else None
+        part = None if path is None else Part(field["field-id"], f"{beginning}_{number}", transform, path)
+        if part is None or not _is_written(part):
+            message = (
+                f"{where} is partitioned by {field['name']!r} ({transform}), which is not written here. Write to "
+                "another table, or merge the rows yourself in foreachBatch(…)."
+            )
+            raise AnalysisError(message)
+        found.append(part)
+    return found
+
+
+def new_spec(partition_by: Sequence[str], schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The spec of a new table: columns, and transforms as in SQL: ``days(ts)``, ``truncate(4, k)``."""
+    columns = {field["name"].lower(): field for field in schema["fields"]}
+    fields = []
+    for number, text in enumerate(partition_by):
+        column, transform = (text, "identity") if text.lower() in columns else _read(text)
+        source = columns.get(column.lower())
+        if source is None:
+            names = ", ".join(field["name"] for field in schema["fields"])
+            message = (
+                f"partitionBy: no column {column!r} in the result. Columns: {names}. Transforms are written as in SQL: "
+                '"days(ts)", "hours(ts)", "truncate(4, k)", "bucket(16, k)".'
+            )
+            raise AnalysisError(message)
+        word = transform.partition("[")[0]
+        name = source["name"] if word == "identity" else f"{source['name']}_{word.replace('truncate', 'trunc')}"
+        fields.append({"name": name, "transform": transform, "source-id": source["id"], "field-id": 1000 + number})
+    return {"spec-id": 0, "fields": fields}
+
+
+def same_spec(one: Mapping[str, Any], other: Mapping[str, Any], schema: StructType, rows: StructType) -> bool:
+    """Whether a table's spec partitions by the same as another, of a schema that has other ids."""
+
+    def described(spec: Mapping[str, Any], columns: StructType) -> list[tuple[list[str], str]]:
+        paths = [(path_of(columns, each["source-id"]) or [], each["transform"]) for each in spec["fields"]]
+        return [([field.name.lower() for field in path], transform) for path, transform in paths if transform != "void"]
+
+    return described(one, schema) == described(other, rows)
+
+
+def _read(text: str) -> tuple[str, str]:
+    """A column and its transform; the whole text where it is no transform."""
+    found = _WRITTEN.fullmatch(text.strip())
+    if found is None:
+        return text, "identity"
+    if found[1] is not None:
+        return found[2].strip(), found[1].removesuffix("s")
+    return found[5].strip(), f"{found[3]}[{found[4]}]"
+
+
+def _is_written(part: Part) -> bool:
+    kind, transform = part.kind, part.transform
+    if type(kind) not in _VALUES or (isinstance(kind, StringType) and kind != StringType()):
+        return False
+    if transform in _OF_TIME:
+        is_day = isinstance(kind, DateType) and transform != "hour"
+        return is_day or isinstance(kind, TimestampType | TimestampNTZType)
+    if transform.startswith("truncate["):
+        if isinstance(kind, DecimalType) and kind.precision == _MOST and kind.scale > _KEPT:
+            # What Spark subtracts of it loses its last digit: readers would skip files that have what they look for.
+            return False
+        return isinstance(kind, IntegerType | LongType | DecimalType | StringType | BinaryType)
+    return transform == "identity" or (transform.startswith("bucket[") and not isinstance(kind, BooleanType))
+
+
+def _transformed(column: Column, kind: DataType, transform: str, session: SparkSession) -> Column:
+    sized = _PARTS.fullmatch(transform)
+    if sized is not None and sized[1] == "bucket":
+        if isinstance(kind, DateType):
+            column = F.unix_date(column)
+        elif isinstance(kind, TimestampType | TimestampNTZType):
+            column = _micros(column, kind)
+        return bucketed(column, kind, int(sized[2]), session)
+    if sized is not None:
+        return _truncated(column, kind, int(sized[2]))
+    if transform == "identity":
+        return column
+    if transform == "hour":
+        return _floor(_micros(column, kind), _HOUR)
+    days = F.unix_date(column) if isinstance(kind, DateType) else _floor(_micros(column, kind), _DAY)
+    day = F.date_from_unix_date(days.cast("int"))
+    if transform == "day":
+        return day
+    years = F.year(day) - F.lit(_START)
+    return years if transform == "year" else years * F.lit(_MONTHS) + F.month(day) - F.lit(1)
+
+
+def _truncated(column: Column, kind: DataType, width: int) -> Column:
+    if isinstance(kind, StringType | BinaryType):
+        return F.substring(column, 1, width)
+    step = F.lit(width)
+    if isinstance(kind, DecimalType):
+        step = F.lit(Decimal(width).scaleb(-kind.scale, context=_EXACT))
+    return (column - F.pmod(column, step)).cast(kind)
+
+
+def _micros(column: Column, kind: DataType) -> Column:
+    """Microseconds since 1970; of times without a zone as if they were in UTC, whatever the session's is."""
+    if isinstance(kind, TimestampType):
+        return F.unix_micros(column)
+    of_day = F.hour(column) * F.lit(3600) + F.minute(column) * F.lit(60)
+    seconds = F.extract(F.lit("SECOND"), column)
+    days = F.unix_date(F.to_date(column)).cast("long")
+    return days * F.lit(_DAY) + of_day.cast("long") * F.lit(_SECOND) + (seconds * F.lit(_SECOND)).cast("long")
+
+
+def _floor(column: Column, step: int) -> Column:
+    """The quotient of two whole numbers, rounded down, also below zero."""
+    return F.call_function("div", column - F.pmod(column, F.lit(step)), F.lit(step))
+
+
+def _text(column: Column, kind: DataType) -> Column:
+    """A value as part of a path; a prefix keeps empty texts, which Spark's writer takes for nulls."""
+    if isinstance(kind, StringType):
+        return F.concat(F.lit("="), column)
+    if isinstance(kind, BinaryType):
+        return F.concat(F.lit("="), F.hex(column))
+    if isinstance(kind, DateType):
+        return F.unix_date(column).cast("string")
+    if isinstance(kind, TimestampType | TimestampNTZType):
+        return _micros(column, kind).cast("string")
+    return column.cast("string")
+
+
+def _decimal(text: str, kind: Any) -> str:
+    return f"{Decimal(text).quantize(Decimal(1).scaleb(-kind.scale), context=_EXACT):f}"
+
+
+def _date(text: str, _: DataType) -> str:
+    return (_EPOCH + timedelta(days=int(text))).isoformat()
+
+
+def _time(text: str, kind: DataType) -> str:
+    time = datetime(_START, 1, 1, tzinfo=timezone.utc) + timedelta(microseconds=int(text))
+    return time.replace(tzinfo=time.tzinfo if isinstance(kind, TimestampType) else None).isoformat()
+
+
+_VALUES: Mapping[type[DataType], Callable[[str, Any], Any]] = {
+    BooleanType: lambda text, _: text == "true",
+    IntegerType: lambda text, _: int(text),
+    LongType: lambda text, _: int(text),
+    StringType: lambda text, _: text[1:],
+    BinaryType: lambda text, _: text[1:],
+    DecimalType: _decimal,
+    DateType: _date,
+    TimestampType: _time,
+    TimestampNTZType: _time,
+}
+"""How the text of a path is read, by type; floating-point numbers are in no partition, as NaN has no JSON."""

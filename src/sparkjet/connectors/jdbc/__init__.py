@@ -1,0 +1,1 @@
+"""SQL databases with transactions and a JDBC driver."""

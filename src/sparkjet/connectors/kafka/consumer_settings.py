@@ -1,0 +1,136 @@
+"""Settings of the Kafka source, from the options of ``readStream``."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from confluent_kafka import Consumer
+
+from sparkjet.connectors.kafka import properties as kafka_properties
+from sparkjet.connectors.kafka.starting import Starting
+from sparkjet.connectors.kafka.subscription import Subscription
+from sparkjet.errors import AnalysisError
+from sparkjet.options import Options
+
+NAME = "sparkjet-kafka"
+"""Name of the source in ``readStream.format(…)``."""
+
+KAFKA_SOURCE_OPTIONS: Mapping[str, str] = {
+    "kafka.*": "librdkafka's properties; kafka.bootstrap.servers is required. Never logged or recorded.",
+    "subscribe": "Topics, separated by commas.",
+    "subscribePattern": "Regular expression that matches the whole topic name; new topics are discovered.",
+    "assign": 'Partitions: {"topic": [0, 1]}.',
+    "startingOffsets": 'Where a new query starts: latest (default), earliest or {"topic": {"0": 23, "1": -2}}.',
+    "startingTimestamp": "Start time for all partitions: milliseconds since 1970.",
+    "startingOffsetsByTimestamp": 'Start time by partition: {"topic": {"0": 1700000000000}}.',
+    "startingOffsetsByTimestampStrategy": "If no record is at or after the start time: error (default) or latest.",
+    "maxOffsetsPerTrigger": "Approximate limit of offsets per batch, split in proportion to each partition's backlog.",
+    "failOnDataLoss": "Whether the query fails if records to read are gone (true), or continues without them.",
+    "includeHeaders": "Whether to add a column headers (false).",
+    "kafkaConsumer.pollTimeoutMs": "How long to wait for an unresponsive broker (120000).",
+}
+"""Options of ``format("sparkjet-kafka")``, with the names of Spark's source."""
+
+_OURS = {
+    "auto.offset.reset": "use startingOffsets",
+    "enable.auto.commit": "offsets are in the query's record, not in Kafka",
+    "enable.auto.offset.store": "offsets are in the query's record, not in Kafka",
+    "enable.partition.eof": "the source needs it",
+    "key.deserializer": "keys come as binary, cast the column",
+    "value.deserializer": "values come as binary, cast the column",
+    "group.instance.id": "partitions are assigned by Spark, not by a group",
+    "partition.assignment.strategy": "partitions are assigned by Spark, not by a group",
+}
+_INSTEAD = {
+    "ssl.key.pem": "Put the key into a file: kafka.ssl.key.location",
+    "sasl.oauthbearer.assertion.private.key.pem": "Use a file: kafka.sasl.oauthbearer.assertion.private.key.file",
+    "sasl.oauthbearer.assertion.private.key.passphrase": "Use a key without one, in a file that only its user may read",
+    "sasl.oauthbearer.config": "See kafka.sasl.oauthbearer.method=oidc and kafka.sasl.oauthbearer.client.secret",
+}
+"""What to use instead of properties that Spark would show in plans."""
+_DEFAULTS = {
+    "group.id": "sparkjet-kafka-source",
+    "isolation.level": "read_committed",
+    "fetch.message.max.bytes": "8388608",
+    "queued.min.messages": "50000",
+    "queued.max.messages.kbytes": "65536",
+    # The records of a range are already there, so the broker must not wait for more: the end of a partition, after
+    # which only transaction markers follow, is reported by the fetch after the last record.
+    "fetch.wait.max.ms": "10",
+    # While its queue is full librdkafka does not fetch, and by default it looks again after a second: a task that has
+    # emptied the queue before would stand still until then.
+    "fetch.queue.backoff.ms": "5",
+}
+_FIXED = {"auto.offset.reset": "error", "enable.auto.commit": "false", "enable.partition.eof": "true"}
+# Errors arrive through the callback; the log would repeat them on every worker's stderr.
+_QUIET = {"log_level": "0"}
+
+
+@dataclass(frozen=True)
+class KafkaSourceSettings:
+    """The parsed options.
+
+    Attributes:
+        subscription: The partitions to read.
+        starting: Where a new query starts.
+        client: librdkafka's properties for consumers; include the password and are never shown.
+        max_offsets: The option ``maxOffsetsPerTrigger``.
+        fail_on_data_loss: The option of the same name.
+        headers: The option ``includeHeaders``.
+        patience: Seconds to wait for a broker.
+    """
+
+    subscription: Subscription
+    starting: Starting
+    client: Mapping[str, str] = field(repr=False)
+    max_offsets: int | None = None
+    fail_on_data_loss: bool = True
+    headers: bool = False
+    patience: float = 120.0
+
+    @staticmethod
+    def of(given: Mapping[str, str]) -> KafkaSourceSettings:
+        """The settings in the options of a reader; does not connect."""
+        options = Options(given)
+        options.only(list(KAFKA_SOURCE_OPTIONS), NAME)
+        limit = options.get("maxOffsetsPerTrigger")
+        return KafkaSourceSettings(
+            Subscription.of(options),
+            Starting.of(options),
+            _client(options),
+            None if limit is None else options.number("maxOffsetsPerTrigger", default=1),
+            options.flag("failOnDataLoss", default=True),
+            options.flag("includeHeaders"),
+            options.number("kafkaConsumer.pollTimeoutMs", default=120_000) / 1000,
+        )
+
+    @property
+    def committed(self) -> bool:
+        """Whether only committed records are read (``kafka.isolation.level``)."""
+        # librdkafka takes " READ_COMMITTED" too: the latest offset would be behind rows that are still to be committed.
+        return self.client["isolation.level"].strip().lower() == "read_committed"
+
+    def shown(self, text: object) -> str:
+        """A text of the client, with secrets redacted."""
+        return kafka_properties.redacted(str(text), self.client)
+
+
+def _client(options: Options) -> dict[str, str]:
+    given = kafka_properties.properties_of(options, _OURS)
+    if not given.get("bootstrap.servers"):
+        message = (
+            f'option: format("{NAME}") needs option("{kafka_properties.PREFIX}bootstrap.servers", "host:port, …").'
+        )
+        raise AnalysisError(message)
+    for name in given:
+        if kafka_properties.escapes_redaction(name):
+            hint = _INSTEAD.get(name, "Put it into a file, if librdkafka has a property for one")
+            message = f"option: {kafka_properties.PREFIX}{name}: leave it out; Spark would show it in plans. {hint}."
+            raise AnalysisError(message)
+    complete = {**_DEFAULTS, **_QUIET, **given, **_FIXED}
+    kafka_properties.check_properties(
+        given, lambda: Consumer(complete, logger=logging.getLogger("sparkjet.kafka")).close(), _DEFAULTS
+    )
+    return complete

@@ -1,0 +1,88 @@
+"""Ends of transactions that a killed coordinator has never written, where a producer has several transactions."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from sparkjet.connectors.kafka.cluster import COMMITTED, COMPLETED, ENDING, STATES, Cluster, error_name
+from sparkjet.query_log import logger
+
+if TYPE_CHECKING:
+    from sparkjet.connectors.kafka.partition_requests import OpenTransaction
+    from sparkjet.connectors.kafka.requests import TopicPartition, TransactionDescription
+
+
+_LOOK = 0.02
+"""Seconds from one look at a coordinator that is ending a transaction to the next."""
+ANSWERS = 10.0
+"""Seconds that brokers may take to know after a restart; who may not read a partition, or an id, never learns it."""
+
+
+def write_lost_ends(
+    cluster: Cluster, partitions: Sequence[TopicPartition], prefix: str, patience: float, answers: float = ANSWERS
+) -> bool:
+    """End what is complete for its coordinator and still open in a partition; the ids that this is about are fenced.
+
+    :mod:`sparkjet.connectors.kafka.markers` says how that comes about. It must be called before anything else
+    initializes these ids: after that, their coordinator does not know any more how the transaction ended.
+    """
+    began = time.monotonic()
+    while True:
+        found = cluster.open_in(partitions)
+        opened = [each for several in found.values() for each in several]
+        listed = cluster.listed_by(sorted({each.producer for each in opened}), STATES)
+        ours = {each.name: each.state for each in listed if each.name.startswith(prefix)}
+        waited = time.monotonic() - began
+        # A coordinator that has just been started lists nothing until it has read what it is responsible for.
+        all_known = len(found) == len(partitions) and {each.producer for each in opened} <= {
+            each.producer for each in listed
+        }
+        is_ending = any(state in ENDING for state in ours.values())
+        if not (is_ending and waited < patience) and (all_known or waited >= answers):
+            break
+        time.sleep(_LOOK)
+    for name in sorted(name for name, state in ours.items() if state in COMPLETED):
+        _write(cluster, name, opened)
+    return all_known
+
+
+def _write(cluster: Cluster, name: str, opened: Sequence[OpenTransaction]) -> None:
+    described = cluster.describe(name)
+    lost = [each for each in opened if _is_of(each, described)]
+    # What has ended since is not lost: the coordinator was writing it.
+    still = cluster.open_in(sorted({each.where for each in lost})) if lost else {}
+    lost = [each for each in lost if each in still.get(each.where, ())]
+    if not lost or cluster.fence(name):
+        return
+    fenced = cluster.describe(name)
+    if (fenced.producer, fenced.epoch) != (described.producer, described.epoch + 1):
+        # Another publisher has initialized it in between: what is open may be a transaction of that one's.
+        return
+    for each in lost:
+        # The fenced producer may have been about to begin another one, which would have taken this end for its own.
+        error = cluster.write_marker(each, commits=described.state == COMMITTED)
+        said, where = f"{name!r} is {described.state}", f"{each.where[0]}-{each.where[1]}"
+        if error:
+            logger.error(
+                "Kafka holds back readers of %s: %s, but the coordinator's end is missing on the partition, and this "
+                "user may not write it (%s). Allow it ClusterAction on the cluster.",
+                where,
+                said,
+                error_name(error),
+            )
+        else:
+            logger.warning(
+                "%s, but the coordinator's end was missing on the partition %s and held readers back; wrote it",
+                said,
+                where,
+            )
+
+
+def _is_of(opened: OpenTransaction, described: TransactionDescription) -> bool:
+    """Whether it is the last transaction of an id, and how that one ended is known."""
+    if described.state not in COMPLETED or opened.producer != described.producer:
+        return False
+    # Who is fenced, or has timed out, is rolled back with the next epoch of the producer.
+    return opened.epoch == described.epoch or (described.state != COMMITTED and opened.epoch == described.epoch - 1)

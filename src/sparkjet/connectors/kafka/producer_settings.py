@@ -1,0 +1,128 @@
+"""Settings of the Kafka sink, from the options of ``writeStream``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import confluent_kafka
+
+from sparkjet.connectors.kafka import properties as kafka_properties
+from sparkjet.connectors.kafka.access import Access
+from sparkjet.errors import AnalysisError
+from sparkjet.options import MOST_PARTITIONS
+from sparkjet.sinks.protocol import Guarantee
+
+if TYPE_CHECKING:
+    from sparkjet.options import Options
+
+TIMEOUT = "transaction.timeout.ms"
+DEFAULTS = {
+    # The default of Java's producers, and so of Spark's Kafka sink: a key stays in its partition.
+    "partitioner": "murmur2_random",
+    # As Java's delivery.timeout.ms: librdkafka would retry until the transaction has timed out.
+    "message.timeout.ms": "120000",
+    "linger.ms": "20",
+    # The most that brokers allow by default.
+    TIMEOUT: "900000",
+}
+_NUMBERS = {
+    TIMEOUT: "milliseconds",
+    "message.timeout.ms": "milliseconds",
+    "message.max.bytes": "bytes",
+    "batch.size": "bytes",
+}
+"""Properties that sparkjet computes with."""
+_NUMBER = re.compile(r"[1-9][0-9]*")
+OURS = {
+    "transactional.id": "sparkjet names its transactions itself, so that every driver can find them",
+    "enable.idempotence": "sparkjet always enables it",
+    "acks": "a transaction needs acks=all",
+    "delivery.report.only.error": "sparkjet needs it",
+    "queue.buffering.max.messages": "sparkjet bounds what waits for the brokers itself",
+    "queue.buffering.max.kbytes": "sparkjet bounds what waits for the brokers itself",
+    "key.serializer": "cast the column key to string or binary",
+    "value.serializer": "cast the column value to string or binary",
+}
+
+
+@dataclass(frozen=True)
+class KafkaSettings:
+    """The parsed options.
+
+    Attributes:
+        access: How to connect, for the requests that sparkjet itself sends.
+        producer: librdkafka's properties for producers; include the password and are never shown.
+        topic: The option ``topic``, which takes precedence over a column of that name.
+        writers: The option ``numPartitions``.
+        continues: Whether to continue when rows are lost (``onLostTransaction``).
+        guarantee: Exactly once in transactions, or at least once without.
+        repeats: Whether to continue from snapshots that are older than the topic (``onRestoredBackup``).
+    """
+
+    access: Access
+    producer: Mapping[str, str] = field(repr=False)
+    topic: str | None = None
+    writers: int = 16
+    continues: bool = False
+    guarantee: Guarantee = Guarantee.EXACTLY_ONCE
+    repeats: bool = False
+
+    @property
+    def timeout(self) -> int:
+        """Milliseconds after which brokers abort an open transaction."""
+        return int(self.producer[TIMEOUT])
+
+    @staticmethod
+    def of(options: Options) -> KafkaSettings:
+        """The settings in some options."""
+        given = kafka_properties.properties_of(options, OURS)
+        access = Access.of(given)
+        if options.get("progressTopic") is not None:
+            message = (
+                "progressTopic: this is for commit=staged. Prepared transactions, and rows that are written at least "
+                "once, have no markers: leave it out."
+            )
+            raise AnalysisError(message)
+        guarantee = guarantee_of(options)
+        promises = guarantee if guarantee is Guarantee.EXACTLY_ONCE else Guarantee.AT_LEAST_ONCE
+        return KafkaSettings(
+            access,
+            producer_properties({**DEFAULTS, **given}, in_transactions=promises is Guarantee.EXACTLY_ONCE),
+            options.get("topic"),
+            options.number("numPartitions", default=16, most=MOST_PARTITIONS),
+            options.choice("onLostTransaction", ("fail", "continue"), "fail") == "continue",
+            promises,
+            options.choice("onRestoredBackup", ("fail", "continue"), "fail") == "continue",
+        )
+
+
+def guarantee_of(options: Options) -> Guarantee:
+    """What the user asks for."""
+    return Guarantee(options.choice("processingGuarantee", tuple(each.value for each in Guarantee), "exactly-once"))
+
+
+def producer_properties(properties: dict[str, str], *, in_transactions: bool) -> dict[str, str]:
+    """Properties of librdkafka's producers, from the user's and the defaults."""
+    for name, unit in _NUMBERS.items():
+        # librdkafka takes 0x10 and 010 too, as C does: sparkjet would compute with another number, or fail.
+        if name in properties and not (_NUMBER.fullmatch(properties[name]) and int(properties[name]) < 2**31):
+            message = f'{kafka_properties.PREFIX}{name}: "{properties[name]}" is not a number of {unit}.'
+            raise AnalysisError(message)
+    # librdkafka rejects a message timeout longer than the transaction's.
+    patience = min(int(properties["message.timeout.ms"]), int(properties[TIMEOUT]))
+    made = {
+        **properties,
+        "message.timeout.ms": str(patience),
+        "enable.idempotence": "true",
+        "queue.buffering.max.messages": "10000000",
+        "queue.buffering.max.kbytes": "2147483647",
+    }
+    # No log: it starts to connect, and the check with the brokers reports whether that works.
+    whole = {**made, "log_level": "0", **({"transactional.id": "sparkjet"} if in_transactions else {})}
+    kafka_properties.check_properties(
+        properties, lambda: confluent_kafka.Producer(whole), (*DEFAULTS, "compression.type")
+    )
+    return made

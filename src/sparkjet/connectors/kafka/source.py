@@ -1,0 +1,195 @@
+"""The data source ``sparkjet-kafka``, as Spark runs it."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from sparkjet.connectors.kafka.positions import TopicPartition, from_offset, to_offset
+from sparkjet.connectors.kafka.starting import LATEST
+from sparkjet.errors import AnalysisError, lacking
+from sparkjet.sources.backlog import limited
+
+PACKAGES = {"confluent_kafka": "confluent-kafka", "pyarrow": "pyarrow"}
+"""Packages that the driver, its planner and the executors need, by the name that is imported."""
+
+try:
+    from sparkjet.connectors.kafka.admin import Cluster
+    from sparkjet.connectors.kafka.consumer_settings import NAME, KafkaSourceSettings
+    from sparkjet.connectors.kafka.end_offsets import EndOffsets
+    from sparkjet.connectors.kafka.reading import Range
+    from sparkjet.connectors.kafka.records import record_batches
+except ImportError as error:
+    # In one of Spark's workers, which plans batches on the driver's machine, and whose errors arrive as text: a driver
+    # that lacks something does not come here, as it registers nothing then.
+    _python = f'format("sparkjet-kafka"): {sys.executable} on {platform.node()}'
+    raise AnalysisError(lacking(_python, [error.name or "it"], PACKAGES, "Python")) from error
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+# Not as DDL text, which is parsed by the JVM, and Python workers have none.
+COLUMNS = StructType(
+    [
+        StructField("key", BinaryType()),
+        StructField("value", BinaryType()),
+        StructField("topic", StringType()),
+        StructField("partition", IntegerType()),
+        StructField("offset", LongType()),
+        StructField("timestamp", TimestampType()),
+        StructField("timestampType", IntegerType()),
+    ]
+)
+"""The columns of Spark's Kafka source."""
+_Offset = dict[str, dict[str, int]]
+
+
+class KafkaDataSource(DataSource):
+    """Kafka topics, with the columns and options of Spark's own source; see docs/guide/kafka-source.md."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name in ``readStream.format(…)``."""
+        return NAME
+
+    @cached_property
+    def settings(self) -> KafkaSourceSettings:
+        """The parsed options; they are checked here, when the user calls ``load()``."""
+        return KafkaSourceSettings.of(dict(self.options))
+
+    def schema(self) -> StructType:
+        """The columns of Spark's Kafka source."""
+        if not self.settings.headers:
+            return COLUMNS
+        return StructType([*COLUMNS, StructField("headers", ArrayType(_HEADER))])
+
+    def streamReader(self, schema: StructType) -> KafkaStreamReader:
+        """A reader of the topics."""
+        if schema.simpleString() != self.schema().simpleString():
+            message = f'format("{NAME}") has a fixed schema: leave schema(…) out and select from its columns.'
+            raise AnalysisError(message)
+        return KafkaStreamReader(self.settings)
+
+
+class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans batches in a Python process of the driver, and reads their ranges in the executors.
+
+    An offset holds the next offset of each partition: ``{"topic": {"0": 17}}``. It includes every partition that is
+    read, with or without rows.
+    """
+
+    def __init__(self, settings: KafkaSourceSettings) -> None:
+        self._settings = settings
+        self._moving: dict[TopicPartition, int] = {}
+
+    @cached_property
+    def _cluster(self) -> Cluster:
+        return Cluster(self._settings)
+
+    @cached_property
+    def _end_offsets(self) -> EndOffsets:
+        return EndOffsets(self._cluster, self._settings)
+
+    def initialOffset(self) -> _Offset:
+        """Where a query without a record starts.
+
+        Spark stores where its first batch ends, but not where it starts: this is called again if the batch is rerun.
+        So partitions that start at their end, which moves, have no rows in the first batch.
+        """
+        topics = self._cluster.topics()
+        self._settings.subscription.check(topics)
+        partitions = self._settings.subscription.chosen(topics)
+        wanted = self._settings.starting.wanted(partitions)
+        if self._settings.starting.by_time:
+            return to_offset(self._first_at(wanted))
+        found = self._cluster.resolved(wanted, committed=self._settings.committed)
+        # Only the user's own offsets: an end that is queried twice moves in between if the topic is written to.
+        given = {each: offset for each, offset in wanted.items() if offset >= 0}
+        begins, ends = self._cluster.begins(given), self._cluster.ends(given, committed=False)
+        for each, offset in given.items():
+            if not begins[each] <= offset <= ends[each]:
+                message = (
+                    f"option: startingOffsets has {offset} for {each[0]}-{each[1]}, "
+                    f"which has {begins[each]} to {ends[each]}."
+                )
+                raise AnalysisError(message)
+        self._moving = {each: found[each] for each, offset in wanted.items() if offset == LATEST}
+        return to_offset(found)
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """The option ``maxOffsetsPerTrigger``."""
+        rows = self._settings.max_offsets
+        return ReadAllAvailable() if rows is None else ReadMaxRows(rows)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Read up to the current ends, and no partitions created later."""
+        self._end_offsets.stop_here()
+
+    def latestOffset(self, start: _Offset, limit: ReadLimit) -> _Offset:
+        """Where the next batch ends.
+
+        It includes a new or recreated partition at its first offset, and its rows from the next batch on: so a batch's
+        offsets determine where its rows begin, and a batch that is rerun has the same rows.
+        """
+        starts = from_offset(start)
+        # Rows of these would be lost if the first batch were rerun: it would start at a later end.
+        placed = {each: first for each, first in self._moving.items() if starts.get(each) == first}
+        self._moving = {}
+        ends, news = self._end_offsets.ends(starts)
+        placed = {**news, **placed}
+        ends = {each: end for each, end in ends.items() if each not in placed}
+        if isinstance(limit, ReadMaxRows):
+            ends = limited(starts, ends, limit.max_rows)
+        return to_offset({**ends, **placed})
+
+    def reportLatestOffset(self) -> _Offset:
+        """The end of every partition, beyond open transactions.
+
+        A partition with an open transaction has not been read to its end: its rows arrive with the commit, and must
+        not be late then.
+        """
+        return to_offset(self._end_offsets.reported())
+
+    def partitions(self, start: _Offset, end: _Offset) -> Sequence[InputPartition]:
+        """A task for every partition with new records; a partition missing in ``start`` begins at its ``end``."""
+        starts = from_offset(start)
+        ranges = [Range(*each, starts.get(each, last), last) for each, last in from_offset(end).items()]
+        return [InputPartition(each) for each in ranges if each.start < each.end]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The records of a task's range."""
+        return record_batches(partition.value, self._settings)
+
+    def _first_at(self, times: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """The first offset at or after a time in each partition."""
+        starting = self._settings.starting
+        ends = self._cluster.ends(times, committed=self._settings.committed)
+        first = {}
+        for each, offset in self._cluster.offsets_at(times).items():
+            if offset is None and not starting.latest_if_none:
+                message = (
+                    f"option: {starting.option}: {each[0]}-{each[1]} has no record at or after {times[each]}. "
+                    'To start at its end: startingOffsetsByTimestampStrategy="latest".'
+                )
+                raise AnalysisError(message)
+            if offset is None:
+                self._moving[each] = ends[each]
+            first[each] = ends[each] if offset is None else offset
+        return first

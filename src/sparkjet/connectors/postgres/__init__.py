@@ -1,0 +1,1 @@
+"""PostgreSQL (extra ``postgres``): COPY into prepared transactions, or publishing after the decision."""

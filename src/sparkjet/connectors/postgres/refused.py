@@ -1,0 +1,76 @@
+"""Refused rows: the way out where a table refuses rows of a decided epoch, which keeps all others."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+from psycopg import sql
+
+from sparkjet.connectors.postgres.copying import is_refusal
+from sparkjet.connectors.postgres.transactions import STAGED, stage
+from sparkjet.storage.paths import sync_directory, sync_file
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from sparkjet.connectors.postgres.target import Target
+
+_NUMBERED = sql.Identifier("pg_temp", "_sparkjet_numbered")
+
+
+@dataclass
+class RefusedRows:
+    """Writes the rows that a table accepts, and collects the others as lines of JSON.
+
+    Rows are tried together; those that fail together are halved, so that few refusals cost few statements. With an
+    upsert, later rows replace earlier ones, so that of a key's rows the greatest that is accepted stays.
+
+    Attributes:
+        lines: By row that was refused: the server's message, and the row as ``row_to_json`` prints it.
+        accepted: How many rows were accepted.
+    """
+
+    lines: list[str] = field(default_factory=list)
+    accepted: int = 0
+
+    def write(self, cursor: psycopg.Cursor[Any], target: Target, batches: Iterable[pa.RecordBatch]) -> None:
+        """Write what is accepted in the open transaction; a ``write`` of :meth:`PostgresTransactions.publish`."""
+        # What is deferred would otherwise be refused by COMMIT, together with all other rows.
+        cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
+        stage(cursor, target, batches)
+        cursor.execute(target.number(STAGED, _NUMBERED))
+        cursor.execute(sql.SQL("ALTER TABLE {} ADD PRIMARY KEY ({})").format(_NUMBERED, target.position))
+        rows = cursor.execute(sql.SQL("SELECT count(*) FROM {}").format(_NUMBERED)).fetchone()
+        # Fails if no row at all could be written.
+        cursor.execute(target.insert(_NUMBERED, 0, 0))
+        waiting = [(1, 1 + int(rows[0] if rows else 0))]
+        while waiting:
+            first, end = waiting.pop()
+            try:
+                with cursor.connection.transaction():
+                    cursor.execute(target.insert(_NUMBERED, first, end))
+            except psycopg.Error as error:
+                if not is_refusal(error):
+                    raise
+                if end - first > 1:
+                    middle = (first + end) // 2
+                    waiting += [(middle, end), (first, middle)]
+                    continue
+                cursor.execute(target.row(_NUMBERED, first))
+                (row,) = cursor.fetchone() or ("null",)
+                message = json.dumps(" ".join(str(error).split()), ensure_ascii=False)
+                self.lines.append(f'{{"error": {message}, "row": {row}}}')
+            else:
+                self.accepted += end - first
+
+    def save(self, path: Path) -> None:
+        """Append the lines to a file, durably: they are nowhere else once the others have been committed."""
+        with path.open("a", encoding="utf-8") as file:
+            file.writelines(f"{line}\n" for line in self.lines)
+        sync_file(path)
+        sync_directory(path.parent)

@@ -1,0 +1,124 @@
+"""Columns: which of a result's columns make a message, how they are stored, and what AMQP cannot carry."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from sparkjet.catalyst.columns import IS_EARLY
+from sparkjet.errors import AnalysisError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import Column, DataFrame
+
+    from sparkjet.connectors.rabbitmq.sink_settings import RabbitSinkSettings
+
+_TEXT = (T.StringType, T.VarcharType, T.CharType)
+_TEXTS = ("routing_key", "exchange", "message_id", "content_type", "correlation_id", "type")
+KNOWN = ("body", *_TEXTS, "timestamp", "headers")
+"""Columns of a message, called as the source's and as AMQP's properties."""
+_EXPECTED = {"body": "string or binary", "timestamp": "timestamp", "headers": "map<string,string>"}
+_EXAMPLE = 'select(F.col("sym").alias("routing_key"), F.to_json(F.struct("sym", "px")).alias("body"))'
+_LONGEST = 255
+"""Bytes of a short string in AMQP."""
+_ROUTING = ("CC", "BCC")
+"""Headers by which RabbitMQ routes a message elsewhere too; it takes them as lists alone."""
+_MOST_HEADERS = 100_000
+"""Bytes: they must fit into one frame, of 131,072 bytes with the defaults of broker and client."""
+
+
+def check_columns(schema: T.StructType, settings: RabbitSinkSettings) -> None:
+    """Reject rows that are not messages."""
+    names = schema.fieldNames()
+    if "body" not in names:
+        message = f"rabbitmq: the result needs a column body, e.g. {_EXAMPLE}. Columns: {', '.join(names)}"
+        raise AnalysisError(message)
+    if settings.routing_key is None and "routing_key" not in names:
+        message = (
+            'rabbitmq: name the routing key of the rows, with option("routingKey", "…") or a column routing_key; in '
+            "the default exchange it is the name of a queue."
+        )
+        raise AnalysisError(message)
+    for field in schema.fields:
+        if field.name not in {*KNOWN, IS_EARLY} or names.count(field.name) > 1:
+            message = (
+                f"rabbitmq: column {field.name!r} would be dropped; a message has {', '.join(KNOWN)}, each once. Put "
+                f"it into the body, e.g. {_EXAMPLE}."
+            )
+            raise AnalysisError(message)
+        if not _fits(field):
+            message = (
+                f"rabbitmq: column {field.name!r} has type {field.dataType.simpleString()}, but must have "
+                f"{_EXPECTED.get(field.name, 'string')}. Cast it, or make it text with F.to_json."
+            )
+            raise AnalysisError(message)
+
+
+def stored(rows: DataFrame, settings: RabbitSinkSettings) -> DataFrame:
+    """The rows as they wait: exchange and routing key with each, as the options may be others by then."""
+    given = {"exchange": settings.exchange, "routing_key": settings.routing_key}
+    if "exchange" not in rows.columns and settings.exchange is None:
+        given["exchange"] = ""
+    columns = [F.col("body").cast("binary").alias("body")]
+    for name in _TEXTS:
+        text = given.get(name)
+        if text is not None:
+            columns.append(F.lit(text).alias(name))
+        elif name in rows.columns:
+            columns.append(F.col(name).cast("string").alias(name))
+    if "timestamp" in rows.columns:
+        columns.append(F.unix_seconds("timestamp").alias("timestamp"))
+    if "headers" in rows.columns:
+        columns.append(F.col("headers").cast("map<string,string>").alias("headers"))
+    if IS_EARLY in rows.columns:
+        columns.append(F.col(IS_EARLY).cast("string").alias(IS_EARLY))
+    return rows.select(*columns)
+
+
+def faults(names: list[str]) -> Iterator[tuple[str, str, Column]]:
+    """What no broker takes, of the stored columns: the column, what is wrong with it, and the condition.
+
+    After the decision, such a row would fail the query at every start.
+    """
+    for name in ("body", "routing_key", "exchange"):
+        yield name, "nulls", F.col(name).isNull()
+    for name in _TEXTS:
+        if name in names:
+            yield name, f"more than {_LONGEST} bytes", F.octet_length(name) > _LONGEST
+            yield name, "text that is not UTF-8", ~F.is_valid_utf8(F.col(name))
+    if "timestamp" in names:
+        yield "timestamp", "times before 1970", F.col("timestamp") < 0
+    if "headers" in names:
+        keys, entries = F.map_keys("headers"), F.map_entries("headers")
+        size = F.aggregate(
+            entries, F.lit(0), lambda total, each: total + _bytes(each["key"]) + _bytes(each["value"]) + 6
+        )
+        invalid = F.exists(entries, lambda each: ~_valid(each["key"]) | ~_valid(each["value"]))
+        routing = F.exists(keys, lambda key: key.isin(*_ROUTING))
+        yield "headers", "keys CC or BCC (a row for each routing key does what they do)", routing
+        yield "headers", f"keys of more than {_LONGEST} bytes", F.exists(keys, lambda key: _bytes(key) > _LONGEST)
+        yield "headers", f"more than {_MOST_HEADERS} bytes", size > _MOST_HEADERS
+        yield "headers", "text that is not UTF-8", invalid
+
+
+def _bytes(text: Column) -> Column:
+    return F.coalesce(F.octet_length(text), F.lit(0))
+
+
+def _valid(text: Column) -> Column:
+    return F.coalesce(F.is_valid_utf8(text), F.lit(True))
+
+
+def _fits(field: T.StructField) -> bool:
+    kind = field.dataType
+    if field.name == "headers":
+        return isinstance(kind, T.MapType) and isinstance(kind.keyType, _TEXT) and isinstance(kind.valueType, _TEXT)
+    if field.name == "body":
+        return isinstance(kind, (*_TEXT, T.BinaryType))
+    if field.name in {"timestamp", IS_EARLY}:
+        return isinstance(kind, T.TimestampType if field.name == "timestamp" else T.BooleanType)
+    return isinstance(kind, _TEXT)

@@ -1,0 +1,97 @@
+"""The RabbitMQ sink: the checks before the start, and how an epoch is stored and published."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pika
+from pika.exceptions import ChannelClosedByBroker
+from pyspark.sql import Observation
+from pyspark.sql import functions as F
+
+from sparkjet.connectors.rabbitmq.columns import check_columns, faults, stored
+from sparkjet.connectors.rabbitmq.connection import FAILURES, explain
+from sparkjet.connectors.rabbitmq.messages import messages_of
+from sparkjet.connectors.rabbitmq.probe import ALWAYS_TAKEN, check_size
+from sparkjet.connectors.rabbitmq.publisher import publish
+from sparkjet.errors import AnalysisError, SinkError
+from sparkjet.sinks.outbox import Outbox
+from sparkjet.sinks.outbox_rows import batches_of
+from sparkjet.storage.written import ROWS, metrics
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+    from sparkjet.connectors.rabbitmq.sink_settings import RabbitSinkSettings
+    from sparkjet.sinks.protocol import Handle, TransactionId
+    from sparkjet.storage.directory import Directory
+
+
+class RabbitSink(Outbox):
+    """Publishes the rows of each epoch as messages, at least once, each with an id that does not change.
+
+    Rows wait in the outbox and are published after the decision, in their order, with publisher confirms. A publishing
+    that was cut short is repeated from the start of the epoch: a reader that drops by id sees each row once.
+
+    Args:
+        settings: The parsed options.
+    """
+
+    def __init__(self, settings: RabbitSinkSettings) -> None:
+        super().__init__()
+        self._settings = settings
+        self._taken = ALWAYS_TAKEN
+
+    def check(self, schema: StructType) -> None:
+        """See :meth:`Sink.check`; declares nothing, and publishes nothing."""
+        check_columns(schema, self._settings)
+        connection = self._settings.connection
+        try:
+            with closing(pika.BlockingConnection(connection)) as opened:
+                channel = opened.channel()
+                if self._settings.exchange:
+                    channel.exchange_declare(self._settings.exchange, passive=True)
+                elif self._is_one_queue(schema):
+                    channel.queue_declare(self._settings.routing_key, passive=True)
+        except ChannelClosedByBroker as error:
+            message = (
+                f'start: format("rabbitmq") has nowhere to publish to: {error.reply_text}. Declare it first, durable '
+                "and with its bindings."
+            )
+            raise AnalysisError(message) from error
+        except FAILURES as error:
+            message = f'start: format("rabbitmq") cannot use its broker: {explain(connection, error)}'
+            raise AnalysisError(message) from error
+
+    def prepare(self, rows: DataFrame, transaction: TransactionId) -> Handle | None:
+        """See :meth:`Sink.prepare`; refuses what no broker would take."""
+        encoded = stored(rows, self._settings)
+        noticed, wrong = Observation(), list(faults(encoded.columns))
+        counts = [F.count_if(condition).alias(f"fault{n}") for n, (_, _, condition) in enumerate(wrong)]
+        counts += [F.count(F.lit(1)).alias(ROWS), F.max(F.octet_length("body")).alias("largest")]
+        handle = super().prepare(encoded.observe(noticed, *counts), transaction)
+        found = metrics(noticed, "messages of RabbitMQ", SinkError)
+        for number, (name, fault, _) in enumerate(wrong):
+            if found[f"fault{number}"]:
+                message = (
+                    f"rabbitmq: column {name!r} has {fault}, in {found[f'fault{number}']} rows of the epoch, which a "
+                    "message cannot have. Filter or convert them."
+                )
+                raise SinkError(message)
+        if (found["largest"] or 0) > self._taken:
+            check_size(self._settings.connection, found["largest"])
+            self._taken = found["largest"]
+        # Not the epoch alone: with processingGuarantee=none it may run again with other rows, which are to be read.
+        return None if handle is None else handle | {"ids": f"{transaction.query}-{transaction.sink}-{transaction}"}
+
+    def deliver(self, entry: Directory, handle: Handle) -> None:
+        """See :meth:`Outbox.deliver`; runs on the driver."""
+        messages = messages_of(batches_of(entry, handle), handle["ids"])
+        publish(self._settings.connection, messages, self._settings.patience)
+
+    def _is_one_queue(self, schema: StructType) -> bool:
+        """Whether all rows go to the default exchange, with one key."""
+        is_default = self._settings.exchange == "" or "exchange" not in schema.fieldNames()
+        return is_default and self._settings.routing_key is not None

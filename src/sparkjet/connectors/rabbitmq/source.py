@@ -1,0 +1,213 @@
+"""A consumer of RabbitMQ's queues: one connection, one channel."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from pika.exceptions import ChannelClosedByBroker
+
+from sparkjet.connectors.rabbitmq.channel import RabbitChannel
+from sparkjet.connectors.rabbitmq.connection import FAILURES, explain, is_refused
+from sparkjet.connectors.rabbitmq.examination import examine
+from sparkjet.connectors.rabbitmq.frames import UnreadableProperties
+from sparkjet.connectors.rabbitmq.headers import further
+from sparkjet.errors import SourceError
+from sparkjet.sources.acknowledging.arrived import Arrived
+from sparkjet.sources.acknowledging.contract import AcknowledgingSource, ConnectionLostError, Message, unreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pika
+    from pika.channel import Channel
+
+    from sparkjet.connectors.rabbitmq.source_settings import RabbitSettings
+
+_TOGETHER = 5_000
+"""Messages to return at once if there are as many: they are stored together."""
+_LOOKS = 3
+"""Heartbeats in which the broker looks twice, whenever the client has died."""
+_RETURNS = 10
+"""Seconds in which it puts back what that was given."""
+_NO_HEADERS: Mapping[str, Any] = {}
+_REFUSED = {403, 404, 405}
+"""AMQP's reply codes that come again: no permission, no queue, a queue that another consumer has for itself."""
+
+
+class RabbitSource(AcknowledgingSource):
+    """Reads durable and quorum queues; messages are acknowledged in the order in which they came.
+
+    All queues share a channel, in which delivery tags count messages: acknowledging the newest of an epoch covers all
+    before it.
+    """
+
+    def __init__(self, settings: RabbitSettings) -> None:
+        self._settings = settings
+        self._line: RabbitChannel | None = None
+        self._arrived = Arrived[int]()
+        self._tags: deque[int] = deque()
+        self._deleted: str | None = None
+        self._single: frozenset[str] | None = None
+        self._poison: str | None = None
+        self._opened = self._alone = False
+
+    @property
+    def queues(self) -> Sequence[str]:
+        """The queues in the option."""
+        return self._settings.queues
+
+    @property
+    def broker(self) -> str:
+        """The cluster, by the name that its nodes share, and the virtual host."""
+        connection = self._settings.connection
+        told = self._connected.server_properties or {}
+        name = told.get("cluster_name", f"{connection.host}:{connection.port}")
+        return f"{name}/{connection.virtual_host}"
+
+    @property
+    def notices_within(self) -> float:
+        """The broker looks once in the agreed heartbeat, and notices when it has heard nothing between two looks."""
+        return float(_LOOKS * self._connected.params.heartbeat + _RETURNS)
+
+    def open(self) -> None:
+        """Connect and consume; a queue that has never been there, or cannot be read exactly once, is an error."""
+        self.close()
+        self._arrived.clear()
+        self._tags.clear()
+        self._deleted = self._poison = None
+        with self._judged():
+            if self._single is None:
+                self._single = examine(self._settings.connection, self.queues)
+            self._line = line = RabbitChannel(self._settings.connection)
+            channel = line.channel
+            # Of each consumer: quorum queues know no other.
+            line.ask(lambda answered: channel.basic_qos(prefetch_count=self._settings.prefetch, callback=answered))
+            channel.add_on_cancel_callback(self._cancelled)
+            for queue in self.queues:
+                if self._declared(queue).consumer_count and queue in self._single:
+                    message = (
+                        f"queue {queue!r} gives its messages to one consumer (x-single-active-consumer), and that is "
+                        "another one: end it"
+                    )
+                    raise ConnectionLostError(message)
+            for queue in self.queues:
+                line.ask(partial(channel.basic_consume, queue, self._accept, False, False, queue, None))
+        self._opened = True
+
+    def receive(self, most: int, seconds: float) -> Sequence[Message]:
+        """What has arrived; the connection's heartbeats are sent meanwhile."""
+        assert self._line is not None  # noqa: S101 - opened first
+        with self._judged():
+            self._line.wait(0 if self._arrived and most else seconds)
+            there, most = 0, min(most, _TOGETHER)
+            while there < len(self._arrived) and not self._arrived.is_enough(most):
+                there = len(self._arrived)
+                self._line.wait(0)
+        if self._poison is not None:
+            raise SourceError(self._poison)
+        if self._deleted is not None:
+            message = f"queue {self._deleted!r} was deleted, or its node is down"
+            raise ConnectionLostError(message)
+        taken = self._arrived.take(most)
+        self._tags.extend(tag for tag, _ in taken)
+        return [message for _, message in taken]
+
+    def acknowledge(self, count: int) -> None:
+        """Acknowledge, and wait for the answer to another question in the same channel: it comes after."""
+        assert self._line is not None  # noqa: S101 - opened first
+        for _ in range(count):
+            newest = self._tags.popleft()
+        with self._judged():
+            self._line.channel.basic_ack(newest, multiple=True)
+            self._declared(self.queues[0])
+
+    def ready(self) -> Mapping[str, int]:
+        """What each queue holds, and what has arrived here and was not received."""
+        with self._judged():
+            found = {queue: self._declared(queue) for queue in self.queues}
+            # An answer may overtake messages that the queue has given to the channel before; the next one does not.
+            self._declared(self.queues[0])
+        # One consumer is this one. A queue lets go of another, and has its messages back, in one step.
+        self._alone = all(each.consumer_count == 1 for each in found.values())
+        counts: dict[str, int] = {queue: each.message_count for queue, each in found.items()}
+        for message in self._arrived:
+            counts[message.queue] += 1
+        return counts
+
+    @property
+    def alone(self) -> bool:
+        """Whether each queue had this consumer alone."""
+        return self._alone
+
+    def close(self) -> None:
+        """End the connection; the broker delivers again what was not acknowledged."""
+        line, self._line = self._line, None
+        if line is not None:
+            line.close()
+
+    @property
+    def _connected(self) -> Any:
+        assert self._line is not None  # noqa: S101 - opened first
+        return self._line.channel.connection
+
+    def _declared(self, queue: str) -> Any:
+        """How many messages a queue has that nobody was given, and how many consumers."""
+        assert self._line is not None  # noqa: S101 - opened first
+        line = self._line
+        answer = line.ask(lambda answered: line.channel.queue_declare(queue, passive=True, callback=answered))
+        return answer.method
+
+    def _accept(self, _: Channel, method: Any, properties: pika.BasicProperties, body: bytes) -> None:
+        if isinstance(properties, UnreadableProperties) and self._poison is None:
+            reason = f"its headers cannot be decoded ({properties.reason})"
+            self._poison = unreadable(properties.message_id, method.consumer_tag, reason)
+        time = properties.timestamp
+        values = (
+            body,
+            properties.message_id,
+            method.consumer_tag,
+            method.exchange,
+            method.routing_key,
+            None if time is None else int(time) * 1_000_000,
+            properties.content_type,
+            properties.correlation_id,
+            *(further(method, properties) if self._settings.headers else ()),
+        )
+        queue = method.consumer_tag
+        headers = properties.headers or _NO_HEADERS
+        # A dead letter may have been delivered before, though not in this queue.
+        moved = headers.get("x-first-death-queue")
+        # Producers may send any header.
+        origin = moved if isinstance(moved, str) else None
+        redelivered = method.redelivered or origin is not None or "x-delivery-count" in headers
+        self._arrived.append(method.delivery_tag, Message(properties.message_id, queue, values, redelivered, origin))
+        self._wake()
+
+    def _cancelled(self, frame: Any) -> None:
+        self._deleted = frame.method.consumer_tag
+        # One of the same name may be of another kind.
+        self._single = None
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._line is not None:
+            self._line.wake()
+
+    @contextmanager
+    def _judged(self) -> Iterator[None]:
+        """Tell what may be tried again from what may not."""
+        try:
+            yield
+        except ChannelClosedByBroker as error:
+            # Once it was there, the same answer may mean that its node is down.
+            if error.reply_code in _REFUSED and not self._opened:
+                message = f"the broker refuses queues {', '.join(self.queues)}: {error.reply_text}"
+                raise SourceError(message) from error
+            raise ConnectionLostError(str(error)) from error
+        except FAILURES as error:
+            failure = SourceError if is_refused(error) else ConnectionLostError
+            raise failure(explain(self._settings.connection, error)) from error

@@ -1,0 +1,63 @@
+"""Settings of the RabbitMQ source, from the options of ``readStream``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pika
+
+from sparkjet.connectors.rabbitmq.connection import connection_of
+from sparkjet.errors import AnalysisError
+from sparkjet.options import RABBITMQ_CONNECTION_OPTIONS, Options
+from sparkjet.sources import RABBITMQ
+from sparkjet.sources.acknowledging.reader import READER_OPTIONS, ReaderSettings, queue_names
+
+SOURCE_OPTIONS: Mapping[str, str] = {
+    "queues": "Queues, separated by commas; each is a substream.",
+    "includeHeaders": "Whether to add columns headers, type, reply_to and redelivered (false).",
+    **RABBITMQ_CONNECTION_OPTIONS,
+    **READER_OPTIONS,
+}
+"""Options of ``format("sparkjet-rabbitmq")``."""
+_MOST_UNACKNOWLEDGED = 65_535
+"""AMQP's prefetch count has two bytes."""
+_LONGEST_NAME = 255
+"""Bytes of a short string in AMQP."""
+
+
+@dataclass(frozen=True)
+class RabbitSettings:
+    """The parsed options.
+
+    Attributes:
+        queues: The queues to read.
+        prefetch: Messages that each queue delivers before they are acknowledged.
+        headers: The option ``includeHeaders``.
+        connection: How pika connects; includes the password and is never shown.
+    """
+
+    queues: tuple[str, ...]
+    prefetch: int
+    headers: bool
+    connection: pika.ConnectionParameters = field(repr=False)
+
+    @staticmethod
+    def of(given: Mapping[str, str]) -> RabbitSettings:
+        """The settings in the options of a reader; does not connect."""
+        options = Options(given)
+        options.only(list(SOURCE_OPTIONS), RABBITMQ)
+        queues = queue_names(options, RABBITMQ)
+        for queue in queues:
+            if len(queue.encode()) > _LONGEST_NAME:
+                # Asked for, it would look like a broker that is away.
+                message = f"option: queues names {queue!r}, but no queue's name has more than {_LONGEST_NAME} bytes."
+                raise AnalysisError(message)
+        most = ReaderSettings.of(options).limits.messages
+        if not len(queues) <= most <= _MOST_UNACKNOWLEDGED * len(queues):
+            message = (
+                f"option: maxUnacknowledged={most} is for {len(queues)} queues, of which each may deliver 1 to "
+                f"{_MOST_UNACKNOWLEDGED} messages."
+            )
+            raise AnalysisError(message)
+        return RabbitSettings(queues, most // len(queues), options.flag("includeHeaders"), connection_of(options))

@@ -1,1 +1,0 @@
-"""The sink ``artemis``: results as messages of ActiveMQ Artemis."""

@@ -1,1 +1,0 @@
-"""The Iceberg sink: files by Spark's writer, commits by Iceberg's own library, after the decision."""

@@ -1,1 +1,0 @@
-"""The JDBC sink: any database that has transactions and a driver for Java."""

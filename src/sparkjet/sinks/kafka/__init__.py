@@ -1,1 +1,0 @@
-"""The Kafka sink (extra ``kafka``): transactions that executors fill and that any process can commit."""

@@ -1,1 +1,0 @@
-"""The PostgreSQL sink (extra ``postgres``): COPY into prepared transactions, or publishing after the decision."""

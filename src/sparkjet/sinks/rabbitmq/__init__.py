@@ -1,1 +1,0 @@
-"""The sink ``rabbitmq``: rows as messages, confirmed by the broker."""

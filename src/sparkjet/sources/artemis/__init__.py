@@ -1,1 +1,0 @@
-"""The source ``sparkjet-artemis``: the queues of ActiveMQ Artemis as a stream."""

@@ -1,1 +1,0 @@
-"""Maps of a grid as DataFrames."""

@@ -1,1 +1,0 @@
-"""The source ``sparkjet-rabbitmq``: RabbitMQ's queues as a stream."""

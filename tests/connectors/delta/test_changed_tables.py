@@ -1,0 +1,90 @@
+"""Tables that somebody changes between the files of an epoch and its version: what does not fit is not added."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+import pytest
+from pyspark.sql.types import LongType, StringType, StructType
+
+from sparkjet.connectors.delta.kernel import DeltaTable, Version
+from sparkjet.connectors.delta.sink import DeltaSink
+from sparkjet.errors import SinkError
+from sparkjet.sinks.protocol import Handle
+from sparkjet.storage.posix_directory import PosixDirectory
+from sparkjet.testing.sink_contract import QUERY, RUN, transaction
+from sparkjet.time.writer_progress import WriterProgress
+
+TEXT, NUMBER = StringType(), LongType()
+SCHEMA = StructType().add("k", TEXT).add("n", NUMBER)
+
+
+@dataclass
+class Table:
+    """Takes whatever is added."""
+
+    added: list[Any] = field(default_factory=list)
+
+    def append(self, version: Version, files: list[Any], *_: object, **__: object) -> bool:
+        del version
+        self.added += files
+        return True
+
+
+def version(schema: StructType = SCHEMA, *partition_by: str, **properties: str) -> Version:
+    return Version(1, schema, partition_by, properties, (), None, None)
+
+
+def prepared(place: Path) -> tuple[DeltaSink, Handle]:
+    """A sink, and an epoch of it for a table of ``SCHEMA``."""
+    (place / "folder").mkdir()
+    (place / "folder" / "part-0.parquet").write_bytes(b"x")
+    sink = DeltaSink(PosixDirectory(place), cast("Any", None))
+    sink._schema = StructType().add("K", TEXT).add("n", NUMBER)
+    sink._map(version())
+    progress = WriterProgress(query=QUERY, output="results", epoch=1, watermark=None, rows=1)
+    handle = {
+        "directory": str(place),
+        "query": QUERY,
+        "sink": "results",
+        "folder": "folder",
+        "epoch": 1,
+        "rows": 1,
+        "files": [["folder/part-0.parquet", 1]],
+        "schema": sink._as_written().jsonValue(),
+        "partition_by": [],
+        "required": [],
+        "progress": msgspec.to_builtins(progress),
+        "run": RUN,
+        "since": transaction(1).since,
+    }
+    return sink, handle
+
+
+CHANGES = [
+    (version(StructType().add("k", TEXT).add("n", TEXT)), "'n' is bigint, and in .* it is string"),
+    (version(StructType().add("k", TEXT)), "has no column 'n'"),
+    (version(StructType().add("K", TEXT).add("n", NUMBER)), "columns or partitions are others"),
+    (version(StructType().add("k", TEXT).add("n", NUMBER, nullable=False)), "columns or partitions are others"),
+    (version(SCHEMA, "k"), "columns or partitions are others"),
+    (version(SCHEMA, **{"delta.constraints.positive": "n > 0"}), "has the constraint"),
+]
+
+
+@pytest.mark.parametrize(("now", "why"), CHANGES)
+def test_files_that_a_changed_table_does_not_take_are_not_added(tmp_path: Path, now: Version, why: str) -> None:
+    sink, handle = prepared(tmp_path)
+    table = Table()
+    with pytest.raises(SinkError, match=f"was changed after epoch 1 .*{why}"):
+        sink._append(cast("DeltaTable", table), now, [handle])
+    assert table.added == []
+
+
+def test_files_are_added_to_a_table_with_a_new_column(tmp_path: Path) -> None:
+    sink, handle = prepared(tmp_path)
+    table = Table()
+    assert sink._append(cast("DeltaTable", table), version(StructType([*SCHEMA.fields]).add("more", TEXT)), [handle])
+    assert [each.name for each in table.added] == ["folder/part-0.parquet"]

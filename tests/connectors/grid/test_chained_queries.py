@@ -1,0 +1,103 @@
+"""Two queries over a journal: the second has the watermark of the first, and both equal Spark's batch."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql import functions as F
+
+import sparkjet as sj
+from sparkjet.connectors.grid.journal_sink import GridJournalSink
+from sparkjet.connectors.grid.journal_sink_settings import GridJournalSettings
+from sparkjet.storage.grid_location import GridLocation
+from sparkjet.testing import StreamDriver
+from sparkjet_grid.journal_reader import Journal
+from sparkjet_grid.places import JournalPlace
+from tests.connectors.grid.chained import SCHEMA, at, both_in_batch, per_hour, per_ten_minutes
+from tests.grid.grids import Grid, grid_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PARTITIONS = 4
+
+
+@pytest.fixture(scope="module")
+def grid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Grid]:
+    with grid_of(tmp_path_factory.mktemp("grid"), 2) as grid:
+        yield grid
+
+
+@pytest.fixture(scope="module")
+def location(grid: Grid) -> GridLocation:
+    members = grid.addresses
+    return GridLocation(members, grid.access, grid.client().state().cluster)
+
+
+class Second:
+    """The second query, which is started again for each epoch of the first."""
+
+    def __init__(self, spark: SparkSession, options: dict[str, str], home: Path) -> None:
+        self._spark, self._options, self._home = spark, options, home
+
+    def run(self, **options: Any) -> dict[str, Any]:
+        """Read what is there; returns the progress of the last epoch."""
+        journal = self._spark.readStream.format("sparkjet-grid-journal").options(**self._options).load()
+        writer = per_hour(journal).writeStream.format("files").option("path", self._home / "out")
+        writer = writer.option("checkpointLocation", self._home / "home").options(**options)
+        query = writer.trigger(availableNow=True).start()
+        assert query.awaitTermination(120)
+        progress: dict[str, Any] = query.lastProgress
+        return progress
+
+    @property
+    def rows(self) -> Counter[tuple[Any, ...]]:
+        """What it has written."""
+        found = sj.read_files(str(self._home / "out"))
+        return Counter(map(tuple, found.select("hour", "k", "n", "v", "windows").collect()))
+
+
+@pytest.mark.parametrize("length", [300, pytest.param(150, marks=pytest.mark.long)])
+def test_the_second_query_equals_spark_s_batch_restored_after_each_epoch_and_waits_for_no_idle_partition(
+    spark: SparkSession, location: GridLocation, tmp_path: Path, length: int
+) -> None:
+    sj.register_sources(spark)
+    place = JournalPlace("ten")
+    path = f"{location}/{place.name}"
+    sink = GridJournalSink(GridJournalSettings(path, keys=("k",), partitions=PARTITIONS), location, place)
+    first = StreamDriver(spark, per_ten_minutes, SCHEMA, sinks=[sink], directory=tmp_path / "first")
+    options = {"path": path, "tokenFile": str(location.access.token_file), "includeMetadata": "true"}
+    second = Second(spark, options, tmp_path / "second")
+
+    chance, sent = random.Random(7), []
+    for start in range(0, 300, length):
+        # Two keys, so two partitions of four never have a row.
+        batch = [(at(start + chance.uniform(0, length)), chance.choice("ab"), chance.randint(1, 9)) for _ in range(30)]
+        sent += sorted(batch)
+        first.process(sorted(batch))
+        progress = second.run()
+        told = Journal(str(location), place.name, client=location.client).latest()
+        assert sum(end > 0 for end in told.ends.values()) <= 2
+        assert {name: each["watermark"] for name, each in progress["substreams"].items()} == {
+            str(each): told.watermark for each in range(PARTITIONS)
+        }
+        hour = 3_600_000_000
+        assert progress["watermark"] == told.watermark - told.watermark % hour
+        assert progress["lateRows"]["total"] == 0
+    # Nobody's rows are written, but they move the watermark of both: the hours before them are complete. It is too soon
+    # to tell, and no other epoch comes: the end of the run tells it.
+    before = second.rows.total()
+    nobody = [(at(500), "nobody", 1)]
+    first.process(nobody)
+    first.stop()
+    second.run()
+    everything = spark.createDataFrame([*sent, *nobody], "ts string, k string, v long").withColumn(
+        "ts", F.to_timestamp("ts")
+    )
+    assert second.rows == both_in_batch(everything)
+    assert second.rows.total() > before
