@@ -41,7 +41,10 @@ MATRICES = ("cluster", "crash", "differential", "environment", "faults", "ported
 queries that were written for Spark."""
 
 COUNTED = ("bounded_state", "full_disk", "growth", "lost_state", "requests", "undecided")
-CARRIERS = ("cli", "connectors", "crash", "sinks", "snapshots", "sources", "storage", *(f"engine/test_{name}.py" for name in COUNTED))
+CARRIERS = (
+    *("cli", "connectors", "crash", "sinks", "snapshots", "sources", "storage"),
+    *(f"engine/test_{name}.py" for name in COUNTED),
+)
 """Tests whose queries only carry what they are about: homes, sinks, sources, damage, and what epochs leave behind. In
 `make test-crash` no code is generated for these; in `make test-long` it is."""
 

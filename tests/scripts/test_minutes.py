@@ -9,7 +9,7 @@ from scripts.minutes import LIMIT, REST, Row, file_of, report, row_of, rows
 TABLE = [
     Row(REST, 3),
     Row("sinks", 2, ("tests/sinks",)),
-    Row("Kafka", 1, ("tests/sinks/kafka",)),
+    Row("Kafka", 1, ("tests/connectors/kafka",)),
     Row("pages", 1, ("docs",)),
 ]
 JUNIT = """<?xml version="1.0" encoding="utf-8"?>
