@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from sparkjet.errors import AnalysisError
-from sparkjet.options import Options, file_writer_options
+from sparkjet.options import OUTPUT_OPTIONS, QUERY_OPTIONS, Options
+
+KNOWN = [*QUERY_OPTIONS, *OUTPUT_OPTIONS, "path"]
 
 
 def test_names_ignore_case() -> None:
@@ -14,12 +16,12 @@ def test_names_ignore_case() -> None:
 
 def test_an_unknown_option_names_the_nearest() -> None:
     with pytest.raises(AnalysisError, match=r'"closeWindowAtEnd".*did you mean "closeWindowsAtEnd"'):
-        Options({"closeWindowAtEnd": "true"}).check("files")
+        Options({"closeWindowAtEnd": "true"}).only(KNOWN, "files")
 
 
 def test_an_option_of_another_sink_is_refused() -> None:
     with pytest.raises(AnalysisError, match='"numRows" is not an option of format\\("files"\\)'):
-        Options({"numRows": "3"}).check("files")
+        Options({"numRows": "3"}).only(KNOWN, "files")
 
 
 @pytest.mark.parametrize("text", ["yes", "1", ""])
@@ -41,9 +43,9 @@ def test_a_choice_names_the_choices() -> None:
         )
 
 
-def test_only_writer_options_reach_sparks_writer() -> None:
+def test_some_options_are_taken_by_the_names_that_they_are_asked_for() -> None:
     given = {"path": "/out", "HEADER": "true", "fileFormat": "csv", "retention": "7d", "checkpointLocation": "/ck"}
-    assert file_writer_options(Options(given)) == {"header": "true"}
+    assert Options(given).among(["header", "sep"]) == {"header": "true"}
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from sparkjet.api.query import StreamingQuery
 from sparkjet.api.start import replay_dead_letters, start
 from sparkjet.api.stream import Stream, stream
 from sparkjet.clock import Clock, ManualClock, SystemClock
+from sparkjet.connectors.formats import register_sources
 from sparkjet.engine.held_tables import read_once
 from sparkjet.engine.phases import EpochPhase
 from sparkjet.errors import (
@@ -26,7 +27,6 @@ from sparkjet.errors import (
 from sparkjet.plan.static_tables import StaticTable, read_every_epoch
 from sparkjet.sinks.foreach_batch import EpochInfo
 from sparkjet.sinks.read_files import read_files
-from sparkjet.sources import register_sources
 from sparkjet.time import (
     PolicySettings,
     Throttle,

@@ -19,6 +19,7 @@ from sparkjet.api.interrupts import INTERRUPTS
 from sparkjet.api.listener_events import ListenerEvents
 from sparkjet.api.query import StreamingQuery
 from sparkjet.api.worker_check import check_workers
+from sparkjet.connectors.formats import SINKS
 from sparkjet.engine.batch_runner import BatchRunner
 from sparkjet.engine.committer import Committer
 from sparkjet.engine.context import EngineContext
@@ -64,7 +65,7 @@ if TYPE_CHECKING:
 
 RECENT = 100
 """Epochs that ``recentProgress`` keeps."""
-_CLEANERS = {"delta": "VACUUM", "iceberg": "remove_orphan_files"}
+_CLEANERS = {each.name: each.cleaner for each in SINKS.values() if each.cleaner is not None}
 _NO_HOME = (
     "checkpointLocation is missing, and executors on other machines cannot use the driver's temporary directory. Give "
     'option("checkpointLocation", "…") a directory that all machines share'

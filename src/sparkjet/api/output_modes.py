@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from sparkjet.catalyst.logical_plans import analyzed, passed_nodes
 from sparkjet.errors import AnalysisError
-from sparkjet.options import upsert_keys
 from sparkjet.plan.aggregation import Aggregation
 from sparkjet.plan.outputs import Rows
 from sparkjet.plan.rolling_aggregation import RollingAggregation
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 
 APPEND, UPDATE, COMPLETE = "append", "update", "complete"
 MODES = (APPEND, UPDATE, COMPLETE)
-_FILES, _TABLES = ("files", "table"), ("delta", "iceberg")
 
 
 def mode_of(outputMode: str) -> str:
@@ -153,13 +151,13 @@ def _check_rolling(settings: OutputSettings, options: Options) -> None:
 def _only_adds(settings: OutputSettings, options: Options) -> bool:
     """Whether rows that are there stay, whatever comes after them."""
     assert settings.sink is not None  # noqa: S101 - checked by the caller
-    return settings.sink.name in _FILES or (settings.sink.name in _TABLES and not upsert_keys(options))
+    return settings.sink.format.only_adds(options)
 
 
 def _adding_error(settings: OutputSettings, what: str, otherwise: str) -> AnalysisError:
     """What is refused where rows stay: what the mode emits, and what to do instead with files."""
     assert settings.sink is not None  # noqa: S101 - checked by the caller
-    if settings.sink.name in _TABLES:
+    if settings.sink.format.takes_table:
         return AnalysisError(
             f'outputMode: without keys a table is only added to, and "{settings.mode}" emits {what}. Give '
             'option("mode", "upsert") and option("keyColumns", "…"), so that rows replace the earlier ones.'

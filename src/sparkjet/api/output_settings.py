@@ -7,13 +7,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from sparkjet.api.output_modes import APPEND, COMPLETE, UPDATE, check_sink, stage_in_mode
-from sparkjet.api.sink_formats import SinkFormat, sink_format
+from sparkjet.api.sink_formats import ChosenSink, sink_format
 from sparkjet.catalyst.columns import HIDDEN, IS_EARLY
 from sparkjet.catalyst.plan_analysis import check_stable
 from sparkjet.clock import SystemClock
 from sparkjet.engine.batch_run import rows_of
 from sparkjet.errors import AnalysisError
-from sparkjet.options import Options
+from sparkjet.options import OUTPUT_OPTIONS, QUERY_OPTIONS, Options
 from sparkjet.plan.outputs import AnyOutput, DeadLetterOutput, Rows, StageOutput, StreamOutput
 from sparkjet.plan.planning import plan_of
 from sparkjet.plan.window_join import WindowJoin
@@ -52,7 +52,7 @@ class OutputSettings:
     stage: Stage | None
     rows: Rows
     chain: Transformations
-    sink: SinkFormat | None = None
+    sink: ChosenSink | None = None
     partition_by: tuple[str, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
     mode: str = APPEND
@@ -80,7 +80,7 @@ class OutputSettings:
     @property
     def is_durable(self) -> bool:
         """Whether the output outlives the session, so that the query's state must as well."""
-        return self.sink is not None and self.sink.is_durable
+        return self.sink is not None and self.sink.format.is_durable
 
     def output(self, name: str, *, at_once: bool = False) -> AnyOutput:
         """The output under the name that the record has for it.
@@ -96,8 +96,8 @@ class OutputSettings:
             message = 'start: choose a sink, e.g. format("files") or foreachBatch(…).'
             raise AnalysisError(message)
         options = Options(self.options)
-        options.check(self.sink.name)
-        if self.partition_by and self.sink.name not in {"delta", "files", "iceberg", "table"}:
+        options.only([*QUERY_OPTIONS, *OUTPUT_OPTIONS, *self.sink.format.options], self.sink.name)
+        if self.partition_by and not self.sink.format.has_directories:
             message = f'partitionBy: format("{self.sink.name}") has no directories; use it with format("files").'
             raise AnalysisError(message)
         stage = self.stage if at_once else stage_in_mode(self, options)
@@ -105,7 +105,7 @@ class OutputSettings:
         sink = self.sink.create(
             options,
             partition_by=self.partition_by,
-            table=self.name or "",
+            query=self.name or "",
             session=self.chain.source.sparkSession,
             clock=self.clock or SystemClock(),
             complete=self.mode == COMPLETE,
@@ -126,7 +126,7 @@ class OutputSettings:
             modes = early, marks_early, self.chain.tables, complete
             output = StageOutput(name, sink, self.sink.name, *rows, *modes, self.chain)
         if isinstance(sink, Keyed):
-            check_stable(output.sample(), sink.keys, self.sink.key_option)
+            check_stable(output.sample(), sink.keys, self.sink.format.key_option)
         return output
 
     def _finished(self, rows: DataFrame) -> DataFrame:

@@ -24,6 +24,7 @@ from sparkjet.catalyst.columns import HIDDEN, SUBSTREAM, TIME, TRIED, quoted, su
 from sparkjet.catalyst.doors import check_doors
 from sparkjet.catalyst.plan_analysis import check_source
 from sparkjet.catalyst.python_sources import options_of
+from sparkjet.connectors.grid.format import GRID_MAP
 from sparkjet.engine.batch_run import check_expectations
 from sparkjet.errors import AnalysisError
 from sparkjet.plan import links
@@ -35,7 +36,6 @@ from sparkjet.plan.outputs import Rows
 from sparkjet.plan.spark_sources import streaming_sources
 from sparkjet.plan.stage import Feed
 from sparkjet.plan.transformations import Transformation, Transformations
-from sparkjet.sources import GRID_MAP
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -12,9 +12,11 @@ from sparkjet.api.checks import checked
 from sparkjet.api.guided import Guided
 from sparkjet.api.output_modes import mode_of
 from sparkjet.api.output_settings import OutputSettings
-from sparkjet.api.sink_formats import SinkFormat, sink_format
+from sparkjet.api.sink_formats import ChosenSink, sink_format
 from sparkjet.catalyst import alternatives
 from sparkjet.clock import Clock
+from sparkjet.connectors.delta.format import SINK as DELTA
+from sparkjet.connectors.spark_formats import FILES, FOREACH, FOREACH_BATCH, TABLE
 from sparkjet.errors import AnalysisError, nearest
 from sparkjet.options import Options
 from sparkjet.sinks.foreach import ForeachSink
@@ -53,7 +55,7 @@ class StreamWriter(Guided):
         return self
 
     def format(self, source: str | Sink) -> Self:
-        """Choose the sink: one of :data:`sparkjet.options.SINK_OPTIONS`; see also :meth:`foreachBatch`.
+        """Choose the sink: one of :data:`sparkjet.connectors.formats.SINKS`; see also :meth:`foreachBatch`.
 
         ``parquet``, ``orc``, ``json``, ``csv`` and ``text`` are the files sink with that ``fileFormat``.
 
@@ -154,7 +156,7 @@ class StreamWriter(Guided):
         See :class:`sparkjet.sinks.foreach.ForeachSink`.
         """
         ForeachSink(f)
-        return self._with(sink=SinkFormat("foreach", function=f))
+        return self._with(sink=ChosenSink(FOREACH, function=f))
 
     def foreachBatch(self, func: BatchFunction) -> Self:
         """Call ``func(rows, epoch)`` or ``func(rows, epoch, info)`` with each epoch's rows; at least once.
@@ -162,7 +164,7 @@ class StreamWriter(Guided):
         ``info`` is a :class:`sparkjet.EpochInfo`. See :class:`sparkjet.sinks.foreach_batch.ForeachBatchSink`.
         """
         takes_info(func)
-        return self._with(sink=SinkFormat("foreachBatch", function=func))
+        return self._with(sink=ChosenSink(FOREACH_BATCH, function=func))
 
     def clock(self, clock: Clock) -> Self:
         """The clock of policies and idle timeouts; the wall clock by default. For tests."""
@@ -231,18 +233,18 @@ class StreamWriter(Guided):
         """
         writer = self._given(format, outputMode, partitionBy, queryName, options)
         chosen = settings_of(writer).sink
-        if chosen is not None and chosen.name in {"delta", "iceberg"}:
+        if chosen is not None and chosen.format.takes_table:
             return self._with(sink=replace(chosen, table=tableName)).start()
-        if chosen is not None and chosen.name != "files":
+        if chosen is not None and chosen.format is not FILES:
             message = (
                 f'toTable: format("{chosen.name}") is not one of files or tables. Give delta, iceberg, parquet, orc, '
                 "json, csv or text."
             )
             raise AnalysisError(message)
-        if chosen is None and provider_of(tableName, self._settings.chain.source.sparkSession) == "delta":
-            return self._with(sink=SinkFormat("delta", table=tableName)).start()
+        if chosen is None and provider_of(tableName, self._settings.chain.source.sparkSession) == DELTA.name:
+            return self._with(sink=ChosenSink(DELTA, table=tableName)).start()
         file_format = None if chosen is None else chosen.file_format
-        return self._with(sink=SinkFormat("table", table=tableName, file_format=file_format)).start()
+        return self._with(sink=ChosenSink(TABLE, table=tableName, file_format=file_format)).start()
 
     def _given(
         self,

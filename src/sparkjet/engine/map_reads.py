@@ -10,12 +10,12 @@ import msgspec
 from pyspark.sql.types import StructType
 
 from sparkjet.catalyst.python_sources import exchanged
+from sparkjet.connectors.grid.format import GRID_MAP
 from sparkjet.errors import SourceError
 from sparkjet.known_types import known
 from sparkjet.options import Options
 from sparkjet.plan.static_tables import MapTable, StaticTable
 from sparkjet.snapshots.record import MapRead
-from sparkjet.sources import GRID_MAP
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

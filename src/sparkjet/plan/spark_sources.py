@@ -2,58 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from py4j.java_gateway import is_instance_of
 
 from sparkjet.catalyst.logical_plans import analyzed, attribute_id, children, kind_of, listed, streaming_nodes
+from sparkjet.connectors.format import KnownSource
+from sparkjet.connectors.formats import SOURCES
 from sparkjet.errors import AnalysisError
 from sparkjet.query_log import logger
 from sparkjet.sinks.protocol import Guarantee
-from sparkjet.sources import ARTEMIS, RABBITMQ
 from sparkjet.spark_line import LINE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-_ARROW = {"pyarrow": "pyarrow"}
-
-
-@dataclass(frozen=True)
-class KnownSource:
-    """What is known of a source by its name.
-
-    Attributes:
-        keeps: Whether it keeps a batch until the record has it, whatever Spark commits, and then returns the same rows
-            for it. False if it delivers each row once; None if that is judged by other signs.
-        partitions: The columns that name its partitions, outermost first, where its offsets name them all, also those
-            without rows.
-        packages: Those that executors need to read it: the name to install, by the name that is imported.
-    """
-
-    keeps: bool | None = True
-    partitions: tuple[str, ...] = ()
-    packages: Mapping[str, str] = field(default_factory=dict)
-
-
-_QUEUES = KnownSource(partitions=("queue",), packages=_ARROW)
-"""What reads queues is of the driver's machine."""
 KNOWN = {
     **dict.fromkeys(("avro", "csv", "delta", "json", "kafka", "orc", "parquet"), KnownSource()),
     **dict.fromkeys(("rate", "rate-micro-batch", "text", "xml"), KnownSource()),
     "socket": KnownSource(keeps=False),
-    "sparkjet-kafka": KnownSource(
-        partitions=("topic", "partition"), packages={"confluent_kafka": "confluent-kafka", **_ARROW}
-    ),
-    "sparkjet-grid-journal": KnownSource(
-        None, ("_partition",), {**{name: name for name in ("msgspec", "tenacity", "xxhash")}, **_ARROW}
-    ),
-    ARTEMIS: _QUEUES,
-    RABBITMQ: _QUEUES,
+    **{each.name: each.known for each in SOURCES.values() if each.known is not None},
 }
 """The sources that are known, by their short names."""
 KEEPING = tuple(sorted(name for name, known in KNOWN.items() if known.keeps))

@@ -10,8 +10,8 @@ from pyspark.sql import DataFrame
 from sparkjet.catalyst import alternatives
 from sparkjet.catalyst.columns import quoted
 from sparkjet.catalyst.python_sources import options_of
+from sparkjet.connectors.grid.format import GRID_MAP
 from sparkjet.errors import AnalysisError, SourceError, refuse_connect
-from sparkjet.sources import GRID_MAP
 
 
 class StaticTable:

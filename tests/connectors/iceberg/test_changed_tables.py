@@ -128,7 +128,7 @@ def test_a_branch_is_given_rows_that_the_table_does_not_have(iceberg: SparkSessi
 
 def test_options_are_those_of_the_writer(iceberg: SparkSession, tmp_path: Path) -> None:
     options = Options({"path": str(tmp_path), "Branch": "audit", "mergeschema": "true"})
-    given: dict[str, Any] = {"partition_by": (), "table": "", "session": iceberg, "clock": SystemClock()}
+    given: dict[str, Any] = {"partition_by": (), "query": "", "session": iceberg, "clock": SystemClock()}
     sink = sink_format("iceberg").create(options, **given)
     assert isinstance(sink, IcebergSink)
     assert (sink.branch, sink.merge_schema) == ("audit", True)

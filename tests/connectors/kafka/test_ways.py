@@ -32,7 +32,7 @@ AT_LEAST_ONCE = {"processingGuarantee": "at-least-once"}
 def sink_of(**options: str) -> Sink:
     # Only the sinks of files need the rest.
     return sink_format("kafka").create(
-        Options({**GIVEN, **options}), partition_by=(), table="", session=None, clock=None  # type: ignore[arg-type]
+        Options({**GIVEN, **options}), partition_by=(), query="", session=None, clock=None  # type: ignore[arg-type]
     )  # fmt: skip
 
 

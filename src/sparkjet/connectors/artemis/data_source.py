@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from sparkjet.sources import ARTEMIS
+from sparkjet.connectors.artemis.format import SOURCE
 from sparkjet.sources.acknowledging.data_source import AcknowledgingDataSource
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class ArtemisDataSource(AcknowledgingDataSource):
     @classmethod
     def name(cls) -> str:
         """The name in ``readStream.format(…)``."""
-        return ARTEMIS
+        return SOURCE.name
 
     @property
     def rows(self) -> pa.Schema:

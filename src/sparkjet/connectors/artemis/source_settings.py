@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from sparkjet.connectors.artemis.format import ARTEMIS_CONNECTION_OPTIONS, SOURCE
 from sparkjet.connectors.artemis.stomp import StompAddress
 from sparkjet.connectors.artemis.stomp_options import address_of
 from sparkjet.errors import AnalysisError
-from sparkjet.options import ARTEMIS_CONNECTION_OPTIONS, Options
-from sparkjet.sources import ARTEMIS
+from sparkjet.options import Options
 from sparkjet.sources.acknowledging.reader import READER_OPTIONS, queue_names
 
 ARTEMIS_OPTIONS: Mapping[str, str] = {
@@ -42,8 +42,8 @@ class ArtemisSettings:
     def of(given: Mapping[str, str]) -> ArtemisSettings:
         """The settings in the options of a reader; does not connect."""
         options = Options(given)
-        options.only(list(ARTEMIS_OPTIONS), ARTEMIS)
-        queues = queue_names(options, ARTEMIS)
+        options.only(list(ARTEMIS_OPTIONS), SOURCE.name)
+        queues = queue_names(options, SOURCE.name)
         named: dict[str, str] = {}
         for queue in queues:
             other = named.setdefault(queue.rpartition("::")[2], queue)

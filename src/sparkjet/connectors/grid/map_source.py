@@ -12,10 +12,10 @@ import msgspec
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from sparkjet.connectors.grid.format import GRID_MAP
 from sparkjet.connectors.grid.location import LOCATION_OPTIONS, Location
 from sparkjet.errors import AnalysisError
 from sparkjet.options import Options
-from sparkjet.sources import GRID_MAP
 from sparkjet_grid.known_types import known
 from sparkjet_grid.map_keys import key_of, texts_of_keys
 from sparkjet_grid.map_reader import Map

@@ -7,11 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from sparkjet.connectors.jdbc.format import JDBC_OPTIONS
 from sparkjet.errors import AnalysisError
-from sparkjet.options import MOST_PARTITIONS, jdbc_options, upsert_keys
+from sparkjet.options import MOST_PARTITIONS, upsert_keys
 
 if TYPE_CHECKING:
     from sparkjet.options import Options
+
+_OWN = {"mode", "keyColumns", "tryOut", "createTableOptions", "createTableColumnTypes", "sessionInitStatement"}
+_SPARKS = tuple(name for name in JDBC_OPTIONS if name not in _OWN)
+"""The options that are passed to Spark's data source."""
 
 _SHOWN = re.compile(r"(jdbc:(?:[\w+-]+:)*(?://)?)(?:[^?;]*@|[^=]*@)?([^?;=(,]*).*", re.DOTALL | re.IGNORECASE)
 """What of a URL holds no password: the scheme, and what comes after an @ and before all values with names."""
@@ -81,7 +86,7 @@ class JdbcSettings:
         if options.get("numPartitions") is not None:
             options.number("numPartitions", default=1, most=MOST_PARTITIONS)
         return JdbcSettings(
-            jdbc_options(options),
+            options.among(_SPARKS),
             table,
             upsert_keys(options),
             options.flag("tryOut", default=True),

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from confluent_kafka import Consumer
 
 from sparkjet.connectors.kafka import properties as kafka_properties
+from sparkjet.connectors.kafka.format import SOURCE
 from sparkjet.connectors.kafka.starting import Starting
 from sparkjet.connectors.kafka.subscription import Subscription
 from sparkjet.errors import AnalysisError
 from sparkjet.options import Options
 
-NAME = "sparkjet-kafka"
-"""Name of the source in ``readStream.format(…)``."""
+NAME = SOURCE.name
 
 KAFKA_SOURCE_OPTIONS: Mapping[str, str] = {
     "kafka.*": "librdkafka's properties; kafka.bootstrap.servers is required. Never logged or recorded.",

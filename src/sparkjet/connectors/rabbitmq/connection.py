@@ -37,7 +37,7 @@ _LONGEST_HEARTBEAT = 65_535
 
 
 def connection_of(options: Options) -> pika.ConnectionParameters:
-    """How pika connects, by :data:`sparkjet.options.RABBITMQ_CONNECTION_OPTIONS`; it includes the password."""
+    """How pika connects, by the options of the connection in ``format.py``; it includes the password."""
     host = options.get("host") or "localhost"
     tls = options.flag("tls")
     for name in _TLS:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from sparkjet.connectors.rabbitmq.format import SOURCE
 from sparkjet.options import Options
-from sparkjet.sources import RABBITMQ
 from sparkjet.sources.acknowledging.data_source import AcknowledgingDataSource
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class RabbitDataSource(AcknowledgingDataSource):
     @classmethod
     def name(cls) -> str:
         """The name in ``readStream.format(…)``."""
-        return RABBITMQ
+        return SOURCE.name
 
     @property
     def rows(self) -> pa.Schema:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import pika
 
 from sparkjet.connectors.rabbitmq.connection import connection_of
+from sparkjet.connectors.rabbitmq.format import RABBITMQ_CONNECTION_OPTIONS, SOURCE
 from sparkjet.errors import AnalysisError
-from sparkjet.options import RABBITMQ_CONNECTION_OPTIONS, Options
-from sparkjet.sources import RABBITMQ
+from sparkjet.options import Options
 from sparkjet.sources.acknowledging.reader import READER_OPTIONS, ReaderSettings, queue_names
 
 SOURCE_OPTIONS: Mapping[str, str] = {
@@ -46,8 +46,8 @@ class RabbitSettings:
     def of(given: Mapping[str, str]) -> RabbitSettings:
         """The settings in the options of a reader; does not connect."""
         options = Options(given)
-        options.only(list(SOURCE_OPTIONS), RABBITMQ)
-        queues = queue_names(options, RABBITMQ)
+        options.only(list(SOURCE_OPTIONS), SOURCE.name)
+        queues = queue_names(options, SOURCE.name)
         for queue in queues:
             if len(queue.encode()) > _LONGEST_NAME:
                 # Asked for, it would look like a broker that is away.

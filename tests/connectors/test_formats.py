@@ -11,15 +11,35 @@ from pyspark.errors import AnalysisException
 from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
 
 import sparkjet as sj
-from sparkjet import sources
+from sparkjet.connectors import formats, spark_formats
+from sparkjet.options import OUTPUT_OPTIONS, QUERY_OPTIONS, Options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+def test_a_source_is_registered_under_its_name_and_a_format_named_once() -> None:
+    assert {name: source.load().name() for name, source in formats.SOURCES.items()} == {n: n for n in formats.SOURCES}
+    lowered = [name.lower() for name in (*formats.SINKS, *formats.SOURCES)]
+    assert len(set(lowered)) == len(lowered)
+
+
+@pytest.mark.parametrize("name", formats.SINKS)
+def test_each_option_is_described_in_a_sentence_and_is_no_option_of_every_output(name: str) -> None:
+    options = formats.SINKS[name].options
+    assert [each for each, text in options.items() if not text.endswith(".")] == []
+    assert options.keys() & {*QUERY_OPTIONS, *OUTPUT_OPTIONS} == set()
+
+
+def test_files_get_what_is_of_sparks_writer_alone() -> None:
+    beside = ("path", "fileFormat", "retention", "checkpointLocation", "lateRowsPath")
+    given = Options({"HEADER": "true", "compression": "gzip", **dict.fromkeys(beside, "x")})
+    assert given.among(spark_formats.WRITERS) == {"header": "true", "compression": "gzip"}
+
+
 @pytest.mark.crash
 def test_a_source_without_its_extra_says_what_to_install(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sources, "find_spec", lambda name: None if name == "pika" else name)
+    monkeypatch.setattr(formats, "find_spec", lambda name: None if name == "pika" else name)
     sj.register_sources(spark)
     try:
         with pytest.raises(AnalysisException, match=r"this Python has no pika\. Install pika and pyarrow there"):

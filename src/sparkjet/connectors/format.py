@@ -1,0 +1,130 @@
+"""Formats: what a source or a sink is called, its options, what is known of it, and how it is made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from sparkjet.errors import AnalysisError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.datasource import DataSource
+
+    from sparkjet.clock import Clock
+    from sparkjet.options import Options
+    from sparkjet.sinks.protocol import Sink
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a writer has been given for its sink.
+
+    Attributes:
+        options: Of the output.
+        session: In which its rows are computed.
+        clock: For what expires.
+        partition_by: The columns of ``partitionBy``.
+        table: The name given to ``toTable``; empty without.
+        file_format: Of the files, where the format named it.
+        function: Of ``foreach`` and ``foreachBatch``.
+        query: Name of the query; empty without.
+        complete: Whether the rows of an epoch are all there are, even if there are none.
+    """
+
+    options: Options
+    session: SparkSession
+    clock: Clock
+    partition_by: tuple[str, ...] = ()
+    table: str = ""
+    file_format: str | None = None
+    function: Any = None
+    query: str = ""
+    complete: bool = False
+
+
+def _always(options: Options) -> bool:  # noqa: ARG001 - the type of `only_adds`
+    return True
+
+
+def _never(options: Options) -> bool:  # noqa: ARG001 - the type of `only_adds`
+    return False
+
+
+@dataclass(frozen=True)
+class SinkFormat:
+    """A format of ``writeStream``.
+
+    Attributes:
+        name: As ``format(…)`` takes it.
+        create: Makes the sink; raises an AnalysisError where an option is missing or wrong.
+        options: Its own, each with its meaning; a name that ends in ``.*`` stands for all with that prefix.
+        is_durable: Whether the output outlives the session, so that the query's state must as well.
+        method: The writer's method that chooses it, where more than its name is needed.
+        has_directories: Whether it takes ``partitionBy``.
+        takes_table: Whether ``toTable`` takes it.
+        only_adds: Whether rows that are there stay, whatever comes after them, with some options.
+        key_option: The option that names the columns by which rows replace older ones.
+        cleaner: The command of others that removes files which no version names, where there is one.
+    """
+
+    name: str
+    create: Callable[[Target], Sink]
+    options: Mapping[str, str] = field(default_factory=dict)
+    is_durable: bool = True
+    method: str | None = None
+    has_directories: bool = False
+    takes_table: bool = False
+    only_adds: Callable[[Options], bool] = _never
+    key_option: str = "keyColumns"
+    cleaner: str | None = None
+
+
+@dataclass(frozen=True)
+class KnownSource:
+    """What is known of a source by its name.
+
+    Attributes:
+        keeps: Whether it keeps a batch until the record has it, whatever Spark commits, and then returns the same rows
+            for it. False if it delivers each row once; None if that is judged by other signs.
+        partitions: The columns that name its partitions, outermost first, where its offsets name them all, also those
+            without rows.
+        packages: Those that executors need to read it: the name to install, by the name that is imported.
+    """
+
+    keeps: bool | None = True
+    partitions: tuple[str, ...] = ()
+    packages: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class SourceFormat:
+    """A format of ``readStream`` or ``read`` that sparkjet registers.
+
+    Attributes:
+        name: As ``format(…)`` takes it.
+        load: Imports its class.
+        packages: Those that the driver needs: the name to install, by the name that is imported.
+        known: What is known of it as a stream; None if it is none.
+    """
+
+    name: str
+    load: Callable[[], type[DataSource]]
+    packages: Mapping[str, str]
+    known: KnownSource | None
+
+
+ADDS = _always
+"""Of formats whose rows stay with any options."""
+
+
+@contextmanager
+def extra(name: str) -> Iterator[None]:
+    """Name the extra of sparkjet that installs what an import misses."""
+    try:
+        yield
+    except ImportError as error:
+        message = f'format("{name}") needs {error.name}: pip install "sparkjet[{name}]".'
+        raise AnalysisError(message) from error
