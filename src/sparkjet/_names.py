@@ -2,6 +2,7 @@
 
 from sparkjet.aggregates.operation import Aggregate, AggregateOperation
 from sparkjet.aggregates.python_aggregate import python_aggregate
+from sparkjet.api.fork import Fork, fork
 from sparkjet.api.query import StreamingQuery
 from sparkjet.api.start import replay_dead_letters, start
 from sparkjet.api.stream import Stream, stream
@@ -55,6 +56,7 @@ __all__ = [
     "ExpectationError",
     "FailuresError",
     "FencedError",
+    "Fork",
     "LostTransactionError",
     "ManualClock",
     "PolicySettings",
@@ -74,6 +76,7 @@ __all__ = [
     "carried",
     "emit_by_frame",
     "emit_by_min_step",
+    "fork",
     "limiting_lag",
     "limiting_lag_and_delay",
     "limiting_lag_and_lull",

@@ -19,6 +19,7 @@ QUERY_OPTIONS: Mapping[str, str] = {
     "checkpointLocation": "Directory of the query's snapshots and of Spark's derived checkpoint.",
     "snapshotStore": "grid, or grid://host:port,…: snapshots in the memory of a grid, not in a directory.",
     "queryId": "With snapshotStore: the query's name in the grid, if there is no checkpointLocation.",
+    "pinRetention": "How long a pin keeps its record and what came after it: 12h, 7d, 30 days (for ever).",
     "snapshotBackup": "Another home, to which snapshots are copied in the background; a grid's copy in a directory.",
     "snapshotBackupEvery": "Number of epochs from one copy to the next (100).",
     "processingGuarantee": "exactly-once (default), at-least-once or none.",

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 PATIENCE = 120.0
 """Seconds after which a test fails that would hang otherwise."""
 
+PINS = count()
+"""Names of pins are used once."""
 METHODS: dict[str, Callable[[sj.StreamingQuery], object]] = {
     "awaitTermination": lambda query: query.awaitTermination(0.01),
     "exception": lambda query: query.exception(),
@@ -48,6 +51,7 @@ METHODS: dict[str, Callable[[sj.StreamingQuery], object]] = {
     "recentProgress": lambda query: query.recentProgress,
     "retireSubstream": lambda query: query.retireSubstream("b"),
     "runId": lambda query: query.runId,
+    "snapshot": lambda query: query.snapshot(f"pin-{next(PINS)}"),
     "status": lambda query: query.status,
     "stop": lambda query: query.stop(),
 }

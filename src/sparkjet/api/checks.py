@@ -106,6 +106,7 @@ def checked(
         overlap=overlap,
         trigger=trigger,
         close_at_end=close_at_end,
+        pin_retention=options.age("pinRetention"),
         name=name,
         clock=_only("clock", [output.clock for output in outputs]) or SystemClock(),
         listener=_only("onEpochPhase", [output.listener for output in outputs]) or _no_listener,
@@ -198,11 +199,11 @@ def _overlap(plan: Plan, options: Options, *, ends: bool) -> bool:
 def _outputs(
     results: Sequence[OutputSettings], late: Sequence[OutputSettings], dead: Sequence[OutputSettings]
 ) -> list[AnyOutput]:
-    outputs = [each.output(name) for each, name in zip(results, _names("results", len(results)), strict=True)]
+    outputs = [each.output(name) for each, name in zip(results, output_names("results", len(results)), strict=True)]
     paths = [(each.stage, Options(each.options).get("lateRowsPath")) for each in results if each.stage is not None]
     dropped: list[Callable[[str], AnyOutput]] = [each.output for each in late]
     dropped += [partial(_late_files, stage, path) for stage, path in paths if path is not None]
-    outputs += [make(name) for make, name in zip(dropped, _names("late", len(dropped)), strict=True)]
+    outputs += [make(name) for make, name in zip(dropped, output_names("late", len(dropped)), strict=True)]
     for each in dead:
         if Options(each.options).get("deadLettersPath") is not None:
             message = "deadLettersPath: it is an option of the writers of results. Give it to one of these."
@@ -213,7 +214,7 @@ def _outputs(
     _check_delivered(written, {chain.divert for chain in (*chains, *letters.values())})
     failed: list[Callable[[str], AnyOutput]] = [each.output for each in dead]
     failed += [partial(_letter_files, chain, path) for path, chain in letters.items()]
-    outputs += [make(name) for make, name in zip(failed, _names("dead", len(failed)), strict=True)]
+    outputs += [make(name) for make, name in zip(failed, output_names("dead", len(failed)), strict=True)]
     places = [str(output.sink.directory) for output in outputs if isinstance(output.sink, FilesSink)]
     places += [f"the table {output.sink.view}" for output in outputs if isinstance(output.sink, MemorySink)]
     for place in places:
@@ -273,7 +274,8 @@ def _late_files(stage: Stage, path: str, name: str) -> StageOutput:
     return StageOutput(name, FilesSink(at(path), option=option, at=at), "files", stage, *rows)
 
 
-def _names(kind: str, count: int) -> list[str]:
+def output_names(kind: str, count: int) -> list[str]:
+    """What progress calls the outputs of a kind."""
     return [kind] if count == 1 else [f"{kind}{number}" for number in range(1, count + 1)]
 
 

@@ -90,6 +90,8 @@ class Launch:
     """False where ``home`` is a new temporary directory, because none was given."""
     backup: Backup | None = None
     """Copies snapshots elsewhere."""
+    pin_retention: int | None = None
+    """How long pins stay, in microseconds; None if for ever."""
     replay: ReplayRequest | None = None
     """Dead letters that go through the query first."""
 
@@ -135,7 +137,7 @@ class Launch:
         store = DirectoryStore(self.home.below("snapshots"))
         sinks = {output.name: output.sink for output in self.plan.outputs}
         formats = {output.name: output.format for output in self.plan.outputs}
-        log, committer = RecordLog(store), Committer(sinks, formats=formats)
+        log, committer = RecordLog(store, self.pin_retention), Committer(sinks, formats=formats)
         steps.at("reading the newest record")
         newest = self._newest(log)
         if self.backup is not None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from sparkjet.engine.progress_report import ProgressReport
     from sparkjet.engine.supervisor import Supervisor
     from sparkjet.monitoring.page import Page
+    from sparkjet.snapshots.pins import Pin
 
 
 _SHOWN = {
@@ -208,6 +209,22 @@ class StreamingQuery(Guided):
                 f"ended (the last one recorded is {self._engine.record.epoch}); to wait for it, call stop again."
             )
             raise TimeoutError(message)
+
+    def snapshot(self, name: str) -> Pin:
+        """Keep the newest record under a name, with all that it names and every record from there on.
+
+        Costs a small file now. While the pin is there, the query keeps what that record names, and of each epoch its
+        record: where its batch ended, the reading of the clock, and the names of its state (some 2 to 20 KB). What has
+        been pinned can be forked (:func:`sparkjet.fork`), and is removed with ``python -m sparkjet snapshots rm`` or
+        by the option ``pinRetention``. May be called while the query runs, and afterwards; never waits for it.
+
+        Args:
+            name: Unlike those of the query's other pins: letters, digits, dots, hyphens and underscores.
+
+        Raises:
+            AnalysisError: The name cannot be one, or is taken.
+        """
+        return self._engine.pin(name)
 
     def _check_waiting(self, method: str) -> None:
         """Refuse what would wait for the query, and so for the caller.

@@ -205,9 +205,45 @@ def run_application(
     return run_one(application, arguments or (), restart=restart)
 
 
-@snapshots.command(name="list")
+@snapshots.command()
+def pin(
+    home: Home,
+    name: Annotated[str, typer.Argument(help="unlike those of the query's other pins", show_default=False)],
+    conf: Settings = None,
+    as_json: AsJson = False,
+) -> None:
+    """Keep the newest record of a query under a name.
+
+    The query may go on meanwhile. It keeps what that record names, and every record from there on.
+    """
+    from sparkjet.cli.snapshots import pin_newest  # noqa: PLC0415 - on use
+
+    pin_newest(home, name, conf or (), as_json=as_json)
+
+
+@snapshots.command()
+def rm(
+    home: Home,
+    name: Annotated[str, typer.Argument(help="of the pin", show_default=False)],
+    conf: Settings = None,
+    as_json: AsJson = False,
+) -> None:
+    """Remove a pin.
+
+    What only the pin has kept goes with the query's next epoch, or at its next start.
+    """
+    from sparkjet.cli.snapshots import remove_pin  # noqa: PLC0415 - on use
+
+    remove_pin(home, name, conf or (), as_json=as_json)
+
+
+@snapshots.command(name="list", hidden=True)
+@snapshots.command(name="ls")
 def list_snapshots(home: Home, conf: Settings = None, as_json: AsJson = False) -> None:
-    """Show the records of a query."""
+    """Show the records of a query, and its pins.
+
+    The name list does the same.
+    """
     from sparkjet.cli.snapshots import list_records  # noqa: PLC0415 - on use
 
     list_records(home, conf or (), as_json=as_json)

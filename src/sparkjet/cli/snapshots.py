@@ -3,26 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from sparkjet.cli.arguments import show
 from sparkjet.cli.homes import home_at, newest_record
+from sparkjet.clock import SystemClock
 from sparkjet.query_log import without_users
 from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.copying import copy_newest
+from sparkjet.snapshots.pins import Pin, Pins
 
 if TYPE_CHECKING:
     from sparkjet.snapshots.record import Record
 
 
 def list_records(location: str, settings: Sequence[str], *, as_json: bool) -> None:
-    """Print the records of a query, with their sizes."""
+    """Print the records of a query with their sizes, and its pins with their ages."""
     home = home_at(location, "home", settings)
     newest_record(home, "snapshots")
     store = DirectoryStore(home.below("snapshots"))
-    sizes = {slot: len(store.read(slot)) for slot in store.slots()}
-    told = [{"record": slot, "bytes": size} for slot, size in sizes.items()]
-    show((f"record {slot}: {size} bytes" for slot, size in sizes.items()), told, as_json=as_json)
+    pins: dict[int, list[Pin]] = {}
+    for pin in Pins(store).all():
+        pins.setdefault(pin.slot, []).append(pin)
+    told: list[dict[str, Any]] = []
+    for slot in store.slots():
+        named = [{"pin": pin.name, "epoch": pin.epoch, "since": _time(pin.at)} for pin in pins.get(slot, ())]
+        told.append({"record": slot, "bytes": len(store.read(slot)), "pins": named})
+    show(map(_line, told), told, as_json=as_json)
+
+
+def pin_newest(location: str, name: str, settings: Sequence[str], *, as_json: bool) -> None:
+    """Keep the newest record of a query under a name."""
+    home = home_at(location, "home", settings)
+    newest_record(home, "snapshots")
+    pin = Pins(DirectoryStore(home.below("snapshots"))).put(name, SystemClock().now())
+    told = {"pin": pin.name, "record": pin.slot, "epoch": pin.epoch, "since": _time(pin.at)}
+    show([f"record {pin.slot}, epoch {pin.epoch}, is pinned as {pin.name}"], told, as_json=as_json)
+
+
+def remove_pin(location: str, name: str, settings: Sequence[str], *, as_json: bool) -> None:
+    """Remove a pin."""
+    home = home_at(location, "home", settings)
+    newest_record(home, "snapshots")
+    Pins(DirectoryStore(home.below("snapshots"))).remove(name)
+    show([f"the pin {name} is removed"], {"pin": name, "removed": True}, as_json=as_json)
 
 
 def inspect_newest(location: str, settings: Sequence[str], *, as_json: bool) -> None:
@@ -40,6 +65,15 @@ def copy_snapshot(location: str, to: str, settings: Sequence[str], *, as_json: b
     line = f"record {slot} of query {record.query}, epoch {record.epoch}, is in {place}: {files} files were copied"
     told = {"record": slot, "query": record.query, "epoch": record.epoch, "to": place, "files": files}
     show([line], told, as_json=as_json)
+
+
+def _time(at: int) -> str:
+    return datetime.fromtimestamp(at // 1_000_000, timezone.utc).isoformat()
+
+
+def _line(told: dict[str, Any]) -> str:
+    pins = "".join(f", pinned as {pin['pin']} since {pin['since']}, epoch {pin['epoch']}" for pin in told["pins"])
+    return f"record {told['record']}: {told['bytes']} bytes{pins}"
 
 
 def described(slot: int, record: Record) -> dict[str, Any]:

@@ -110,6 +110,8 @@ def _memory(target: Target) -> Sink:
 
 
 FILES = SinkFormat("files", _files, FILE_OPTIONS, has_directories=True, only_adds=ADDS)
+SCRATCH = SinkFormat("files", _files, FILE_OPTIONS)
+"""Files for results of any mode, whose epochs someone compares: rows that replace earlier ones stand beside these."""
 TABLE = SinkFormat("table", _table, FILE_OPTIONS, method="toTable", has_directories=True, only_adds=ADDS)
 MEMORY = SinkFormat("memory", _memory, is_durable=False)
 CONSOLE = SinkFormat("console", _console, CONSOLE_OPTIONS, is_durable=False)

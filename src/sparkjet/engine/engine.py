@@ -10,6 +10,7 @@ import msgspec
 
 from sparkjet.catalyst.logical_plans import analyzed
 from sparkjet.catalyst.physical_plans import as_frame
+from sparkjet.clock import SystemClock
 from sparkjet.engine.caught_up import caught_up_by
 from sparkjet.engine.context import CaughtUp, EngineContext, EpochRequest
 from sparkjet.engine.epoch import Epoch
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from sparkjet.engine.spark_checkpoint import SparkCheckpoint
     from sparkjet.engine.state import QueryState
     from sparkjet.errors import FencedError
+    from sparkjet.snapshots.pins import Pin
     from sparkjet.snapshots.record import Record
     from sparkjet.time import InputsState
 
@@ -210,6 +212,11 @@ class Engine:
     def refuse(self, batch_id: int) -> None:
         """Write down that a batch is left to the next run, though Spark may mark it as done."""
         self._checkpoint.refuse(batch_id)
+
+    def pin(self, name: str) -> Pin:
+        """Keep the newest record under a name."""
+        # Not by the clock of the query: it may be what calls this.
+        return self._context.log.pins.put(name, SystemClock().now())
 
     def fenced(self) -> FencedError | None:
         """The error to end with if another driver has taken over, None if none has."""

@@ -205,9 +205,7 @@ class Epoch:
             # Here: after the last phase Spark may have interrupted the thread, and a call to the JVM would fail.
             self.release()
             self._state.release()
-            obsolete = before.names() | self._state.take_obsolete()
-            for name in sorted(obsolete - record.names()):
-                self._context.store.remove(name)
+            self._context.log.clean(before.names() | self._state.take_obsolete(), record)
             self._context.receivers.acknowledge(self._received)
         self._reached(EpochPhase.CLEAN)
 

@@ -215,8 +215,6 @@ def _remove_leftovers(context: EngineContext, record: Record) -> None:
     Only names of earlier takeovers: a driver that was itself taken over while it started must not remove what its
     successor has written since. Foreign names are left alone: ``.nfs…``, ``.snapshot``, ``lost+found``.
     """
-    kept = record.names()
-    for name in context.store.names():
-        takeover = name.partition("-")[0]
-        if name not in kept and takeover.isdecimal() and int(takeover) < record.takeover:
-            context.store.remove(name)
+    earlier = ((name, name.partition("-")[0]) for name in context.store.names())
+    leftovers = [name for name, takeover in earlier if takeover.isdecimal() and int(takeover) < record.takeover]
+    context.log.clean(leftovers, record)

@@ -132,6 +132,11 @@ def partition_columns(df: DataFrame) -> PartitionColumns | None:
     return PartitionColumns(source, columns, tuple(name for name in columns if name in kept))
 
 
+def source_names(df: DataFrame) -> list[str]:
+    """The names of the sources of a streaming DataFrame."""
+    return [_name(df, leaf) for leaf in _leaves(df)]
+
+
 def acknowledging_source(df: DataFrame) -> str | None:
     """A source that discards, or may discard, what Spark has committed; None if there is none."""
     for leaf in _leaves(df):

@@ -1,18 +1,22 @@
-"""Copying a snapshot: the newest record of a home and all that it names, to a home in another place."""
+"""Copying a snapshot: a record of a home and all that it names, to a home in another place."""
 
 from __future__ import annotations
 
 import errno
+import uuid
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from sparkjet.errors import RecoveryError
+from sparkjet.errors import AnalysisError, RecoveryError
 from sparkjet.snapshots.directory import DirectoryStore
 from sparkjet.snapshots.outbox_entries import OutboxEntries
+from sparkjet.snapshots.record import EpochKind
 from sparkjet.snapshots.record_log import RecordLog
 
 if TYPE_CHECKING:
+    from sparkjet.snapshots.pins import Pin
     from sparkjet.snapshots.record import Record
     from sparkjet.storage.directory import Directory
 
@@ -28,7 +32,8 @@ def copy_newest(source: Directory, target: Directory, option: str = "to") -> tup
     """
     there, here = RecordLog(DirectoryStore(source.below("snapshots"))), DirectoryStore(target.below("snapshots"))
     here.open(option)
-    held = RecordLog(here).newest()
+    log = RecordLog(here)
+    held = log.newest()
     for _ in range(_ATTEMPTS):
         newest = there.newest()
         if newest is None:
@@ -55,11 +60,51 @@ def copy_newest(source: Directory, target: Directory, option: str = "to") -> tup
             continue
         # At last: a record is only where all is that it names.
         here.put(slot, record.encode())
-        here.trim(slot)
-        _remove_others(target, named)
+        here.trim(log.pins.first(slot))
+        _remove_others(target, [named, *(files_of(log.pins.record(pin.slot)) for pin in log.pins.all())])
         return slot, record, copied
     message = f'copy: query {record.query} replaces its snapshots faster than they can be copied to "{target}".'
     raise RecoveryError(message)
+
+
+def fork_pinned(source: Directory, target: Directory, name: str, option: str = "to") -> tuple[Pin, Record]:
+    """Begin another query from a pinned record, in a home without records; returns the pin and its first record.
+
+    It has an id of its own, and nothing that is to be committed or acknowledged: that is of the query it comes from.
+    A fork that is interrupted leaves files that the next one into the same home finds.
+
+    Raises:
+        AnalysisError: There is no such pin, or the target is taken.
+        RecoveryError: What the record names is missing, or the query reads queues.
+    """
+    there, here = RecordLog(DirectoryStore(source.below("snapshots"))), DirectoryStore(target.below("snapshots"))
+    pin = there.pins.get(name)
+    record = there.pins.record(pin.slot)
+    if record.queues:
+        message = (
+            f'fork: the query of "{source}" reads queues ({", ".join(sorted(record.queues))}), whose messages are gone '
+            "once they are acknowledged: nothing could be read again. Fork a query that reads Kafka or files."
+        )
+        raise RecoveryError(message)
+    here.open(option)
+    held = RecordLog(here).newest()
+    if held is not None:
+        message = f'{option}: "{target}" has records of query {held[1].query}. Give the fork a place of its own.'
+        raise AnalysisError(message)
+    # The takeover stays: names of deltas begin with it, and are never used twice.
+    forked = msgspec.structs.replace(
+        record, kind=EpochKind.SETTLED, query=str(uuid.uuid4()), run=str(uuid.uuid4()), transactions=[], published=[]
+    )
+    try:
+        for place, names in files_of(forked).items():
+            _copy(source, target, place, names)
+    except FileNotFoundError as error:
+        message = f'fork: record {pin.slot}, pinned as "{name}", names {error.filename}, which is missing.'
+        raise RecoveryError(message) from error
+    if not here.put(pin.slot, forked.encode()):
+        message = f'{option}: "{target}" has got records of another query meanwhile. Give the fork a place of its own.'
+        raise AnalysisError(message)
+    return pin, forked
 
 
 def _without_delivered(source: Directory, record: Record) -> Record:
@@ -103,7 +148,7 @@ def _copy(source: Directory, target: Directory, place: str, names: list[str]) ->
     return count
 
 
-def _remove_others(target: Directory, named: dict[str, list[str]]) -> None:
-    for place, names in named.items():
-        here = target.below(f"snapshots/{place}")
-        here.remove_files(sorted(here.files().keys() - set(names)))
+def _remove_others(target: Directory, named: Sequence[dict[str, list[str]]]) -> None:
+    for place in named[0]:
+        here, names = target.below(f"snapshots/{place}"), {name for each in named for name in each[place]}
+        here.remove_files(sorted(here.files().keys() - names))

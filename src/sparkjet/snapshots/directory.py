@@ -21,7 +21,7 @@ _SUFFIX = ".json"
 
 
 class DirectoryStore:
-    """Slots in ``log/``, deltas as Parquet directories in ``state/``, blobs in ``blobs/``.
+    """Slots in ``log/``, deltas as Parquet directories in ``state/``, blobs in ``blobs/``, pins in ``pins/``.
 
     Every executor must see the directory under the same path or URI. Thread-safe if the file system is.
     """
@@ -31,6 +31,7 @@ class DirectoryStore:
         self._log = self._directory.below("log")
         self._state = self._directory.below("state")
         self._blobs = self._directory.below("blobs")
+        self._pins = self._directory.below("pins")
         self._places: dict[str, Directory] = {}
         """Where what this process has written or read is, so that it need not be looked for to be removed."""
 
@@ -57,6 +58,24 @@ class DirectoryStore:
     def trim(self, below: int) -> None:
         """See :meth:`SnapshotStore.trim`."""
         self._log.remove_files(_slot(slot) for slot in self.slots() if slot < below)
+
+    def put_pin(self, slot: int, name: str, content: bytes) -> None:
+        """See :meth:`SnapshotStore.put_pin`."""
+        self._pins.create()
+        self._pins.put(_pin(slot, name), content)
+
+    def pins(self) -> list[tuple[int, str]]:
+        """See :meth:`SnapshotStore.pins`."""
+        found = (name.removesuffix(_SUFFIX).partition("-") for name in self._pins.names() if name.endswith(_SUFFIX))
+        return sorted((int(slot), name) for slot, _, name in found if slot.isdecimal() and name)
+
+    def read_pin(self, slot: int, name: str) -> bytes:
+        """See :meth:`SnapshotStore.read_pin`."""
+        return self._pins.read(_pin(slot, name))
+
+    def remove_pin(self, slot: int, name: str) -> None:
+        """See :meth:`SnapshotStore.remove_pin`."""
+        self._pins.remove_files([_pin(slot, name)])
 
     def write_delta(self, name: str, partials: DataFrame) -> list[str]:
         """See :meth:`SnapshotStore.write_delta`."""
@@ -119,3 +138,7 @@ class DirectoryStore:
 
 def _slot(slot: int) -> str:
     return f"{slot:012d}{_SUFFIX}"
+
+
+def _pin(slot: int, name: str) -> str:
+    return f"{slot:012d}-{name}{_SUFFIX}"

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from sparkjet.errors import FencedError
+from sparkjet.query_log import logger
+from sparkjet.snapshots.pins import Pins
 from sparkjet.snapshots.record import Record
 
 if TYPE_CHECKING:
@@ -22,11 +25,17 @@ class RecordLog:
     """The sequence of a query's records, appended by one driver at a time.
 
     The driver that fills the next slot first has decided; the other one finds it taken, and learns that it is fenced.
+
+    Args:
+        store: Where it is.
+        pin_retention: How long pins stay, in microseconds; None if for ever.
     """
 
-    def __init__(self, store: SnapshotStore) -> None:
+    def __init__(self, store: SnapshotStore, pin_retention: int | None = None) -> None:
         self._store = store
+        self._pin_retention = pin_retention
         self._looks = 0
+        self.pins = Pins(store)
 
     def newest(self) -> tuple[int, Record] | None:
         """The newest slot and its record, None before the first."""
@@ -41,7 +50,17 @@ class RecordLog:
         if not (self._store.put(slot, content) or self._holds(slot, content)) or self._superseded(slot):
             raise _fenced(record, slot)
         if slot % TRIMMED == 0:
-            self._store.trim(slot - RETAINED_SLOTS + 1)
+            if self._pin_retention is not None:
+                for pin in self.pins.expire(record.clock - self._pin_retention):
+                    logger.info("pin %s of epoch %d is older than pinRetention and was removed", pin.name, pin.epoch)
+            self._store.trim(self.pins.first(slot - RETAINED_SLOTS + 1))
+
+    def clean(self, obsolete: Collection[str], record: Record) -> None:
+        """Remove those of some deltas and blobs that neither the newest record names nor one that is pinned."""
+        removed = set(obsolete) - record.names()
+        # Listed only where there is something to remove, and after the record was written: see `Pins`.
+        for name in sorted(removed - self.pins.named()) if removed else ():
+            self._store.remove(name)
 
     def fenced(self, slot: int, record: Record) -> FencedError | None:
         """The error of a driver whose last record is ``record`` in ``slot``; None unless another one has taken over."""

@@ -27,10 +27,10 @@ class Delta(msgspec.Struct, frozen=True):
 class SnapshotStore(Protocol):
     """Slots, deltas and blobs of one query; every method runs on the driver.
 
-    *Slots* are the record log: each is written once, and the first writer wins. *Deltas* are partial rows, written by
-    the executors. *Blobs* are small files written by the driver. Names of deltas and blobs start with the number of
-    the takeover that wrote them and are never reused, so that a fenced driver can neither overwrite nor remove what
-    its successor needs.
+    *Slots* are the record log: each is written once, and the first writer wins; a *pin* is a name for one of them.
+    *Deltas* are partial rows, written by the executors. *Blobs* are small files written by the driver. Names of deltas
+    and blobs start with the number of the takeover that wrote them and are never reused, so that a fenced driver can
+    neither overwrite nor remove what its successor needs.
     """
 
     def put(self, slot: int, content: bytes) -> bool:
@@ -47,6 +47,22 @@ class SnapshotStore(Protocol):
 
     def trim(self, below: int) -> None:
         """Remove the slots below a number."""
+        ...
+
+    def put_pin(self, slot: int, name: str, content: bytes) -> None:
+        """Write a pin durably: a name for a slot."""
+        ...
+
+    def pins(self) -> list[tuple[int, str]]:
+        """Slots that are pinned and the names of their pins, ascending."""
+        ...
+
+    def read_pin(self, slot: int, name: str) -> bytes:
+        """Content of a pin; raises :class:`FileNotFoundError` if there is none."""
+        ...
+
+    def remove_pin(self, slot: int, name: str) -> None:
+        """Remove a pin; does nothing if there is none."""
         ...
 
     def write_delta(self, name: str, partials: DataFrame) -> list[str]:

@@ -113,6 +113,19 @@ class StoreContract:
         assert target.store.slots() == target.again().slots() == [1, 2, 9, 10, 999_999_999_999]
         assert target.store.read(9) == b""
 
+    def test_pins_are_listed_with_their_slots_until_they_are_removed(self, target: StoreUnderTest) -> None:
+        assert target.store.pins() == []
+        target.store.put_pin(12, "before-v2.1", b"first")
+        target.store.put_pin(3, "12", b"second")
+        assert target.store.pins() == target.again().pins() == [(3, "12"), (12, "before-v2.1")]
+        assert target.again().read_pin(12, "before-v2.1") == b"first"
+        target.again().remove_pin(12, "before-v2.1")
+        target.store.remove_pin(12, "before-v2.1")
+        assert target.store.pins() == [(3, "12")]
+        with pytest.raises(FileNotFoundError):
+            target.store.read_pin(12, "before-v2.1")
+        assert target.store.slots() == []
+
     def test_a_slot_that_does_not_exist_is_not_found(self, target: StoreUnderTest) -> None:
         target.store.put(1, b"one")
         with pytest.raises(FileNotFoundError):

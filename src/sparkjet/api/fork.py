@@ -1,0 +1,144 @@
+"""Forks: another query that goes on from a pinned record, beside the one that it comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sparkjet.api.checks import checked, output_names
+from sparkjet.api.sink_formats import ChosenSink
+from sparkjet.api.writer import StreamWriter, settings_of
+from sparkjet.connectors.grid.format import JOURNAL_SOURCE
+from sparkjet.connectors.spark_formats import SCRATCH
+from sparkjet.errors import AnalysisError
+from sparkjet.options import QUERY_OPTIONS, Options
+from sparkjet.plan.spark_sources import acknowledging_source, source_names
+from sparkjet.snapshots.copying import fork_pinned
+from sparkjet.storage.schemes import directory_at
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from sparkjet.api.output_settings import OutputSettings
+    from sparkjet.api.query import StreamingQuery
+
+_OF_A_HOME = ("checkpointLocation", "snapshotStore", "queryId", "snapshotBackup", "snapshotBackupEvery", "pinRetention")
+_KEPT = [*(name for name in QUERY_OPTIONS if name not in _OF_A_HOME), "earlyResultsPeriod", "isEarly"]
+
+
+@dataclass(frozen=True)
+class Fork:
+    """A query that begins where another one was pinned: an id, a home and outputs of its own.
+
+    Attributes:
+        home: Its home.
+        outputs: The directory below which each of its outputs is a directory of Parquet files.
+        query: Its id.
+        epoch: The epoch of the pinned record, after which it goes on.
+    """
+
+    home: str
+    outputs: str
+    query: str
+    epoch: int
+
+    def start(
+        self,
+        *writers: StreamWriter,
+        lateRows: StreamWriter | Sequence[StreamWriter] = (),
+        deadLetters: StreamWriter | Sequence[StreamWriter] = (),
+        queryName: str | None = None,
+    ) -> StreamingQuery:
+        """Start the query, or go on with it, as :func:`sparkjet.start` does, with other outputs.
+
+        The writers say which rows there are: whatever their sinks are, functions of ``foreachBatch`` included, the
+        rows go to directories below :attr:`outputs` instead, named as progress names the outputs (``results``,
+        ``results1``, ``late``, ``dead`` …). So no destination of the query that it comes from is touched.
+
+        Args:
+            writers: As of :func:`sparkjet.start`. Their home is this fork's.
+            lateRows: As of :func:`sparkjet.start`; the option ``lateRowsPath`` is replaced as well.
+            deadLetters: As of :func:`sparkjet.start`; the option ``deadLettersPath`` is replaced as well.
+            queryName: Name of the query.
+
+        Raises:
+            AnalysisError: If anything is set wrongly; or a source is a queue, whose messages it would acknowledge, or a
+                journal, which would keep rows for it. Nothing has been started or changed.
+            RecoveryError: If the query does not fit the pinned state.
+        """
+        late = lateRows if isinstance(lateRows, Sequence) else (lateRows,)
+        dead = deadLetters if isinstance(deadLetters, Sequence) else (deadLetters,)
+        given = [[settings_of(writer) for writer in kind] for kind in (writers, late, dead)]
+        for each in (settings for kind in given for settings in kind):
+            _check_sources(each)
+        results, dropped, failed = (
+            [self._aside(each, name) for each, name in zip(kind, output_names(what, len(kind)), strict=True)]
+            for kind, what in zip(given, ("results", "late", "dead"), strict=True)
+        )
+        return checked(results, dropped, failed, name=queryName, home=self.home).start()
+
+    def _aside(self, settings: OutputSettings, name: str) -> OutputSettings:
+        given = Options(settings.options)
+        options = {**given.among(_KEPT), "path": f"{self.outputs}/{name}"}
+        for option, place in (("lateRowsPath", "late"), ("deadLettersPath", "dead")):
+            if given.get(option) is not None:
+                options[option] = f"{self.outputs}/{place}-of-{name}"
+        return replace(settings, sink=ChosenSink(SCRATCH), options=options, partition_by=(), name=None)
+
+
+def fork(
+    home: str | Path,
+    at: str,
+    to: str | Path,
+    outputs: str | Path | None = None,
+    session: SparkSession | None = None,
+) -> Fork:
+    """Begin another query where one was pinned (:meth:`StreamingQuery.snapshot`); that one may be running.
+
+    Copies what the pinned record names into a new home, on any store; called again after it was interrupted, it goes
+    on. Sources are read from the offsets of that record.
+
+    Args:
+        home: The home of the query, as its ``checkpointLocation``; or ``grid://host:port,…/name``.
+        at: Name of the pin.
+        to: The home of the fork; it has no records yet.
+        outputs: The directory of its outputs, which all executors reach; ``to`` with ``/outputs`` by default.
+        session: For file systems that only Hadoop reads; the active one by default.
+
+    Raises:
+        AnalysisError: There is no such pin, or a place cannot be used.
+        RecoveryError: The query reads queues, or what the record names is missing.
+    """
+    if outputs is None and str(to).startswith("grid:"):
+        message = "outputs: a grid has no place for the files of a fork. Give a directory that all executors reach."
+        raise AnalysisError(message)
+    source = directory_at(str(home), "home", lambda: _session(session))
+    target = directory_at(str(to), "to", lambda: _session(session))
+    pin, record = fork_pinned(source, target, at)
+    return Fork(str(to), f"{to}/outputs" if outputs is None else str(outputs), record.query, pin.epoch)
+
+
+def _check_sources(settings: OutputSettings) -> None:
+    frame = settings.chain.source
+    source = acknowledging_source(frame)
+    if source is not None:
+        message = f"fork: {source} discards what has been read: the query that this comes from would lack it."
+        raise AnalysisError(message)
+    if JOURNAL_SOURCE.name in source_names(frame):
+        message = (
+            f'fork: format("{JOURNAL_SOURCE.name}") would register a reader, for which the journal keeps rows. Read '
+            "the same rows from elsewhere, such as a table that they were written to."
+        )
+        raise AnalysisError(message)
+
+
+def _session(given: SparkSession | None) -> SparkSession:
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - only where a store needs it
+
+    found = given or SparkSession.getActiveSession()
+    if found is None:
+        message = "fork: this store is reached through Spark, and there is no session. Give session=spark."
+        raise AnalysisError(message)
+    return found

@@ -1,0 +1,150 @@
+"""Pins: records that are kept under a name, with all that they name and every record since."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from sparkjet.errors import AnalysisError, RecoveryError, nearest
+from sparkjet.known_types import known
+from sparkjet.snapshots.record import Record
+
+if TYPE_CHECKING:
+    from sparkjet.snapshots.store import SnapshotStore
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_ATTEMPTS = 100
+
+
+class Pin(msgspec.Struct, frozen=True):
+    """A record that is kept.
+
+    Attributes:
+        name: As its user has named it.
+        slot: Of the record.
+        epoch: Of the record.
+        at: When it was pinned, in microseconds since 1970 by the clock of whoever did.
+    """
+
+    name: str
+    slot: int
+    epoch: int
+    at: int
+
+
+_PIN = msgspec.json.Decoder(known(Pin))
+
+
+class Pins:
+    """The pins of one query. Any process may set and remove them while a driver runs, which honours them.
+
+    A driver removes what its newest record no longer names after that record was written, and lists the pins first. So
+    a record that is still the newest one when its pin is there keeps all that it names: see :meth:`put`.
+    """
+
+    def __init__(self, store: SnapshotStore) -> None:
+        self._store = store
+        # What is in a slot never changes: it is read once.
+        self._named: dict[int, frozenset[str]] = {}
+
+    def all(self) -> list[Pin]:
+        """The pins, the oldest record first."""
+        return [pin for pin in map(self._read, self._store.pins()) if pin is not None]
+
+    def named(self) -> set[str]:
+        """Deltas and blobs that pinned records name."""
+        slots = {slot for slot, _ in self._store.pins()}
+        self._named = {slot: names for slot, names in self._named.items() if slot in slots}
+        for slot in slots - self._named.keys():
+            try:
+                self._named[slot] = frozenset(self.record(slot).names())
+            except FileNotFoundError:
+                # Given up by who was setting it: see `put`.
+                continue
+        return {name for names in self._named.values() for name in names}
+
+    def first(self, otherwise: int) -> int:
+        """The first slot that must stay: the earliest that is pinned, if it comes before ``otherwise``."""
+        return min([otherwise, *(slot for slot, _ in self._store.pins())])
+
+    def record(self, slot: int) -> Record:
+        """A record that is pinned, or came after one that is."""
+        return Record.decode(self._store.read(slot), f"record {slot}")
+
+    def put(self, name: str, now: int) -> Pin:
+        """Pin the newest record.
+
+        Raises:
+            AnalysisError: The name cannot be one, or is taken.
+            RecoveryError: There is no record.
+        """
+        if _NAME.fullmatch(name) is None:
+            message = (
+                f'pin: "{name}" cannot be a name: it begins with a letter or a digit, and has up to 100 of these, '
+                "dots, hyphens and underscores."
+            )
+            raise AnalysisError(message)
+        if any(name == other for _, other in self._store.pins()):
+            message = f'pin: there is a pin "{name}" already. Remove it first, or take another name.'
+            raise AnalysisError(message)
+        for _ in range(_ATTEMPTS):
+            slots = self._store.slots()
+            if not slots:
+                message = f'pin: there is no record of a query yet, so nothing to pin as "{name}".'
+                raise RecoveryError(message)
+            try:
+                pin = Pin(name, slots[-1], self.record(slots[-1]).epoch, now)
+            except FileNotFoundError:
+                # Superseded and trimmed between the two.
+                continue
+            self._store.put_pin(pin.slot, name, msgspec.json.encode(pin))
+            if self._store.slots()[-1] == pin.slot:
+                return pin
+            # A driver that had listed the pins before may be removing what that record names.
+            self._store.remove_pin(pin.slot, name)
+        message = f'pin: the query writes records faster than one can be pinned as "{name}". Try again.'
+        raise RecoveryError(message)
+
+    def get(self, name: str) -> Pin:
+        """A pin by its name.
+
+        Raises:
+            AnalysisError: There is none.
+        """
+        pins = {pin.name: pin for pin in reversed(self.all())}
+        if name not in pins:
+            there = nearest(name, pins) if pins else "nothing is pinned."
+            message = f'pin: there is no pin "{name}"; {there}'
+            raise AnalysisError(message)
+        return pins[name]
+
+    def remove(self, name: str) -> None:
+        """Remove a pin; what only it has kept goes with the driver's next epoch, or at the next start.
+
+        Raises:
+            AnalysisError: There is none.
+        """
+        self.get(name)
+        for slot, other in self._store.pins():
+            if name == other:
+                self._store.remove_pin(slot, name)
+
+    def expire(self, before: int) -> list[Pin]:
+        """Remove the pins that were set before a time in microseconds, and return them."""
+        expired = [pin for pin in self.all() if pin.at < before]
+        for pin in expired:
+            self._store.remove_pin(pin.slot, pin.name)
+        return expired
+
+    def _read(self, at: tuple[int, str]) -> Pin | None:
+        slot, name = at
+        try:
+            return _PIN.decode(self._store.read_pin(slot, name))
+        except FileNotFoundError:
+            # Removed since it was listed.
+            return None
+        except msgspec.MsgspecError as error:
+            message = f'The pin "{name}" of record {slot} cannot be read: {error}. Remove its file, or restore it.'
+            raise RecoveryError(message) from error

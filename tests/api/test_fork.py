@@ -1,0 +1,106 @@
+"""Forks: they go on from a pinned record as the query has, and touch nothing of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql import functions as F
+
+import sparkjet as sj
+from sparkjet.errors import AnalysisError
+from tests.feed import Feed, rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.interpreted
+
+
+def fed(place: Path) -> Feed:
+    feed = Feed(place / "in")
+    feed.add(*rows([1, 2, 12], k="a", v=1), *rows([3], k="b", v=2))
+    feed.add(*rows([16, 3], k="a", v=5))
+    feed.add(*rows([17, 3], k="a", v=5))
+    return feed
+
+
+def writers(spark: SparkSession, feed: Feed, place: Path) -> list[Any]:
+    """Windows into files, with late rows."""
+    stream = sj.stream(feed.read(spark)).withWatermark("ts", "5 seconds")
+    windows = stream.groupBy(sj.window("ts", "10 seconds"), "k").agg(F.sum("v").alias("v"))
+    into = windows.writeStream.format("files").option("path", place / "out").option("lateRowsPath", place / "late")
+    return [into.trigger(availableNow=True)]
+
+
+def totals(spark: SparkSession, feed: Feed, seen: list[Any]) -> Any:
+    def keep(batch: DataFrame, epoch: int) -> None:
+        seen.extend(map(tuple, batch.collect()))
+
+    stream = sj.stream(feed.read(spark))
+    return stream.groupBy("k").agg(F.sum("v").alias("v")).writeStream.outputMode("update").foreachBatch(keep)
+
+
+def read(place: Path) -> list[Any]:
+    return sorted(map(str, sj.read_files(place).collect()))
+
+
+def files(place: Path) -> dict[str, bytes]:
+    return {str(each): each.read_bytes() for each in place.rglob("*") if each.is_file()}
+
+
+def test_a_fork_gives_what_the_query_has_given_since_and_touches_nothing_of_it(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    feed, home = fed(tmp_path), str(tmp_path / "home")
+    query = sj.start(*writers(spark, feed, tmp_path), checkpointLocation=home)
+    query.awaitTermination()
+    pin = query.snapshot("before")
+    before, late_before = read(tmp_path / "out"), read(tmp_path / "late")
+    feed.add(*rows([25, 1], k="a", v=7), *rows([16], k="b", v=1))
+    sj.start(*writers(spark, feed, tmp_path), checkpointLocation=home).awaitTermination()
+    untouched = files(tmp_path / "home"), files(tmp_path / "out"), files(tmp_path / "late")
+
+    fork = sj.fork(home, at="before", to=tmp_path / "fork")
+    assert fork.epoch == pin.epoch
+    assert fork.query != query.id
+    fork.start(*writers(spark, feed, tmp_path)).awaitTermination()
+    assert read(Path(fork.outputs) / "results") == sorted({*read(tmp_path / "out")} - {*before}) != []
+    assert read(Path(fork.outputs) / "late-of-results") == sorted({*read(tmp_path / "late")} - {*late_before}) != []
+    # It goes on as any query does.
+    feed.add(*rows([40], k="a", v=1))
+    fork.start(*writers(spark, feed, tmp_path)).awaitTermination()
+    assert len(read(Path(fork.outputs) / "results")) > len({*read(tmp_path / "out")} - {*before})
+    assert (files(tmp_path / "home"), files(tmp_path / "out"), files(tmp_path / "late")) == untouched
+
+
+def test_results_that_replace_each_other_are_forked_without_their_function(spark: SparkSession, tmp_path: Path) -> None:
+    feed, home, seen = fed(tmp_path), str(tmp_path / "home"), []  # type: ignore[var-annotated]
+    query = sj.start(totals(spark, feed, seen).trigger(availableNow=True), checkpointLocation=home)
+    query.awaitTermination()
+    query.snapshot("before")
+    feed.add(*rows([25], k="a", v=7))
+    count = len(seen)
+    fork = sj.fork(home, at="before", to=tmp_path / "fork", outputs=tmp_path / "aside")
+    fork.start(totals(spark, feed, seen).trigger(availableNow=True)).awaitTermination()
+    assert len(seen) == count
+    assert [(row.k, row.v) for row in sj.read_files(tmp_path / "aside" / "results").collect()] == [("a", 30)]
+
+
+def test_what_a_fork_cannot_be_made_of_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    feed, home = fed(tmp_path), str(tmp_path / "home")
+    query = sj.start(totals(spark, feed, []).trigger(availableNow=True), checkpointLocation=home)
+    query.awaitTermination()
+    query.snapshot("before")
+    with pytest.raises(AnalysisError, match=r'there is no pin "after"; .*Known: before'):
+        sj.fork(home, at="after", to=tmp_path / "fork")
+    with pytest.raises(AnalysisError, match="outputs: a grid has no place for the files of a fork"):
+        sj.fork(home, at="before", to="grid://127.0.0.1:1/fork")
+    fork = sj.fork(home, at="before", to=tmp_path / "fork")
+    with pytest.raises(AnalysisError, match=r"has records of query .* Give the fork a place of its own"):
+        sj.fork(home, at="before", to=tmp_path / "fork")
+    cleaning = spark.readStream.schema("k string, v long").option("cleanSource", "delete")
+    stream = sj.stream(cleaning.json(str(feed.directory))).groupBy("k").agg(F.sum("v").alias("v"))
+    with pytest.raises(AnalysisError, match="cleanSource=delete discards what has been read"):
+        fork.start(stream.writeStream.outputMode("update").format("noop"))
