@@ -90,8 +90,8 @@ class Platform:
     @property
     def name(self) -> str:
         """What it is, in a few words."""
-        spark = f"Spark {self.release}" if self.release else "Spark"
-        return f"{self.manager.value}, {spark}" if self.vendor is None else f"{self.vendor} on {self.manager.value}, {spark}"
+        where = self.manager.value if self.vendor is None else f"{self.vendor} on {self.manager.value}"
+        return f"{where}, Spark {self.release}".rstrip()
 
     @property
     def is_tried(self) -> bool:
@@ -138,7 +138,7 @@ class Platform:
             return
         idle = self.settings.get("spark.dynamicAllocation.cachedExecutorIdleTimeout", "infinity")
         if idle.lower() != "infinity":
-            told = f"Executors that hold state are released after {idle} without rows, and all state is read again then."
+            told = f"Executors that hold state are released after {idle} without rows; all state is read again then."
             remedy = "Leave spark.dynamicAllocation.cachedExecutorIdleTimeout unset, or set minExecutors."
             yield Note(Weight.WARNED, told, remedy)
         if "spark.dynamicAllocation.maxExecutors" not in self.settings:
@@ -154,11 +154,11 @@ def classic_session(environment: Mapping[str, str]) -> str:
     """
     if "DATABRICKS_RUNTIME_VERSION" in environment:
         return (
-            "Use compute with dedicated access mode: on Databricks, serverless compute and standard (shared) access mode "
-            "have sessions of Spark Connect only."
+            "Use compute with dedicated access mode: on Databricks, serverless compute and standard (shared) access "
+            "mode have sessions of Spark Connect only."
         )
     return (
-        'Use a classic session: SparkSession.builder.master(…), without remote(…) and SPARK_REMOTE, spark.api.mode '
+        "Use a classic session: SparkSession.builder.master(…), without remote(…) and SPARK_REMOTE, spark.api.mode "
         '"classic".'
     )
 
@@ -169,7 +169,7 @@ def locked_jvm(error: str) -> str | None:
         return None
     return (
         "this cluster lets Python call only some methods of Spark's (py4j.security), and sparkjet needs others. Use "
-        "compute with dedicated access mode; on clusters of your own, spark.databricks.pyspark.enablePy4JSecurity false."
+        "compute with dedicated access mode, or start it with spark.databricks.pyspark.enablePy4JSecurity false."
     )
 
 

@@ -395,10 +395,10 @@ def check_doors(
     found = lacking(session, [each for each in doors if each.without is None])
     closed = [f"{', '.join(members)} ({door.purpose})" for door, members in found.items()]
     if closed:
-        build = "" if vendor is None else f", the build of {vendor},"
+        build = "" if vendor is None else f", the build by {vendor}"
         message = (
-            f"sparkjet cannot run on Spark {release}{build or ','} which lacks {'; '.join(closed)}. Use one of Apache's "
-            f"that was tried: {', '.join(sorted(TRIED))}."
+            f"sparkjet cannot run on Spark {release}{build}, which lacks {'; '.join(closed)}. Use one that was tried: "
+            f"{', '.join(sorted(TRIED))}."
         )
         raise AnalysisError(message)
 
