@@ -1,4 +1,4 @@
-"""The wheels and source distributions of both packages, and the first steps with them where nothing else is installed."""
+"""Wheels and source distributions of both packages, and the first steps where nothing else is installed."""
 
 from __future__ import annotations
 
