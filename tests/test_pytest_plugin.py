@@ -27,7 +27,8 @@ UNUSED = """
 import sys
 
 def test_nothing_is_imported(request):
-    assert {each for each in sys.modules if each.startswith(("pyspark", "py4j", "sparkjet."))} == {"sparkjet.pytest_plugin"}
+    found = [each for each in sys.modules if each.startswith(("pyspark", "py4j", "sparkjet."))]
+    assert found == ["sparkjet.pytest_plugin"]
     assert request.config.pluginmanager.hasplugin("sparkjet.pytest_plugin")
 """
 

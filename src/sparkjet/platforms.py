@@ -149,7 +149,7 @@ class Platform:
 def classic_session(environment: Mapping[str, str]) -> str:
     """How to get a session that is no client of Spark Connect.
 
-    >>> classic_session({"DATABRICKS_RUNTIME_VERSION": "17.3"})[:52]
+    >>> classic_session({"DATABRICKS_RUNTIME_VERSION": "17.3"})[:53]
     'Use compute with dedicated access mode: on Databricks'
     """
     if "DATABRICKS_RUNTIME_VERSION" in environment:

@@ -1,8 +1,8 @@
 """A plugin of pytest's: fixtures for tests of queries, which pytest finds where sparkjet is installed.
 
 It lies beside :mod:`sparkjet.testing`, whose import needs PySpark: pytest imports a plugin at every start, and one that
-nobody uses must cost nothing. All fixtures begin with ``sparkjet_``, as ``spark`` and ``spark_session`` are names of many
-a project's own and of other plugins. ``-p no:sparkjet`` leaves it out.
+nobody uses must cost nothing. All fixtures begin with ``sparkjet_``, as ``spark`` and ``spark_session`` are names of
+many a project's own and of other plugins. ``-p no:sparkjet`` leaves it out.
 """
 
 from __future__ import annotations
