@@ -17,6 +17,7 @@ from sparkjet_grid.access import Access, create_token
 from sparkjet_grid.client import GridClient
 from tests.grid.maps import MapWriter
 from tests.grid.processes import MemberProcess
+from tests.servers.programs import SMALL
 from tests.wheels import GRID, ROOT, built, installed, link, metadata
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ map_.close()
 def run(command: list[str], environment: Mapping[str, str] = os.environ) -> str:
     hidden = {"PYTHONPATH", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "TZ"}
     found = {name: value for name, value in environment.items() if name not in hidden}
+    found["SPARK_SUBMIT_OPTS"] = " ".join(SMALL)
     # As after `activate`: workers run the first python3.
     found["PATH"] = os.pathsep.join([str(Path(command[0]).parent), found["PATH"]])
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=found)
