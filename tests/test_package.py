@@ -6,15 +6,14 @@ import ast
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from hatchling.metadata.core import ProjectMetadata
 
 import sparkjet as sj
+from sparkjet.snapshots.record import FORMAT, STEPS
+from tests.wheels import GRID, ROOT
 
-ROOT = Path(__file__).parents[1]
-GRID = ROOT / "src" / "sparkjet_grid"
 WITHOUT_PYSPARK = """
 import sys
 sys.modules["pyspark"] = None
@@ -65,7 +64,7 @@ def run(program: str) -> list[str]:
 def test_packages_are_imported_where_there_is_no_pyspark() -> None:
     first, packages, error = run(WITHOUT_PYSPARK)
     assert first == "sparkjet.errors sparkjet.cli True False"
-    assert packages == "['cli', 'errors']"
+    assert packages == "['cli', 'errors', 'platforms']"
     assert "pyspark" in error
 
 
@@ -92,6 +91,20 @@ def test_the_grid_is_a_distribution_of_the_same_version_that_lists_what_it_impor
     imported = {name.partition(".")[0] for name in names} - {"sparkjet_grid", *sys.stdlib_module_names}
     required = {re.split("[^a-z-]", each)[0].replace("-", "_") for each in grid.dependencies}
     assert imported == required
+
+
+def test_the_page_says_which_version_writes_and_reads_which_records() -> None:
+    """A patch must not raise the format, and what a page promises to read must have a way to be read."""
+    page = (ROOT / "docs" / "guide" / "releases.md").read_text()
+    found = re.findall(r"^\| (\d+) \| (\d+\.\d+) \| (\d+\.\d+) and later \|$", page, re.MULTILINE)
+    formats = [int(number) for number, _, _ in found]
+    assert formats == list(range(formats[0], FORMAT + 1)), "each format since the first that was released has a row"
+    assert min(STEPS, default=FORMAT) == formats[0], "the oldest one can still be read"
+    assert all((ROOT / "tests" / "snapshots" / "homes" / f"format-{number}").is_dir() for number in formats)
+    writers = [tuple(map(int, writer.split("."))) for _, writer, _ in found]
+    assert writers == sorted(set(writers)), "one format a minor release"
+    version = ProjectMetadata(str(ROOT), None).core.version
+    assert writers[-1] <= tuple(map(int, version.split(".")[:2])), "it is written by a release that there is"
 
 
 def test_packages_are_there_without_an_import_of_their_own() -> None:

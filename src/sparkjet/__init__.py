@@ -1,11 +1,12 @@
 """Stream-processing semantics of Hazelcast Jet for PySpark Structured Streaming."""
 
-try:
-    # What pip installs with sparkjet, and `--py-files` does not.
-    import msgspec  # noqa: F401 - see above
-    import tenacity  # noqa: F401 - see above
-    import typing_extensions  # noqa: F401 - see above
-except ModuleNotFoundError as error:
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+# What pip installs with sparkjet, and `--py-files` does not. Only looked for: pytest imports this at every start.
+_absent = [each for each in ("msgspec", "tenacity", "typing_extensions") if find_spec(each) is None]
+if _absent:
     import platform
     import sys
 
@@ -13,11 +14,7 @@ except ModuleNotFoundError as error:
 
     _packages = {each: each for each in ("msgspec", "tenacity", "typing-extensions")}
     _python = f"sparkjet: {sys.executable} on {platform.node()}"
-    raise ModuleNotFoundError(lacking(_python, [error.name or "it"], _packages), name=error.name) from None
-
-from importlib import import_module
-from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+    raise ModuleNotFoundError(lacking(_python, _absent[:1], _packages), name=_absent[0])
 
 if TYPE_CHECKING:
     # For tools the same names, and no others: a module with a `__getattr__` has every name to them.

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import difflib
+import os
 import re
 import sys
 from collections.abc import Iterable, Mapping
 from importlib.util import find_spec
 from typing import ClassVar
+
+from sparkjet.platforms import classic_session
 
 _CODE = re.compile(r"\[SPARKJET_[A-Z_.]+\] ")
 
@@ -137,8 +140,7 @@ def refuse_connect(entry: str, *given: object) -> None:
         elif type(each).__module__.startswith("pyspark.sql.connect"):
             message = (
                 f"{entry}: this {type(each).__name__} belongs to Spark Connect, which has no access to the driver that "
-                "sparkjet runs in. Use a classic session: SparkSession.builder.master(…), without remote(…), "
-                'spark.api.mode "classic".'
+                f"sparkjet runs in. {classic_session(os.environ)}"
             )
             raise AnalysisError(message)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 import time
@@ -9,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from sparkjet.java import scala_context
+from sparkjet.platforms import Platform
 from sparkjet.query_log import logger
 
 if TYPE_CHECKING:
@@ -32,6 +34,11 @@ _LOCAL = re.compile(r"local(\[.*\])?")
 def is_local(session: SparkSession) -> bool:
     """Whether the executor is the driver's own process: with a ``local`` master."""
     return _LOCAL.fullmatch(str(session.sparkContext.master)) is not None
+
+
+def platform_of(session: SparkSession) -> Platform:
+    """Where a session's driver runs."""
+    return Platform(dict(session.sparkContext.getConf().getAll()), os.environ, session.version)
 
 
 def slots(session: SparkSession) -> int:

@@ -1,13 +1,15 @@
-"""Launches: what is looked at of directories before anything is created."""
+"""Launches: what is looked at of directories and platforms before anything is created."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+import sparkjet as sj
 from sparkjet.api.launch import Launch
 from sparkjet.clock import SystemClock
 from sparkjet.connectors.delta.sink import DeltaSink
@@ -17,12 +19,16 @@ from sparkjet.errors import AnalysisError
 from sparkjet.sinks.protocol import Guarantee
 from sparkjet.storage.posix_directory import PosixDirectory
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
-def launch(table: Path, home: Path, name: str = "delta") -> Launch:
+
+def launch(table: Path, home: Path, name: str = "delta", session: Any = None) -> Launch:
     """Of a query into a table."""
-    session, place = cast("Any", None), PosixDirectory(table)
+    place = PosixDirectory(table)
     sink = DeltaSink(place, session) if name == "delta" else IcebergSink(PathTable(session, place), session)
-    plan = cast("Any", SimpleNamespace(outputs=[SimpleNamespace(sink=sink, format=name)]))
+    outputs = [SimpleNamespace(sink=sink, format=name)]
+    plan = cast("Any", SimpleNamespace(source=SimpleNamespace(sparkSession=session), outputs=outputs))
     where = PosixDirectory(home)
     listener = cast("Any", lambda _: None)
     return Launch(plan, where, Guarantee.EXACTLY_ONCE, 1, False, {}, False, None, SystemClock(), listener)
@@ -50,3 +56,31 @@ def test_a_delta_table_is_one_of_the_places_that_tasks_write_into(tmp_path: Path
     started = launch(tmp_path / "t", tmp_path / "home")
     assert tmp_path / "t" in started.places
     assert started._output_paths == {tmp_path / "t": "path"}
+
+
+def on(version: str, **settings: str) -> Any:
+    """A session with settings, whose names have _ for dots."""
+    pairs = [(name.replace("_", "."), value) for name, value in settings.items()]
+    context = SimpleNamespace(getConf=lambda: SimpleNamespace(getAll=lambda: pairs))
+    return SimpleNamespace(sparkContext=context, version=version)
+
+
+def test_a_home_that_goes_with_the_application_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    yarn = on("4.3.0", spark_master="yarn")
+    launch(tmp_path / "t", tmp_path / "home", session=yarn)._check_platform()
+    monkeypatch.setenv("LOCAL_DIRS", f"/elsewhere,{tmp_path}")
+    with pytest.raises(AnalysisError, match=r"checkpointLocation: .*/home is in YARN's directory .* hdfs://"):
+        launch(tmp_path / "t", tmp_path / "home", session=yarn)._check_platform()
+    # One of its own is refused elsewhere: executors do not share it.
+    replace(launch(tmp_path / "t", tmp_path / "home", session=yarn), has_own_home=False)._check_platform()
+
+
+def test_a_start_warns_of_what_was_never_tried(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "in").mkdir()
+    rows = spark.readStream.schema("ts timestamp").json(str(tmp_path / "in"))
+    monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "17.3")
+    writer = sj.stream(rows).writeStream.format("noop").option("checkpointLocation", tmp_path / "home")
+    writer.trigger(availableNow=True).start().awaitTermination()
+    assert "a build of Spark by Databricks" in caplog.text

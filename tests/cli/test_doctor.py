@@ -13,7 +13,20 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sparkjet.cli import doctor, main
-from sparkjet.cli.doctor import ADVICE, BAD, OK, Finding, disk, handles, home, java, packages, postgres, python
+from sparkjet.cli.doctor import (
+    ADVICE,
+    BAD,
+    OK,
+    Finding,
+    disk,
+    handles,
+    home,
+    java,
+    packages,
+    platform,
+    postgres,
+    python,
+)
 from sparkjet.errors import AnalysisError
 
 if TYPE_CHECKING:
@@ -89,6 +102,22 @@ def test_spark_runs_a_python_worker(spark: SparkSession) -> None:
     del spark
     (found,) = doctor.spark([])
     assert (found.verdict, f"Python {sys.version_info[0]}.{sys.version_info[1]} worker" in found.told) == (OK, True)
+
+
+def test_the_platform_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    (found,) = platform(str(tmp_path), [])
+    assert (found.verdict, found.told) == (OK, f"a local master, Spark {spark.version}")
+
+
+def test_what_does_not_work_on_a_platform_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Without a session: Spark has not started.
+    monkeypatch.setattr(doctor, "_started", lambda: None)
+    yarn = ["spark.master=yarn", "spark.app.name=x=y"]
+    found = list(platform("file:/data/y/home", yarn, {"LOCAL_DIRS": "/data/y"}))
+    assert [each.verdict for each in found] == [OK, BAD, ADVICE]
+    assert found[1].told == "/data/y/home is in YARN's directory of this application, and is removed with it."
+    assert [each.verdict for each in platform("hdfs://nn/home", yarn, {"LOCAL_DIRS": "/"})] == [OK, ADVICE]
+    assert [each.verdict for each in platform(None, [], {"SPARK_REMOTE": "sc://host"})] == [OK, BAD]
 
 
 def test_a_home_is_tried_and_nothing_stays(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from sparkjet_grid.access import create_token
 from tests.cluster.runs import ROOT, SETTINGS
 from tests.grid.processes import MemberProcess
 from tests.servers.spark import SPARK_HOME
+from tests.wheels import GRID, built
 
 if TYPE_CHECKING:
     from tests.servers.kafka import KafkaServer
@@ -51,23 +52,16 @@ def python(place: Path, packages: tuple[str, ...]) -> str:
     return str(program)
 
 
-def built(project: Path, into: Path) -> str:
-    """A wheel as users get it."""
-    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(into)]
-    subprocess.run(command, cwd=project, check=True, capture_output=True)
-    return str(next(into.glob("*.whl")))
-
-
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> str:
     """All that a job without a grid needs."""
-    return built(ROOT, tmp_path_factory.mktemp("wheel"))
+    return str(built(ROOT, tmp_path_factory.mktemp("wheel")))
 
 
 @pytest.fixture(scope="module")
 def both(wheel: str, tmp_path_factory: pytest.TempPathFactory) -> str:
     """What one with a grid needs."""
-    return f"{wheel},{built(ROOT / 'src' / 'sparkjet_grid', tmp_path_factory.mktemp('grid-wheel'))}"
+    return f"{wheel},{built(GRID, tmp_path_factory.mktemp('grid-wheel'))}"
 
 
 @pytest.fixture(scope="module")

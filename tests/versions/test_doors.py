@@ -9,11 +9,22 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 import sparkjet
-from sparkjet.catalyst.doors import DOORS, KEPT_PLANS, Door, check_doors, is_open, lacking
+from sparkjet.catalyst.doors import (
+    DOORS,
+    KEPT_PLANS,
+    Door,
+    check_doors,
+    check_one_release,
+    is_open,
+    lacking,
+    named_if_locked,
+)
 from sparkjet.errors import AnalysisError
+from sparkjet.spark_line import RELEASE
 
 SOURCE = Path(sparkjet.__file__).parent
 PRIVATE = re.compile(r"_j(vm|df|c|cols|sc|sq|sqm|schema|write|reader|sparkSession)|_gateway")
@@ -66,6 +77,35 @@ def test_on_a_release_that_was_tried_nothing_is_looked_up(spark: SparkSession) -
     assert is_open(spark, CLOSED)
     assert not is_open(spark, CLOSED, NEWER)
     assert is_open(spark, KEPT_PLANS, NEWER)
+
+
+def test_a_vendors_build_is_looked_through_whatever_its_version(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_doors(spark, [CLOSED])
+    with pytest.raises(AnalysisError, match=rf"on Spark {RELEASE}, the build by Databricks, which lacks .*Nothing"):
+        check_doors(spark, [CLOSED], vendor="Databricks")
+    monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "17.3")
+    with pytest.raises(AnalysisError, match="the build by Databricks"):
+        check_doors(spark, [CLOSED])
+    assert not is_open(spark, CLOSED)
+    assert is_open(spark, KEPT_PLANS)
+
+
+def test_a_pyspark_that_has_started_another_spark_is_refused() -> None:
+    check_one_release("4.0.5", "4.0.1-amzn-0")
+    with pytest.raises(
+        AnalysisError, match=r"PySpark is 4\.3\.0, .* is 4\.0\.5: SPARK_HOME .* install pyspark 4\.0\.5"
+    ):
+        check_one_release("4.3.0", "4.0.5")
+
+
+def test_a_jvm_that_does_not_let_python_in_is_named() -> None:
+    locked, other = Py4JError("py4j.security.Py4JSecurityException: Method a.B.c()"), Py4JError("no such method")
+    with pytest.raises(AnalysisError, match="stream: this cluster lets Python call only"), named_if_locked():
+        raise locked
+    with pytest.raises(Py4JError, match="no such method"), named_if_locked():
+        raise other
 
 
 def test_every_module_that_goes_into_spark_has_a_door() -> None:

@@ -32,13 +32,14 @@ from sparkjet.engine.start_steps import StartSteps
 from sparkjet.engine.supervisor import Supervisor
 from sparkjet.engine.ticker import Ticker, tick_interval
 from sparkjet.errors import AnalysisError
-from sparkjet.executors import AwaitedExecutors, is_local, slots
+from sparkjet.executors import AwaitedExecutors, is_local, platform_of, slots
 from sparkjet.monitoring.feeding import Feed
 from sparkjet.monitoring.runs import DRIVER, Run
 from sparkjet.monitoring.spark_metrics import SparkGauges
 from sparkjet.plan.spark_sources import guarantee_of_sources
 from sparkjet.plan.worker_packages import worker_packages
-from sparkjet.query_log import about
+from sparkjet.platforms import Weight
+from sparkjet.query_log import about, logger
 from sparkjet.sinks.files import FilesSink
 from sparkjet.sinks.outbox import Outbox
 from sparkjet.sinks.protocol import Guarantee
@@ -151,6 +152,7 @@ class Launch:
             steps.one()
         self._check_home()
         steps.at("checking the executors")
+        self._check_platform()
         packages = self.home.packages if isinstance(self.home, HoldsRows) else {}
         check_workers(self.plan.source.sparkSession, {**worker_packages(self.plan), **packages})
         self._check_shared()
@@ -318,6 +320,20 @@ class Launch:
                     f"version names. Give it a place of its own, or one below {table}/_checkpoints."
                 )
                 raise AnalysisError(message)
+
+    def _check_platform(self) -> None:
+        """Name what does not work where this driver runs.
+
+        Raises:
+            AnalysisError: The home will be gone when the driver comes back.
+        """
+        home = self.home.path if self.has_own_home else None
+        for note in platform_of(self.plan.source.sparkSession).notes(None if home is None else str(home)):
+            if note.weight is Weight.REFUSED:
+                message = f"checkpointLocation: {note.told} {note.remedy}"
+                raise AnalysisError(message)
+            if note.weight is Weight.WARNED:
+                logger.warning("%s %s", note.told, note.remedy)
 
     def _check_shared(self) -> None:
         """Check that the executors write where this driver reads; before anything is created or taken over.

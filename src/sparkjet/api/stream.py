@@ -21,7 +21,7 @@ from sparkjet.api.watermark_settings import watermark_settings
 from sparkjet.api.writer import StreamWriter
 from sparkjet.catalyst import alternatives
 from sparkjet.catalyst.columns import HIDDEN, SUBSTREAM, TIME, TRIED, quoted, substream_id
-from sparkjet.catalyst.doors import check_doors
+from sparkjet.catalyst.doors import check_doors, check_one_release, named_if_locked
 from sparkjet.catalyst.plan_analysis import check_source
 from sparkjet.catalyst.python_sources import options_of
 from sparkjet.connectors.grid.format import GRID_MAP
@@ -36,6 +36,7 @@ from sparkjet.plan.outputs import Rows
 from sparkjet.plan.spark_sources import streaming_sources
 from sparkjet.plan.stage import Feed
 from sparkjet.plan.transformations import Transformation, Transformations
+from sparkjet.spark_line import RELEASE
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -297,8 +298,10 @@ def stream(df: DataFrame) -> Stream:
     >>> per_minute(sj.stream(rows)).select("count").toDF().collect()
     [Row(count=60), Row(count=30)]
     """
-    check_source(df)
-    check_doors(df.sparkSession)
+    with named_if_locked():
+        check_source(df)
+        check_one_release(RELEASE, df.sparkSession.version)
+        check_doors(df.sparkSession)
     if df.isStreaming and options_of(df, GRID_MAP):
         message = (
             "stream: the DataFrame is joined with a map of a grid, and Spark would read it once and for all. "

@@ -8,13 +8,18 @@ is missing, and a query does not fail in its first epoch.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from py4j.protocol import Py4JError
+
 from sparkjet.errors import AnalysisError
+from sparkjet.executors import platform_of
 from sparkjet.java import has_member
+from sparkjet.platforms import locked_jvm
 from sparkjet.spark_line import LINE, NEWEST, NEWEST_NAME, RELEASE, TRIED, line_of
 
 if TYPE_CHECKING:
@@ -359,7 +364,7 @@ def lacking(session: SparkSession, doors: Sequence[Door] = DOORS) -> dict[Door, 
 
 def is_open(session: SparkSession, door: Door, release: str = RELEASE) -> bool:
     """Whether a door that can be done without is open; nothing is looked up for releases that were tried."""
-    return release in TRIED or not _missing(session.sparkContext, door)
+    return _was_tried(session, release) or not _missing(session.sparkContext, door)
 
 
 def check_open(session: SparkSession, door: Door) -> None:
@@ -370,9 +375,19 @@ def check_open(session: SparkSession, door: Door) -> None:
         raise AnalysisError(message)
 
 
-def check_doors(session: SparkSession, doors: Sequence[Door] = DOORS, release: str = RELEASE) -> None:
-    """On a release that was not tried: refuse what cannot run there, and warn once of a line newer than all tried."""
-    if release in TRIED:
+def check_doors(
+    session: SparkSession, doors: Sequence[Door] = DOORS, release: str = RELEASE, vendor: str | None = None
+) -> None:
+    """On a Spark that was not tried: refuse what cannot run there, and warn once of a line newer than all tried.
+
+    Args:
+        session: The query's session.
+        doors: What is looked for.
+        release: The version of Spark.
+        vendor: Whose build of Spark it is, if not Apache's; by default what the session tells.
+    """
+    vendor = vendor or platform_of(session).vendor
+    if vendor is None and release in TRIED:
         return
     if line_of(release) > NEWEST and release not in _warned:
         _warned.add(release)
@@ -380,11 +395,45 @@ def check_doors(session: SparkSession, doors: Sequence[Door] = DOORS, release: s
     found = lacking(session, [each for each in doors if each.without is None])
     closed = [f"{', '.join(members)} ({door.purpose})" for door, members in found.items()]
     if closed:
+        build = "" if vendor is None else f", the build by {vendor}"
         message = (
-            f"sparkjet cannot run on Spark {release}, which lacks {'; '.join(closed)}. Use one that was tried: "
+            f"sparkjet cannot run on Spark {release}{build}, which lacks {'; '.join(closed)}. Use one that was tried: "
             f"{', '.join(sorted(TRIED))}."
         )
         raise AnalysisError(message)
+
+
+def check_one_release(python: str, spark: str) -> None:
+    """Refuse a PySpark that has started the Spark of another line: which of its doors are open is not known.
+
+    Args:
+        python: The release of PySpark.
+        spark: What the JVM says.
+    """
+    if line_of(python) != line_of(spark):
+        message = (
+            f"stream: PySpark is {python}, and the Spark that it has started is {spark}: SPARK_HOME names another "
+            f"installation. Unset it, or install pyspark {spark}."
+        )
+        raise AnalysisError(message)
+
+
+@contextmanager
+def named_if_locked() -> Iterator[None]:
+    """Refuse a JVM that does not let Python in, with what to do; all other errors pass."""
+    try:
+        yield
+    except Py4JError as error:
+        remedy = locked_jvm(str(error))
+        if remedy is None:
+            raise
+        message = f"stream: {remedy}"
+        raise AnalysisError(message) from error
+
+
+def _was_tried(session: SparkSession, release: str) -> bool:
+    # A vendor's build may have the version of a release that was tried, and other classes.
+    return release in TRIED and platform_of(session).vendor is None
 
 
 @lru_cache(64)

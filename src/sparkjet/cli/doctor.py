@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
@@ -21,7 +21,11 @@ from typing import TypeAlias
 from sparkjet.cli.arguments import printable, show
 from sparkjet.cli.homes import home_at, session
 from sparkjet.errors import SparkjetError
+from sparkjet.executors import platform_of
+from sparkjet.platforms import Platform, Weight
 from sparkjet.query_log import without_users
+from sparkjet.storage.paths import local_path
+from sparkjet.storage.schemes import scheme_of
 
 OK, ADVICE, BAD = "ok", "advice", "BAD"
 OLDEST_PYTHON = 3, 10
@@ -76,6 +80,7 @@ def examine(location: str | None, dsn: str | None, settings: Sequence[str], *, a
         ("file handles", handles),
         ("temporary directory", temporary),
         ("Spark", partial(spark, settings)),
+        ("platform", partial(platform, location, settings)),
     ]
     if location is not None:
         checks.append(("home", partial(home, location, settings)))
@@ -192,6 +197,23 @@ def spark(settings: Sequence[str]) -> Iterator[Finding]:
     yield Finding("Spark", OK, f"Spark {context.version} ran a task in a {worker} after {seconds:.0f} s")
 
 
+def platform(
+    location: str | None, settings: Sequence[str], environment: Mapping[str, str] = os.environ
+) -> Iterator[Finding]:
+    """Where drivers with these settings run, and what does not work there."""
+    found = _started()
+    if found is None:
+        # Spark did not start, perhaps for a reason that these tell.
+        pairs = [setting.partition("=") for setting in settings]
+        found = Platform({name: value for name, _, value in pairs}, environment)
+    path = None
+    if location is not None and scheme_of(location) == "file":
+        path = str(local_path(location, "home"))
+    yield Finding("platform", OK, found.name)
+    for note in found.notes(path):
+        yield Finding("platform", BAD if note.weight is Weight.REFUSED else ADVICE, note.told, note.remedy)
+
+
 def home(location: str, settings: Sequence[str]) -> Iterator[Finding]:
     """Whether a place may hold a query's decisions, its room, and its clock; leaves nothing behind."""
     place = home_at(location, "home", settings)
@@ -234,6 +256,16 @@ def postgres(dsn: str) -> Iterator[Finding]:
         yield Finding(
             "PostgreSQL", ADVICE, told, "Set max_prepared_transactions to 20 or more, and restart the server."
         )
+
+
+def _started() -> Platform | None:
+    """Where the session runs that a check before has started."""
+    try:
+        from pyspark.sql import SparkSession  # noqa: PLC0415 - another check says that there is none
+    except ModuleNotFoundError:
+        return None
+    active = SparkSession.getActiveSession()
+    return None if active is None else platform_of(active)
 
 
 def _findings(subject: str, check: Check) -> Iterator[Finding]:

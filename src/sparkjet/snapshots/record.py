@@ -15,7 +15,8 @@ from sparkjet.time import InputsState
 
 FORMAT = 5
 """What is written. A change of any type below, or of a state in :mod:`sparkjet.time`, takes a new number: add a step to
-:data:`STEPS`, and keep homes of each format (``tests/snapshots/homes``)."""
+:data:`STEPS`, keep homes of each format (``tests/snapshots/homes``), and say on the page "Versions of sparkjet" who
+writes it: a patch release must not."""
 
 Step: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
 STEPS: Mapping[int, Step] = {}

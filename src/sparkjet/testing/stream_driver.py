@@ -166,6 +166,14 @@ class StreamDriver:
             engine.settle(last=True)
         self._is_up = False
 
+    def close(self) -> None:
+        """Let go of the query in whatever state it is, without an orderly stop: its threads, and what executors hold.
+
+        What it has committed can still be read. A second call does nothing; the fixture ``sparkjet_driver`` calls it.
+        """
+        self._is_up = False
+        self.engine.close()
+
     @contextmanager
     def crash(self, at: EpochPhase) -> Iterator[None]:
         """Crash at the end of a phase of the epoch that is run inside the ``with``; then :meth:`restart`.
