@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SEED = 7
-HALF, WHOLE = 4, 5
+HALF, WHOLE = 4, 6
 """Number of files that the half-done query has read, and number of all files."""
 
 

@@ -26,10 +26,12 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.crash
 """HDFS takes 20 seconds to start."""
 
+RACES = 5
+"""Each takes these stores seconds."""
+
 
 class TestHdfs(DirectoryContract):
-    # Who loses asks for seconds whether the winner is done.
-    RACES = 5
+    RACES = RACES
 
     @pytest.fixture
     def target(self, spark: SparkSession, hdfs: HdfsServer) -> DirectoryUnderTest:
@@ -37,6 +39,8 @@ class TestHdfs(DirectoryContract):
 
 
 class TestS3(DirectoryContract):
+    RACES = RACES
+
     @pytest.fixture
     def target(self, s3_spark: SparkSession, s3: S3Server) -> DirectoryUnderTest:
         return hadoop_target(s3_spark, f"s3a://{BUCKET}/{uuid4().hex}/place")

@@ -29,7 +29,7 @@ from sparkjet.storage.directory import Directory
 DRIVERS = 4
 """How many drivers want the same name."""
 NAMES = 15
-"""How many times they do, and how many files are read while they are removed."""
+"""How many times they do."""
 LARGE = 200_000
 """Bytes of a content that is not written in one piece."""
 
@@ -56,7 +56,8 @@ class DirectoryContract:
     """Tests that each implementation's test class inherits; it gives the fixture ``target``.
 
     Attributes:
-        RACES: For how many names drivers race; fewer where each takes seconds.
+        RACES: For how many names drivers race, and how many files are read while they are removed; fewer where each
+            takes seconds.
     """
 
     RACES = NAMES
@@ -209,16 +210,16 @@ class DirectoryContract:
         def read_until_all_are_gone() -> None:
             last: list[bytes | None] = [whole]
             while whole in last:
-                last = [read(f"{number}") for number in range(NAMES)]
+                last = [read(f"{number}") for number in range(self.RACES)]
                 reads.extend(last)
                 started.set()
 
-        for number in range(NAMES):
+        for number in range(self.RACES):
             target.directory.write(f"{number}", whole)
         with ThreadPoolExecutor(1) as beside:
             reading = beside.submit(read_until_all_are_gone)
             started.wait(60)
-            for number in reversed(range(NAMES)):
+            for number in reversed(range(self.RACES)):
                 target.directory.remove(f"{number}")
             reading.result(60)
         assert reads[0] == whole
