@@ -12,7 +12,6 @@ from examples.flights_control import CHECKOUT, Driver, DriverError, Places, run
 from examples.flights_feed import Slices, write_feed
 from examples.flights_query import LAG
 
-
 FEED = Slices(days=2, backlog=0, live_days=2, live=3)
 """Few files: each is an epoch."""
 
