@@ -74,7 +74,7 @@ AXES: Mapping[str, Sequence[str]] = {
 OFTEN: Mapping[str, int] = {"settings": 2, "path": 3, "fault": 5, "clock": 3, "server": 5, "query": 5}
 """How many values of an axis, those that break most, are in pairs."""
 WORTH = 20
-"""How many pairs that are in no cell before it a cell that CI runs has at least, unless it has a value that none has."""
+"""How many pairs that are in no cell before it a cell that CI runs has at least, unless a value is in none."""
 ONLY: Mapping[Value, Mapping[str, Sequence[str]]] = {
     ("fault", "full home"): {"home": ["path"]},
     # What Spark needs of a home elsewhere is kept there.

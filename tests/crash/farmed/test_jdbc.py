@@ -33,7 +33,7 @@ SERVERS = ("mariadb",)
 def some_crashes() -> list[Crash]:
     """At the decision, and between the transaction and the end of its table.
 
-    Without Spark, `connectors/jdbc/test_faults.py` has drivers that publish one epoch at once, and answers that are lost.
+    Without Spark, `connectors/jdbc/test_faults.py` has drivers that publish one epoch at once, and lost answers.
     """
     return [
         Crash(EpochPhase.DECIDE, SERVER, "rows-jdbc"),
