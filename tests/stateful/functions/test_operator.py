@@ -308,7 +308,7 @@ def test_windows_may_follow(spark: SparkSession) -> None:
     assert [(f"{row.start:%M:%S}", row["count"]) for row in driver.results()] == [("00:00", 2), ("00:10", 1)]
 
 
-# Frames are made of rows in CI too, beside Spark's own: `test_like_spark.py`.
+# In CI, frames with an initial state are in `tests/differential`.
 @pytest.mark.parametrize("pandas", [pytest.param(True, marks=pytest.mark.long), False], ids=["pandas", "rows"])
 def test_initial_state_comes_once(spark: SparkSession, pandas: bool) -> None:
     class Adding(StatefulProcessor):
