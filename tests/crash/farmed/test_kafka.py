@@ -38,7 +38,7 @@ SOME = [
 ]
 """Faults of the driver, one that another has taken over, and of the broker of a sink.
 
-Without Spark, each fault is tried at the points of both ways in `protocol/kafka`, and the broker of a source is killed in
+Without Spark, each fault is tried at the points of both ways in `protocol/kafka`; the broker of a source is killed in
 `connectors/kafka/test_consumers.py`.
 """
 MORE = [
