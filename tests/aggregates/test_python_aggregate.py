@@ -142,7 +142,9 @@ def test_sessions_equal_the_naive_ones(spark: SparkSession, tmp_path: Path, max_
     assert run.late == late
 
 
+# In CI, the sessions above are restored after each batch.
 @pytest.mark.crash
+@pytest.mark.long
 def test_a_query_goes_on_from_its_snapshot(spark: SparkSession, tmp_path: Path) -> None:
     feed = Feed(tmp_path / "in")
 

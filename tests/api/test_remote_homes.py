@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import defaultdict
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -37,9 +38,25 @@ def _temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 Results = list[tuple[int, str | None, int, int]]
 
 
-def run(spark: SparkSession, feed: Feed, home: str, out: str) -> Results:
-    """Start the query on all that is there, and wait for its end; returns what was delivered by the outbox."""
+class _DeathError(Exception):
+    """Stands for the death of the driver."""
+
+
+def run(spark: SparkSession, feed: Feed, home: str, out: str, dies: int | None = None) -> Results:
+    """Start the query on all that is there, and wait for its end; returns what was delivered by the outbox.
+
+    Args:
+        spark: The session.
+        feed: The input.
+        home: Where its snapshots are.
+        out: Where its files are.
+        dies: The epoch that is decided when the driver dies, of which nothing is published.
+    """
     delivered: Results = []
+
+    def die(phase: sj.EpochPhase, epoch: int) -> None:
+        if phase is sj.EpochPhase.DECIDE and epoch == dies:
+            raise _DeathError
 
     def collect(batch: DataFrame, epoch: int) -> None:
         start = (F.unix_seconds("window.start") - START).alias("start")
@@ -52,15 +69,21 @@ def run(spark: SparkSession, feed: Feed, home: str, out: str) -> Results:
     files = result.writeStream.format("files").option("path", out).option("lateRowsPath", f"{out}-late")
     files = files.trigger(availableNow=True)
     calls = result.writeStream.foreachBatch(collect).option("checkpointLocation", home).option("statePartitions", 2)
-    sj.start(calls, files).awaitTermination()
+    query = sj.start(calls.onEpochPhase(die), files)
+    with nullcontext() if dies is None else pytest.raises(_DeathError):
+        query.awaitTermination()
     return delivered
 
 
 def twice(spark: SparkSession, feed: Feed, home: str, out: str) -> tuple[Results, Results, list[int]]:
-    """What two runs over a growing feed deliver, and what the files have in the end, also those of late rows."""
+    """What two runs over a growing feed deliver, and what the files have in the end, also those of late rows.
+
+    The driver of the first dies, and the second is on another machine.
+    """
     feed.add(*rows([0, 3, 7], k="a", v=1), *rows([4], k=None, v=5))
     feed.add(*rows([12, 18], k="a", v=2), *rows([14], k="b", v=7))
-    delivered = run(spark, feed, home, out)
+    delivered = run(spark, feed, home, out, dies=2)
+    tempfile.tempdir = tempfile.mkdtemp()
     feed.add(*rows([21, 26, 40], k="b", v=3))
     feed.add(*rows([60], k="a", v=4))
     feed.add(*rows([5, 9], k="c", v=8))

@@ -21,7 +21,6 @@ from sparkjet.connectors.postgres.sink import PostgresSink
 from sparkjet.options import Options
 from sparkjet.testing.sink_contract import QUERY, SCHEMA, SinkContract, SinkUnderTest
 from sparkjet.time import MIN
-from tests.faults.waiting import until
 from tests.feed import Feed
 from tests.interpreting import INTERPRETED
 from tests.servers.programs import SMALL
@@ -107,13 +106,6 @@ def query(spark: SparkSession, home: Path, fault: str) -> None:
         if fault == "executor" and step is sj.EpochPhase.SAVE and not struck:
             struck.append(executors()[0])
             os.kill(struck[0], signal.SIGKILL)
-        if fault == "quiet" and step is sj.EpochPhase.CLEAN and not struck:
-            # Before the next epoch begins, Spark knows that it has gone.
-            known = spark.sparkContext._jsc.sc().getExecutorMemoryStatus
-            before = known().keySet()
-            struck.append(executors()[0])
-            os.kill(struck[0], signal.SIGKILL)
-            until(lambda: not before.subsetOf(known().keySet()), "Spark to notice")
         if fault == "driver" and step is sj.EpochPhase.DECIDE:
             os.kill(jvm, signal.SIGKILL)
             os.kill(os.getpid(), signal.SIGKILL)

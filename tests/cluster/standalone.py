@@ -15,7 +15,11 @@ from pyspark.sql import functions as F
 
 import sparkjet as sj
 from sparkjet import EpochPhase
+from tests.faults.waiting import until
 from tests.feed import START, Feed
+
+NOTICED = "noticed"
+"""Allows the driver to go on once Spark knows that an executor is gone."""
 
 
 def main(job: dict[str, Any]) -> None:
@@ -27,10 +31,14 @@ def main(job: dict[str, Any]) -> None:
     def tell(*what: object) -> None:
         print(json.dumps(what), flush=True)  # noqa: T201 - what the test reads
 
+    known = spark.sparkContext._jsc.sc().getExecutorMemoryStatus
+
     def told(phase: EpochPhase, epoch: int) -> None:
+        before = known().keySet()
         # The results of the epoch before are in by then, and no test waits for this one's.
         tell(phase.value, epoch)
-        sys.stdin.readline()
+        if sys.stdin.readline().strip() == NOTICED:
+            until(lambda: not before.subsetOf(known().keySet()), "Spark to notice")
 
     stream = sj.stream(Feed(Path(job["feed"])).read(spark)).withWatermark("ts", "5 seconds")
     windows = stream.groupBy(sj.window("ts", "30 seconds", "10 seconds"), "k").agg(F.count("*").alias("n"), F.sum("v"))

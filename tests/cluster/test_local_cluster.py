@@ -14,13 +14,9 @@ import pytest
 
 from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.record_log import RecordLog
-from sparkjet.state.partitions import LOST
-from tests.cluster.driver import query
 from tests.feed import Feed, rows
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from tests.servers.postgres import PostgresServer
 
 ROOT = Path(__file__).parents[2]
@@ -94,24 +90,6 @@ def test_the_contract_of_sinks_holds_in_postgres_and_no_row_is_lost_there(
         assert len(files) > 10
         left = "SELECT gid FROM pg_prepared_xacts WHERE database = current_database()"
         assert postgres.psql(dsn, left) == []
-
-
-@pytest.mark.interpreted
-def test_an_executor_that_is_lost_between_epochs_is_noticed_before_a_task_fails(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    homes = {fault: tmp_path / fault for fault in ("none", "quiet")}
-    for home in homes.values():
-        home.mkdir()
-        fill(home, 4)
-    # Without a cluster: results are the same.
-    query(spark, homes["none"], "none")
-    log = tmp_path / "driver.log"
-    assert run(log, f"quiet={homes['quiet']}") == 0
-    assert "restoring it" in log.read_text()
-    assert LOST not in log.read_text()
-    assert len(output(homes["none"])["out"]) > 10
-    assert output(homes["quiet"]) == output(homes["none"])
 
 
 @pytest.mark.long

@@ -14,6 +14,7 @@ from uuid import uuid4
 
 import pytest
 
+from sparkjet.state.partitions import LOST
 from tests.cluster.runs import Run
 from tests.faults.waiting import until
 from tests.servers.programs import java
@@ -52,12 +53,14 @@ FAULTS: dict[str, Callable[[SparkCluster], None]] = {
 
 
 def test_executors_and_the_driver_are_killed(cluster: SparkCluster, run: Run) -> None:
-    """One query: an executor, and the driver, which goes on with other local directories."""
-    first = {("save", 2): lambda: kill_one(cluster), ("decide", 4): lambda: "the driver"}
+    """One query: an executor between two epochs, the driver, which goes on in other local directories, an executor."""
+    first = {("clean", 2): lambda: kill_one(cluster), ("decide", 4): lambda: "the driver"}
     assert run.drive(first) == -signal.SIGKILL
-    assert run.drive({}) == 0
-    run.check()
     assert "restoring it" in run.log
+    # It was noticed before a task failed.
+    assert LOST not in run.log
+    assert run.drive({("save", 5): lambda: kill_one(cluster)}) == 0
+    run.check()
     assert "lineage has been truncated" not in run.log
     # Not the two that Spark counts before an executor has registered.
     assert run.partitions == ALL_CORES

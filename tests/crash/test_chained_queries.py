@@ -61,9 +61,10 @@ def patiently(arguments: list[str], log: Path, until: str, times: int) -> str:
     return line
 
 
-@pytest.mark.parametrize(
-    ("moments", "files"), [(KILLED_AT, 3), pytest.param(MORE, 5, marks=pytest.mark.long)], ids=["some", "more"]
-)
+# In CI, `connectors/grid/test_chained_queries.py` starts the second query again for each epoch of the first,
+# `test_journal_sink.py` beside it ends a driver at each step, and `test_in_a_grid.py` kills those with homes in a grid.
+@pytest.mark.long
+@pytest.mark.parametrize(("moments", "files"), [(KILLED_AT, 3), (MORE, 5)], ids=["some", "more"])
 def test_killed_drivers_lose_and_repeat_nothing(tmp_path: Path, moments: list[tuple[str, int]], files: int) -> None:
     chance = random.Random(5)
     (tmp_path / "feed").mkdir()

@@ -112,7 +112,7 @@ def crashed(root: Path, suites: Sequence[Suite], losses: Losses | None = None) -
 def test_a_machine_with_driver_and_member_that_goes_loses_and_repeats_nothing(
     grid: GridProcesses, tmp_path: Path
 ) -> None:
-    crashed(tmp_path, [Steps(tmp_path / "steps", SOME, again=False)], Losses(grid))
+    crashed(tmp_path, [Steps(tmp_path / "steps", SOME, (), again=False)], Losses(grid))
 
 
 @pytest.mark.long

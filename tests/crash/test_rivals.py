@@ -106,6 +106,8 @@ def test_a_query_that_spark_stopped_closes_no_windows(spark: SparkSession, half_
     same_epochs(half_done, finished, SUMS)
 
 
+# In CI with Kafka beside the files: `test_into_kafka.py`.
+@pytest.mark.long
 def test_of_drivers_that_start_at_once_one_survives(spark: SparkSession, half_done: Place, finished: Place) -> None:
     together = threading.Barrier(3)
     outcomes: list[str] = []

@@ -170,5 +170,5 @@ def measured(run: EventDriver, home: Path) -> dict[str, int]:
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("name", CASES)
 def test_the_state_is_bounded_and_gone_at_the_end(spark: SparkSession, tmp_path: Path, name: str) -> None:
-    """In CI, `test_growth.py` looks at windows over thirty epochs, and laws say what operators hold at the end."""
+    """In CI, `test_growth.py` looks at windows over two dozen epochs, and laws say what operators hold at the end."""
     check(spark, CASES[name], EPOCHS, tmp_path)

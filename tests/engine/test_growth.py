@@ -138,8 +138,8 @@ def check_growth(spark: SparkSession, home: Path, epochs: int, query: Query) -> 
 
 
 @pytest.mark.parametrize("query", mostly_crash(QUERIES, quick=(), crash={windows}))
-def test_thirty_epochs_do_not_grow(spark: SparkSession, tmp_path: Path, query: Query) -> None:
-    check_growth(spark, tmp_path, 30, query)
+def test_two_dozen_epochs_do_not_grow(spark: SparkSession, tmp_path: Path, query: Query) -> None:
+    check_growth(spark, tmp_path, 24, query)
 
 
 @pytest.mark.long

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -181,11 +182,12 @@ def test_a_replay_that_is_cut_short_counts_once(spark: SparkSession, tmp_path: P
     seen: list[int] = []
 
     def crash(reached: EpochPhase, epoch: int) -> None:
-        if reached is phase and epoch == 2:
+        if reached is phase and epoch == 2 and not seen:
             seen.append(epoch)
             raise _CrashError
 
-    with pytest.raises(_CrashError):
+    # A commit that fails is tried again: the epoch is decided.
+    with nullcontext() if phase is EpochPhase.COMMITTING else pytest.raises(_CrashError):
         prices.replay(listener=crash).awaitTermination()
     assert seen == [2]
     prices.replay().awaitTermination()

@@ -73,8 +73,8 @@ AXES: Mapping[str, Sequence[str]] = {
 }
 OFTEN: Mapping[str, int] = {"settings": 2, "path": 3, "fault": 5, "clock": 3, "server": 5, "query": 5}
 """How many values of an axis, those that break most, are in pairs."""
-WORTH = 16
-"""How many pairs that are in no cell before it a cell that CI runs has at least."""
+WORTH = 20
+"""How many pairs that are in no cell before it a cell that CI runs has at least, unless a value is in none."""
 ONLY: Mapping[Value, Mapping[str, Sequence[str]]] = {
     ("fault", "full home"): {"home": ["path"]},
     # What Spark needs of a home elsewhere is kept there.
@@ -119,10 +119,12 @@ def many() -> list[Cell]:
     """Of those the few that have most of the pairs, and every value that is in one."""
     found: list[Cell] = []
     seen: set[frozenset[Value]] = set()
+    values: set[Value] = set()
     for cell in pairs():
         more = {frozenset(pair) for pair in combinations(asdict(cell).items(), 2)} - seen
-        if len(more) >= WORTH:
+        if len(more) >= WORTH or not values.issuperset(asdict(cell).items()):
             found.append(cell)
+            values.update(asdict(cell).items())
         seen |= more
     return found
 

@@ -9,8 +9,11 @@ import pytest
 
 from examples.flights_check import check
 from examples.flights_control import CHECKOUT, Driver, DriverError, Places, run
-from examples.flights_feed import TWO_DAYS, write_feed
+from examples.flights_feed import Slices, write_feed
 from examples.flights_query import LAG
+
+FEED = Slices(days=2, backlog=0, live_days=2, live=3)
+"""Few files: each is an epoch."""
 
 
 def flights(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -60,18 +63,18 @@ def test_a_driver_that_fails_is_reported_with_its_log(tmp_path: Path) -> None:
 @pytest.mark.crash
 def test_a_killed_driver_loses_and_repeats_nothing(tmp_path: Path) -> None:
     places = Places(tmp_path)
-    write_feed(places.feed, TWO_DAYS)
+    write_feed(places.feed, FEED)
     heard: list[tuple[str, int]] = []
 
     def doomed(phase: str, epoch: int, kills: int) -> bool:
-        return kills == 0 and (phase, epoch) == ("prepare", TWO_DAYS.files // 2)
+        return kills == 0 and (phase, epoch) == ("prepare", FEED.files // 2)
 
     _, kills = run("sparkjet", places, lambda phase, epoch: heard.append((phase, epoch)), doomed)
     assert kills == 1
     assert [phase for phase, _ in heard if phase in {"started", "killed", "finished"}] == [
         *("started", "killed", "started", "finished")
     ]
-    assert ("commit", TWO_DAYS.files) in heard
+    assert ("commit", FEED.files) in heard
     verdict = check(places.feed, places.out, places.late, LAG)
     assert verdict.problems == []
     assert verdict.equal == verdict.rows > 1000

@@ -37,11 +37,18 @@ class Forgetful:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.uri = f"grpc://127.0.0.1:{self._listener.getsockname()[1]}"
         self.is_silent = self.has_forgotten = False
+        self._connected: list[socket.socket] = []
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
-        """Accept no more."""
+        """Accept no more, and end what is connected.
+
+        A server that ends waits 20 seconds for connections that do not answer; closing ends none that a thread reads.
+        """
         self._listener.close()
+        for each in self._connected:
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
 
     def _accept(self) -> None:
         # Closed by the test's end.
@@ -49,6 +56,7 @@ class Forgetful:
             while True:
                 client, _ = self._listener.accept()
                 member = socket.create_connection(self._member)
+                self._connected += [client, member]
                 threading.Thread(target=self._answers, args=(member, client), daemon=True).start()
                 threading.Thread(target=self._requests, args=(client, member), daemon=True).start()
 

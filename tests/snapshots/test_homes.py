@@ -109,9 +109,8 @@ def test_they_hold_all_that_a_record_can_hold(root: Path, request: pytest.Fixtur
     assert {each.sink for each in record.transactions} == ({"results1", "results2", "late"} if decided else set())
 
 
-@pytest.mark.parametrize(
-    "root", mostly_crash(OF_SHOPS, quick=(), name=_name, crash=[OF_SHOPS[0], OF_SHOPS[-1]]), indirect=True
-)
+# In CI, a query that was stopped in order goes on in `versions/test_homes.py`.
+@pytest.mark.parametrize("root", mostly_crash(OF_SHOPS, quick=(), name=_name, crash=OF_SHOPS[:1]), indirect=True)
 def test_a_kept_home_is_gone_on_from_exactly_once(spark: SparkSession, root: Path) -> None:
     before = newest(root)
     arrive(root, range(BATCHES))

@@ -41,16 +41,26 @@ def rows(spark: SparkSession) -> DataFrame:
     return spark.createDataFrame(found, "k string, v string").repartition(3)
 
 
+FORMATS = {
+    "parquet": {"compression": "gzip"},
+    "orc": {},
+    "json": {"maxRecordsPerFile": "2"},
+    "csv": {"header": "true"},
+    "text": {},
+}
+OFTEN = {("hdfs", "parquet"), ("s3", "parquet"), ("s3", "orc"), ("hdfs", "json"), ("s3", "csv"), ("hdfs", "text")}
+"""Each format once in CI, and one in both stores: a store does not know what is in a file."""
+
+
 @pytest.mark.crash
 @pytest.mark.parametrize(
-    ("file_format", "options"),
+    ("place", "file_format", "options"),
     [
-        ("parquet", {"compression": "gzip"}),
-        ("orc", {}),
-        ("json", {"maxRecordsPerFile": "2"}),
-        ("csv", {"header": "true"}),
-        ("text", {}),
+        pytest.param(store, *each, id=f"{store}-{each[0]}", marks=() if (store, each[0]) in OFTEN else pytest.mark.long)
+        for store in ("hdfs", "s3")
+        for each in FORMATS.items()
     ],
+    indirect=["place"],
 )
 def test_what_is_written_is_what_a_reader_of_these_files_finds(
     spark: SparkSession, place: HadoopDirectory, rows: DataFrame, file_format: str, options: dict[str, str]

@@ -53,7 +53,14 @@ def _put_or_found(directory: Directory, name: str, content: bytes) -> bool:
 
 
 class DirectoryContract:
-    """Tests that each implementation's test class inherits; it gives the fixture ``target``."""
+    """Tests that each implementation's test class inherits; it gives the fixture ``target``.
+
+    Attributes:
+        RACES: For how many names drivers race, and how many files are read while they are removed; fewer where each
+            takes seconds.
+    """
+
+    RACES = NAMES
 
     def test_a_file_is_put_once_and_whole(self, target: DirectoryUnderTest) -> None:
         target.directory.create()
@@ -69,7 +76,7 @@ class DirectoryContract:
         drivers = [target.again() for _ in range(DRIVERS)]
         together = threading.Barrier(DRIVERS)
         contents = [bytes([65 + driver]) * LARGE for driver in range(DRIVERS)]
-        wins: dict[str, list[int]] = {f"slot{number}": [] for number in range(NAMES)}
+        wins: dict[str, list[int]] = {f"slot{number}": [] for number in range(self.RACES)}
         read: dict[str, set[bytes]] = {name: set() for name in wins}
         failures: list[Exception] = []
 
@@ -203,16 +210,16 @@ class DirectoryContract:
         def read_until_all_are_gone() -> None:
             last: list[bytes | None] = [whole]
             while whole in last:
-                last = [read(f"{number}") for number in range(NAMES)]
+                last = [read(f"{number}") for number in range(self.RACES)]
                 reads.extend(last)
                 started.set()
 
-        for number in range(NAMES):
+        for number in range(self.RACES):
             target.directory.write(f"{number}", whole)
         with ThreadPoolExecutor(1) as beside:
             reading = beside.submit(read_until_all_are_gone)
             started.wait(60)
-            for number in reversed(range(NAMES)):
+            for number in reversed(range(self.RACES)):
                 target.directory.remove(f"{number}")
             reading.result(60)
         assert reads[0] == whole

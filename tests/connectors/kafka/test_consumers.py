@@ -11,42 +11,23 @@ import pytest
 import sparkjet as sj
 from sparkjet.connectors.kafka import consumers
 from tests.parameters import mostly_crash
-from tests.sources.feed import between, reader, send, values
+from tests.sources.feed import between, read, reader, send, values
 
 if TYPE_CHECKING:
     from tests.servers.kafka import KafkaServer
 
-LENIENT, STRICT = (
-    pytest.mark.parametrize("strict", mostly_crash(["true", "false"], quick=(), crash={often}))
-    for often in ("false", "true")
-)
-"""One of them in `make test-crash`."""
 
-
-@LENIENT
-def test_a_broker_that_is_away_is_named_and_nothing_is_skipped(kafka: KafkaServer, strict: str) -> None:
-    topic = kafka.topic()
-    send(kafka, topic, b"1", b"2")
-    given = {"subscribe": topic, "failOnDataLoss": strict}
-    hasty = reader(kafka, kafkaConsumer__pollTimeoutMs="3000", **given)
-    patient = reader(kafka, **given)
-    start, end = {topic: {"0": 0}}, {topic: {"0": 2}}
-    kafka.kill()
-    try:
-        with pytest.raises(sj.SourceError, match=r"stopped at 0: .*Connection refused.*Waited for 3 seconds at most"):
-            between(hasty, start, end)
-        with ThreadPoolExecutor() as beside:
-            reading = beside.submit(between, patient, start, end)
-            # On this thread: the broker dies with the thread that has started it.
-            kafka.start()
-            assert values(reading.result()) == [b"1", b"2"]
-    finally:
-        if not kafka.runs:
-            kafka.start()
-
-
-@STRICT
-def test_a_broker_that_is_killed_within_a_range_is_waited_for(kafka: KafkaServer, strict: str) -> None:
+# One of them in `make test-crash`.
+@pytest.mark.parametrize("strict", mostly_crash(["true", "false"], quick=(), crash={"true"}))
+def test_a_broker_that_is_killed_is_named_waited_for_and_nothing_is_skipped(kafka: KafkaServer, strict: str) -> None:
+    short = kafka.topic()
+    send(kafka, short, b"1", b"2")
+    hasty = reader(kafka, kafkaConsumer__pollTimeoutMs="3000", subscribe=short, failOnDataLoss=strict)
+    patient = reader(kafka, subscribe=short, failOnDataLoss=strict)
+    start = {short: {"0": 0}}
+    # The driver's.
+    _, end = read(patient)
+    assert end == {short: {"0": 2}}
     topic, count = kafka.topic(), 20_000
     send(kafka, topic, *[b"%01000d" % number for number in range(count)])
     # Little is fetched ahead: the rest must come from the restarted broker.
@@ -58,10 +39,18 @@ def test_a_broker_that_is_killed_within_a_range_is_waited_for(kafka: KafkaServer
     with ThreadPoolExecutor() as beside:
         kafka.kill()
         try:
-            rest = beside.submit(list, batches)
+            with pytest.raises(
+                sj.SourceError, match=r"stopped at 0: .*Connection refused.*Waited for 3 seconds at most"
+            ):
+                between(hasty, start, end)
+            within, before = beside.submit(list, batches), beside.submit(between, patient, start, end)
         finally:
+            # On this thread: the broker dies with the thread that has started it.
             kafka.start()
-        found += rest.result()
+        found += within.result()
+        assert values(before.result()) == [b"1", b"2"]
+    send(kafka, short, b"3")
+    assert values(read(patient, end)[0]) == [b"3"]
     assert [number for batch in found for number in batch.column("offset").to_pylist()] == list(range(count))
     assert [int(value) for batch in found for value in batch.column("value").to_pylist()] == list(range(count))
 

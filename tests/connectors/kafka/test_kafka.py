@@ -274,7 +274,9 @@ def test_who_may_not_come_in_learns_it_before_the_start(
 
 
 @pytest.mark.crash
-def test_a_broker_that_is_away_is_named(spark: SparkSession) -> None:
+def test_a_broker_that_is_away_is_named(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Nothing comes back within ten seconds either.
+    monkeypatch.setattr(Cluster.__init__, "__defaults__", (0.5,))
     settings = KafkaSettings.of(Options({"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "out"}))
     with pytest.raises(AnalysisError, match=r"127\.0\.0\.1:1 cannot be reached"):
         KafkaSink(settings).check(spark.createDataFrame([], RECORDS).schema)

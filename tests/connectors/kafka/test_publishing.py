@@ -135,7 +135,7 @@ def count_of(steps: Iterator[str]) -> int:
     return sum(1 for _ in steps)
 
 
-EVERY = pytest.mark.parametrize("every", [2, pytest.param(1, marks=pytest.mark.long)])
+EVERY = pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.long)])
 
 
 @pytest.mark.crash

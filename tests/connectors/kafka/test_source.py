@@ -306,17 +306,6 @@ def test_large_messages_come_in_small_batches(kafka: KafkaServer) -> None:
 
 
 @pytest.mark.crash
-def test_a_broker_that_was_killed_is_waited_for(kafka: KafkaServer) -> None:
-    topic = kafka.topic()
-    send(kafka, topic, b"1", b"2")
-    source = reader(kafka, subscribe=topic)
-    _, end = read(source)
-    kafka.restart()
-    send(kafka, topic, b"3")
-    assert values(read(source, end)[0]) == [b"3"]
-
-
-@pytest.mark.crash
 def test_a_broker_before_its_upgrade_is_finished(kafka_old: KafkaServer) -> None:
     topic = kafka_old.topic()
     committed = transaction(kafka_old, topic)

@@ -121,7 +121,14 @@ def test_rows_that_wait_in_the_home_are_not_taken_for_prepared_ones(options: dic
     [
         ({"commit": "prepared"}, {}, 'option."commit", "prepared"'),
         ({}, {"commit": "prepared"}, "commit=staged, the default. Go on without the options commit"),
-        ({}, AT_LEAST_ONCE, "commit=staged, the default. Go on without the options commit and processingGuarantee"),
+        pytest.param(
+            *(
+                {},
+                AT_LEAST_ONCE,
+                "commit=staged, the default. Go on without the options commit and processingGuarantee",
+            ),
+            marks=pytest.mark.long,
+        ),
     ],
     ids=["prepared", "staged", "staged, at least once"],
 )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sparkjet import EpochPhase
-from tests.crash.farm import FAULTS, SERVER, ZOMBIE, Crash, Farm, Suite
+from tests.crash.farm import FAULTS, SERVER, Crash, Farm, Suite
 from tests.crash.feeds import write_skewed
 from tests.crash.invariants import check, difference
 from tests.crash.readers import listed, result_rows
@@ -25,15 +25,17 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(3600)]
 
 SEED = 2038
-FILES = 4
+FILES = 3
 JOBS = ("jdbc", "rows-jdbc")
 SERVERS = ("mariadb",)
 
 
 def some_crashes() -> list[Crash]:
-    """At the decision, and between the transaction and the end of its table."""
+    """At the decision, and between the transaction and the end of its table.
+
+    Without Spark, `connectors/jdbc/test_faults.py` has drivers that publish one epoch at once, and lost answers.
+    """
     return [
-        Crash(EpochPhase.DECIDE, ZOMBIE, "jdbc"),
         Crash(EpochPhase.DECIDE, SERVER, "rows-jdbc"),
         Crash(EpochPhase.COMMITTING, "both", "rows-jdbc"),
     ]

@@ -308,7 +308,8 @@ def test_windows_may_follow(spark: SparkSession) -> None:
     assert [(f"{row.start:%M:%S}", row["count"]) for row in driver.results()] == [("00:00", 2), ("00:10", 1)]
 
 
-@pytest.mark.parametrize("pandas", [True, False], ids=["pandas", "rows"])
+# In CI, frames with an initial state are in `tests/differential`.
+@pytest.mark.parametrize("pandas", [pytest.param(True, marks=pytest.mark.long), False], ids=["pandas", "rows"])
 def test_initial_state_comes_once(spark: SparkSession, pandas: bool) -> None:
     class Adding(StatefulProcessor):
         def init(self, handle: Any) -> None:
