@@ -6,15 +6,15 @@ import tempfile
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
-from urllib.parse import quote
 
 from sparkjet.api.launch import Launch
+from sparkjet.api.query_settings import AUTO, QuerySettings
 from sparkjet.catalyst.plan_analysis import check_streaming
 from sparkjet.clock import SystemClock
 from sparkjet.engine.backup import Backup
 from sparkjet.errors import AnalysisError
 from sparkjet.executors import state_partitions
-from sparkjet.options import MOST_PARTITIONS, QUERY_OPTIONS, Options
+from sparkjet.options import QUERY_OPTIONS, Options
 from sparkjet.plan.diverting import letters_shape
 from sparkjet.plan.outputs import AnyOutput, DeadLetterOutput, Rows, StageOutput
 from sparkjet.plan.own_input import check_own_input
@@ -26,7 +26,7 @@ from sparkjet.query_log import about, logger
 from sparkjet.sinks.files import FilesSink
 from sparkjet.sinks.memory import MemorySink
 from sparkjet.sinks.protocol import Guarantee
-from sparkjet.storage.schemes import directory_at, scheme_of
+from sparkjet.storage.schemes import directory_at
 
 if TYPE_CHECKING:
     from sparkjet.api.output_settings import OutputSettings
@@ -64,13 +64,8 @@ def checked(
     """
     _check_kinds(results, late, dead)
     outputs = (*results, *late, *dead)
-    options = _common_options(outputs, home)
     trigger = _only("trigger", [output.trigger for output in outputs]) or {}
-    close_at_end = options.flag("closeWindowsAtEnd")
-    if close_at_end and not trigger.get("availableNow"):
-        message = "closeWindowsAtEnd needs trigger(availableNow=True): other queries have no end."
-        raise AnalysisError(message)
-    guarantee = Guarantee(options.choice("processingGuarantee", tuple(g.value for g in Guarantee), "exactly-once"))
+    settings = QuerySettings.of(_common_options(outputs, home), trigger)
     described = _outputs(results, late, dead)
     plan = plan_of(described)
     if not plan.source.isStreaming:
@@ -79,34 +74,34 @@ def checked(
             "with spark.readStream."
         )
         raise AnalysisError(message)
-    _check_without_stages(plan, options)
-    _check_end(plan, close_at_end=close_at_end)
-    overlap = _overlap(plan, options, ends=bool(trigger.get("availableNow")))
+    _check_without_stages(plan, settings)
+    _check_end(plan, close_at_end=settings.close_at_end)
+    overlap = _overlap(plan, settings.overlap, ends=bool(trigger.get("availableNow")))
     check_streaming(plan.source)
     check_own_input(plan)
     name = name if name is not None else results[0].name
-    place = _home(plan, options, name, needs_one=any(output.is_durable for output in outputs))
+    place = _home(plan, settings, name, needs_one=any(output.is_durable for output in outputs))
     with about(name or place):
-        check_replayable(plan.source, guarantee)
-        _warn(plan, guarantee)
-        partitions = _partitions(plan, options)
+        check_replayable(plan.source, settings.guarantee)
+        _warn(plan, settings.guarantee)
+        partitions = _partitions(plan, settings.partitions)
     directory = directory_at(
         place if place is not None else tempfile.mkdtemp(prefix="sparkjet-"),
-        "checkpointLocation" if options.get("snapshotStore") is None else "snapshotStore",
+        settings.place_option,
         lambda: plan.source.sparkSession,
     )
     return Launch(
         plan=plan,
         home=directory,
         has_own_home=place is not None,
-        backup=_backup(plan, options, directory),
+        backup=_backup(plan, settings, directory),
         replay=None if replay is None else replay(Replaying.of(plan, described)),
-        guarantee=guarantee,
+        guarantee=settings.guarantee,
         partitions=partitions,
         overlap=overlap,
         trigger=trigger,
-        close_at_end=close_at_end,
-        pin_retention=options.age("pinRetention"),
+        close_at_end=settings.close_at_end,
+        pin_retention=settings.pin_retention,
         name=name,
         clock=_only("clock", [output.clock for output in outputs]) or SystemClock(),
         listener=_only("onEpochPhase", [output.listener for output in outputs]) or _no_listener,
@@ -156,15 +151,15 @@ def _only(name: str, given: Sequence[_T | None]) -> _T | None:
     return values[0] if values else None
 
 
-def _check_without_stages(plan: Plan, options: Options) -> None:
+def _check_without_stages(plan: Plan, settings: QuerySettings) -> None:
     reasons = {
         "closeWindowsAtEnd": "there are none to close",
         "overlapEpochs": "no partial aggregation can run beside the end of an epoch",
         "statePartitions": "there is no state",
     }
-    for option, reason in reasons.items():
-        if not plan.stages and (options.get(option) or "false").lower() not in {"false", "auto"}:
-            message = f"{option}: without windows {reason}. Leave the option out."
+    for option, is_asked in settings.of_stages.items():
+        if is_asked and not plan.stages:
+            message = f"{option}: without windows {reasons[option]}. Leave the option out."
             raise AnalysisError(message)
 
 
@@ -178,13 +173,12 @@ def _check_end(plan: Plan, *, close_at_end: bool) -> None:
         raise AnalysisError(message)
 
 
-def _overlap(plan: Plan, options: Options, *, ends: bool) -> bool:
+def _overlap(plan: Plan, asked: str, *, ends: bool) -> bool:
     """Whether epochs overlap: by default, if there is a state, and if every source is known to keep its rows.
 
     Not in a query that ends by itself: to Spark it has ended before its last epoch, of which no listener hears then.
     """
-    asked = options.choice("overlapEpochs", ("auto", "true", "false"), "auto")
-    if asked == "false" or not plan.stages or (ends and asked == "auto"):
+    if asked == "false" or not plan.stages or (ends and asked == AUTO):
         return False
     source = acknowledging_source(plan.source)
     if source is not None and asked == "true":
@@ -279,22 +273,16 @@ def output_names(kind: str, count: int) -> list[str]:
     return [kind] if count == 1 else [f"{kind}{number}" for number in range(1, count + 1)]
 
 
-def _partitions(plan: Plan, options: Options) -> int:
+def _partitions(plan: Plan, asked: int | None) -> int:
     if not plan.stages:
         return 0
     # Not found out where it is given: that may wait for executors.
-    default = 0 if options.get("statePartitions") is not None else state_partitions(plan.source.sparkSession)
-    return options.number("statePartitions", default=default, most=MOST_PARTITIONS)
+    return state_partitions(plan.source.sparkSession) if asked is None else asked
 
 
-def _home(plan: Plan, options: Options, name: str | None, *, needs_one: bool) -> str | None:
+def _home(plan: Plan, settings: QuerySettings, name: str | None, *, needs_one: bool) -> str | None:
     """The query's home: as given, else below Spark's default, else None where losing it does no harm."""
-    given, store = options.get("checkpointLocation"), options.get("snapshotStore")
-    if store is not None:
-        return _in_grid(store, options.get("queryId") or given or name)
-    if options.get("queryId") is not None:
-        message = "option: queryId names a query in a grid: set snapshotStore too, or leave it out."
-        raise AnalysisError(message)
+    given = settings.home(name)
     if given is not None:
         return given
     default = plan.source.sparkSession.conf.get("spark.sql.streaming.checkpointLocation", None)
@@ -306,34 +294,12 @@ def _home(plan: Plan, options: Options, name: str | None, *, needs_one: bool) ->
     return None
 
 
-def _backup(plan: Plan, options: Options, home: Directory) -> Backup | None:
+def _backup(plan: Plan, settings: QuerySettings, home: Directory) -> Backup | None:
     """What copies snapshots elsewhere."""
-    location, every = options.get("snapshotBackup"), options.get("snapshotBackupEvery")
-    if location is None:
-        if every is not None:
-            message = "option: snapshotBackupEvery needs snapshotBackup, the home to copy to. Set both, or none."
-            raise AnalysisError(message)
+    if settings.backup is None:
         return None
-    directory = directory_at(location, "snapshotBackup", lambda: plan.source.sparkSession)
-    return Backup(home, directory, options.number("snapshotBackupEvery", default=100))
-
-
-def _in_grid(store: str, identity: str | None) -> str:
-    """The location of a query in a grid, by what names it: an id, a path or URI, or the query's name."""
-    if identity is None:
-        message = (
-            'start: snapshotStore needs a name of the query in the grid: set option("queryId", "…"), or '
-            "checkpointLocation or queryName, which it takes otherwise."
-        )
-        raise AnalysisError(message)
-    if store != "grid" and scheme_of(store) != "grid":
-        message = (
-            f'option: snapshotStore="{store}" is neither grid nor grid://host:port,…; any other place for snapshots is '
-            "given as the checkpointLocation."
-        )
-        raise AnalysisError(message)
-    address = "grid://" if store == "grid" else store.rstrip("/")
-    return f"{address}/{quote(identity.strip('/'), safe='/')}"
+    directory = directory_at(settings.backup, "snapshotBackup", lambda: plan.source.sparkSession)
+    return Backup(home, directory, settings.backup_every)
 
 
 def _warn(plan: Plan, guarantee: Guarantee) -> None:

@@ -1,0 +1,111 @@
+"""The settings of a query as a whole, from its options, which are read here once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from sparkjet.errors import AnalysisError
+from sparkjet.options import MOST_PARTITIONS, Options
+from sparkjet.sinks.protocol import Guarantee
+from sparkjet.storage.schemes import scheme_of
+
+AUTO = "auto"
+
+
+@dataclass(frozen=True)
+class QuerySettings:
+    """What the options of a query say; those that need its plan are judged where that is known.
+
+    Attributes:
+        guarantee: The option ``processingGuarantee``.
+        close_at_end: The option ``closeWindowsAtEnd``.
+        overlap: The option ``overlapEpochs``: auto, true or false.
+        partitions: The option ``statePartitions``; None for as many as the application has cores.
+        location: The option ``checkpointLocation``.
+        store: The option ``snapshotStore``.
+        identity: The option ``queryId``.
+        backup: The option ``snapshotBackup``.
+        backup_every: The option ``snapshotBackupEvery``, in epochs.
+        pin_retention: The option ``pinRetention``, in microseconds; None for ever.
+    """
+
+    guarantee: Guarantee = Guarantee.EXACTLY_ONCE
+    close_at_end: bool = False
+    overlap: str = AUTO
+    partitions: int | None = None
+    location: str | None = None
+    store: str | None = None
+    identity: str | None = None
+    backup: str | None = None
+    backup_every: int = 100
+    pin_retention: int | None = None
+
+    @staticmethod
+    def of(options: Options, trigger: Mapping[str, str | bool]) -> QuerySettings:
+        """The settings in some options.
+
+        Raises:
+            AnalysisError: One is wrong, or needs another one that is missing.
+        """
+        settings = QuerySettings(
+            Guarantee(options.choice("processingGuarantee", tuple(each.value for each in Guarantee), "exactly-once")),
+            options.flag("closeWindowsAtEnd"),
+            options.choice("overlapEpochs", (AUTO, "true", "false"), AUTO),
+            options.number("statePartitions", default=0, most=MOST_PARTITIONS) or None,
+            options.get("checkpointLocation"),
+            options.get("snapshotStore"),
+            options.get("queryId"),
+            options.get("snapshotBackup"),
+            options.number("snapshotBackupEvery", default=100),
+            options.age("pinRetention"),
+        )
+        if settings.close_at_end and not trigger.get("availableNow"):
+            message = "closeWindowsAtEnd needs trigger(availableNow=True): other queries have no end."
+            raise AnalysisError(message)
+        if settings.identity is not None and settings.store is None:
+            message = "option: queryId names a query in a grid: set snapshotStore too, or leave it out."
+            raise AnalysisError(message)
+        if settings.backup is None and options.get("snapshotBackupEvery") is not None:
+            message = "option: snapshotBackupEvery needs snapshotBackup, the home to copy to. Set both, or none."
+            raise AnalysisError(message)
+        return settings
+
+    @property
+    def of_stages(self) -> dict[str, bool]:
+        """The options that are of queries with stages, and whether they ask for anything."""
+        return {
+            "closeWindowsAtEnd": self.close_at_end,
+            "overlapEpochs": self.overlap == "true",
+            "statePartitions": self.partitions is not None,
+        }
+
+    @property
+    def place_option(self) -> str:
+        """The option that says where the home is."""
+        return "checkpointLocation" if self.store is None else "snapshotStore"
+
+    def home(self, name: str | None) -> str | None:
+        """The home, where the options say so, of a query of this name.
+
+        Raises:
+            AnalysisError: It is in a grid, and has no name there.
+        """
+        if self.store is None:
+            return self.location
+        identity = self.identity or self.location or name
+        if identity is None:
+            message = (
+                'start: snapshotStore needs a name of the query in the grid: set option("queryId", "…"), or '
+                "checkpointLocation or queryName, which it takes otherwise."
+            )
+            raise AnalysisError(message)
+        if self.store != "grid" and scheme_of(self.store) != "grid":
+            message = (
+                f'option: snapshotStore="{self.store}" is neither grid nor grid://host:port,…; any other place for '
+                "snapshots is given as the checkpointLocation."
+            )
+            raise AnalysisError(message)
+        address = "grid://" if self.store == "grid" else self.store.rstrip("/")
+        return f"{address}/{quote(identity.strip('/'), safe='/')}"
