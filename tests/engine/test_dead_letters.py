@@ -425,7 +425,7 @@ def test_a_query_of_sparks_own_writes_them_beside_its_results(
     assert (letter.px, letter._error, letter._epoch) == ("n/a", "CAST_INVALID_INPUT", 1)
 
 
-def test_a_start_is_refused_that_would_divert_rows_to_nowhere(spark: SparkSession) -> None:
+def test_a_start_is_refused_that_would_divert_rows_to_nowhere(spark: SparkSession, tmp_path: Path) -> None:
     rate = sj.stream(spark.readStream.format("rate").load())
     found = rate.divert(errors=True)
     letters = found.deadLetters.writeStream.format("noop")
@@ -446,6 +446,10 @@ def test_a_start_is_refused_that_would_divert_rows_to_nowhere(spark: SparkSessio
     plain = windows.lateRows.writeStream.format("noop").option("deadLettersPath", "/nowhere")
     with pytest.raises(sj.AnalysisError, match="no rows are diverted"):
         sj.start(windows.writeStream.format("noop"), lateRows=plain)
+    (tmp_path / "link").symlink_to(tmp_path)
+    twice = found.writeStream.format("parquet").option("checkpointLocation", tmp_path / "home")
+    with pytest.raises(sj.AnalysisError, match="two outputs write to"):
+        twice.option("path", tmp_path / "out").option("deadLettersPath", tmp_path / "link" / "out").start()
     elsewhere = found.deadLetters.writeStream.format("noop").option("deadLettersPath", "/nowhere")
     with pytest.raises(sj.AnalysisError, match="an option of the writers of results"):
         sj.start(found.writeStream.format("noop"), deadLetters=elsewhere)
