@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import reduce
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -110,6 +111,19 @@ def test_constants_that_raise_are_no_matter_for_rows_that_are_dropped(spark: Spa
     assert found.where("ts = '7'").selectExpr("CAST('x' AS INT) AS n").deadLetters.toDF().collect() == []
     failed = found.where("k = 'c'").selectExpr("CAST('x' AS INT) AS n").deadLetters.toDF().collect()
     assert [(row.ts, row._error) for row in failed] == [("5", "CAST_INVALID_INPUT")]
+
+
+@pytest.mark.long
+def test_a_value_that_cannot_be_read_at_all_is_in_its_dead_letter(spark: SparkSession, tmp_path: Path) -> None:
+    # As whatever wrote it was broken: there is no text of it, and so none by which rows are compared.
+    binary = "named_struct('value', IF(id % 3 = 0, X'FF', X'0C05'), 'metadata', X'01000000') AS v"
+    spark.range(0, 9, 1, 1).selectExpr("id", binary).write.parquet(str(tmp_path / "in"))
+    read = spark.read.schema("id long, v variant").parquet(str(tmp_path / "in"))
+    found = sj.stream(read).divert(errors=True).withColumn("n", F.col("v").cast("int"))
+    assert [row.n for row in found.toDF().select("n").collect()] == [5] * 6
+    letters = found.deadLetters.toDF().select("id", "_error", "_message").collect()
+    assert sorted((row.id, row._error) for row in letters) == [(number, "MALFORMED_VARIANT") for number in (0, 3, 6)]
+    assert all("malformed" in row._message for row in letters)
 
 
 def number(text: str) -> int:

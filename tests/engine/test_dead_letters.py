@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import Window
 from pyspark.sql import functions as F
+from pyspark.sql.streaming.state import GroupStateTimeout
 from pyspark.sql.udf import UserDefinedFunction
 from pyspark.util import PythonEvalType
 
@@ -311,6 +312,14 @@ REFUSED: dict[str, tuple[Callable[[sj.Stream], Any], str]] = {
         ),
         r"a window function \(over\)",
     ),
+    "in subquery": (
+        lambda s: s.divert(errors=True).where("CAST(px AS INT) IN (SELECT id FROM range(3))"),
+        "a subquery that Spark makes a join of",
+    ),
+    "subquery of the row": (
+        lambda s: s.divert(errors=True).selectExpr("(SELECT max(id) FROM range(3) WHERE id = CAST(px AS INT)) AS n"),
+        "a subquery that Spark makes a join of",
+    ),
     "map": (lambda s: s.divert(errors=True).mapInPandas(lambda frames: frames, "px int"), "mapInPandas"),
     "repartition": (lambda s: s.divert(errors=True).repartition(2, F.expr("CAST(px AS INT)")), "repartition"),
     "table": (lambda s: s.divert(errors=True).join(s.sparkSession.range(3), F.expr("id = CAST(px AS INT)")), "a join"),
@@ -355,6 +364,12 @@ STAGES: dict[str, tuple[Callable[[sj.Stream], Any], str]] = {
             )
         ),
         "a join of two streams",
+    ),
+    "function with state": (
+        lambda s: s.groupBy("k").applyInPandasWithState(
+            lambda *_: [], "k string", "n int", "append", GroupStateTimeout.NoTimeout
+        ),
+        "a function with state",
     ),
     "widening that may overflow": (
         lambda s: (
@@ -410,7 +425,7 @@ def test_a_query_of_sparks_own_writes_them_beside_its_results(
     assert (letter.px, letter._error, letter._epoch) == ("n/a", "CAST_INVALID_INPUT", 1)
 
 
-def test_a_start_is_refused_that_would_divert_rows_to_nowhere(spark: SparkSession) -> None:
+def test_a_start_is_refused_that_would_divert_rows_to_nowhere(spark: SparkSession, tmp_path: Path) -> None:
     rate = sj.stream(spark.readStream.format("rate").load())
     found = rate.divert(errors=True)
     letters = found.deadLetters.writeStream.format("noop")
@@ -431,6 +446,10 @@ def test_a_start_is_refused_that_would_divert_rows_to_nowhere(spark: SparkSessio
     plain = windows.lateRows.writeStream.format("noop").option("deadLettersPath", "/nowhere")
     with pytest.raises(sj.AnalysisError, match="no rows are diverted"):
         sj.start(windows.writeStream.format("noop"), lateRows=plain)
+    (tmp_path / "link").symlink_to(tmp_path)
+    twice = found.writeStream.format("parquet").option("checkpointLocation", tmp_path / "home")
+    with pytest.raises(sj.AnalysisError, match="two outputs write to"):
+        twice.option("path", tmp_path / "out").option("deadLettersPath", tmp_path / "link" / "out").start()
     elsewhere = found.deadLetters.writeStream.format("noop").option("deadLettersPath", "/nowhere")
     with pytest.raises(sj.AnalysisError, match="an option of the writers of results"):
         sj.start(found.writeStream.format("noop"), deadLetters=elsewhere)

@@ -102,16 +102,22 @@ def test_without_divert_the_query_ends(spark: SparkSession) -> None:
 
 
 def test_progress_counts_them_and_unmet_expectations(spark: SparkSession, tmp_path: Path) -> None:
-    spark.createDataFrame([("good", 1), ("bad", 2), ("good", 9)], "k string, n int").write.parquet(str(tmp_path / "in"))
+    count = 10_000
+    given = spark.range(1, count + 1).select(
+        F.expr("IF(id = 5000, 'bad', 'good')").alias("k"), F.col("id").cast("int").alias("n")
+    )
+    given.write.parquet(str(tmp_path / "in"))
     read = spark.readStream.schema("k string, n int").parquet(str(tmp_path / "in"))
-    found = sj.stream(read).divert(errors=True).expect("small", "n < 9", "divert")
-    writer = found.writeStream.format(PickySink()).trigger(availableNow=True)
+    found = sj.stream(read).divert(errors=True).expect("small", f"n < {count}", "divert")
+    sink = PickySink()
+    writer = found.writeStream.format(sink).trigger(availableNow=True)
     writer = writer.option("checkpointLocation", tmp_path / "home").option("deadLettersPath", tmp_path / "dead")
     query = writer.start()
     query.awaitTermination()
     assert query.lastProgress is not None
     assert query.lastProgress["failedRows"] == {"expect small": 1, "sink results": 1}
-    assert sorted(row.n for row in sj.read_files(tmp_path / "dead").collect()) == [2, 9]
+    assert sorted(row.n for row in sj.read_files(tmp_path / "dead").collect()) == [count // 2, count]
+    assert sorted(row.n for row in sink.rows()) == [n for n in range(1, count) if n != count // 2]
 
 
 def test_too_many_end_the_query(spark: SparkSession) -> None:

@@ -218,6 +218,8 @@ def test_what_are_no_dead_letters_of_the_query_is_refused(spark: SparkSession, t
         prices.replay(sizes)
     with pytest.raises(sj.AnalysisError, match=r"other types than the columns have today.*in which seen are"):
         prices.replay(given.withColumn("seen", F.lit("no")))
+    with pytest.raises(sj.AnalysisError, match="7 is neither the directory of deadLettersPath nor"):
+        prices.replay(7)
     with pytest.raises(sj.AnalysisError, match="late='ignore'"):
         prices.replay(late="ignore")
     (tmp_path / "dead" / "_sparkjet" / "another").mkdir()

@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 import sparkjet as sj
-from sparkjet.errors import AnalysisError
+from sparkjet.errors import AnalysisError, RefusedRowsError
 from sparkjet.sinks.table import TableSink, table_sink
 from sparkjet.testing.sink_contract import SCHEMA, SinkContract, SinkUnderTest, transaction
 from tests.feed import Feed, rows
@@ -237,7 +237,7 @@ def test_declared_lengths_are_kept_as_an_insert_keeps_them(spark: SparkSession, 
 )
 def test_a_value_that_is_too_long_is_refused_before_the_decision(spark: SparkSession, changed: dict[str, str]) -> None:
     spark.sql(f"CREATE TABLE {NAME} ({LENGTHS}) USING parquet")
-    with pytest.raises(PySparkException, match="EXCEED_LIMIT_LENGTH"):
+    with pytest.raises(RefusedRowsError, match=r"does not take a row: \[EXCEED_LIMIT_LENGTH\]"):
         published(spark, of_lengths(spark, **changed), 1)
     assert spark.table(NAME).count() == 0
 

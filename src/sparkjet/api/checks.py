@@ -209,7 +209,9 @@ def _outputs(
     failed: list[Callable[[str], AnyOutput]] = [each.output for each in dead]
     failed += [partial(_letter_files, chain, path) for path, chain in letters.items()]
     outputs += [make(name) for make, name in zip(failed, output_names("dead", len(failed)), strict=True)]
-    places = [str(output.sink.directory) for output in outputs if isinstance(output.sink, FilesSink)]
+    directories = [output.sink.directory for output in outputs if isinstance(output.sink, FilesSink)]
+    # One may be a link to another, and their files would be mixed up.
+    places = [each.resolved() for each in directories] if len(directories) > 1 else []
     places += [f"the table {output.sink.view}" for output in outputs if isinstance(output.sink, MemorySink)]
     for place in places:
         if places.count(place) > 1:

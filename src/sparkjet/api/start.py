@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from pyspark.sql import DataFrame
@@ -15,8 +16,6 @@ from sparkjet.errors import AnalysisError, refuse_connect
 from sparkjet.sinks.read_files import read_files
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from sparkjet.api.query import StreamingQuery
     from sparkjet.plan.replaying import Replaying
 
@@ -91,8 +90,12 @@ def replay_dead_letters(
     if given not in {"refuse", "drop"}:
         message = f'replay_dead_letters: late={given!r} is neither "refuse" nor "drop".'
         raise AnalysisError(message)
-    is_rows = isinstance(letters, DataFrame)
     refuse_connect("replay_dead_letters", letters)
+    rows: object = letters
+    is_rows = isinstance(rows, DataFrame)
+    if not is_rows and not isinstance(rows, str | Path):
+        message = f"replay_dead_letters: {rows!r} is neither the directory of deadLettersPath nor a DataFrame."
+        raise AnalysisError(message)
 
     def request(replaying: Replaying) -> ReplayRequest:
         read = (lambda: letters) if isinstance(letters, DataFrame) else partial(read_files, letters)

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from sparkjet.catalyst.columns import CARRIED, FAILURE, ORIGINAL, SUBSTREAM
 from sparkjet.catalyst.identities import IdentifiedColumns
 from sparkjet.catalyst.moments import AS_IT_IS, Moment
 from sparkjet.catalyst.python_calls import said_by
-from sparkjet.catalyst.tries import Said, one_by_one, said
+from sparkjet.catalyst.tries import Said, one_by_one, said, tried
 from sparkjet.errors import FailuresError
 from sparkjet.plan.diverting import ADDED, CAUSE, OUTPUTS, PLACE, STEP, begun, failed, untimed
 from sparkjet.plan.expectations import VIOLATION, Action, expected, is_violation
@@ -66,9 +67,7 @@ class DeadLetters:
             if tried is not None:
                 letters = _letters(tried, each).withColumn(_CHAIN, F.lit(number))
                 found.append(moment.of(letters, "failed", output.name, number))
-        # Rows that are equal say the same. As text, as there are types that have no hash.
-        keys = {_WHICH: F.xxhash64(F.col(ORIGINAL).cast("string")), _STEP: F.col(f"{FAILURE}.{STEP}")}
-        self._failed = reduce(DataFrame.unionAll, found).withColumns(keys) if found else None
+        self._failed = _numbered(reduce(DataFrame.unionAll, found)) if found else None
         if self._failed is not None and arrived is not None:
             self._failed = arrived.held(self._failed)
 
@@ -185,6 +184,20 @@ def _letters(tried: DataFrame, diverted: DivertedChain) -> DataFrame:
     lacking = F.coalesce(F.lit(None).cast("string"), *named)
     added = {_VIOLATED: is_violation(expected(diverted.links)), OUTPUTS: lacking}
     return rows.where(~dropped).withColumns(added)
+
+
+def _numbered(rows: DataFrame) -> DataFrame:
+    """Rows with what they have in common if they say the same: that they are equal, and have failed at one link."""
+    # As text, as there are types that have no hash. Each column by itself is tried: a malformed VARIANT has no text.
+    texts = (F.col(ORIGINAL).getField(field.name).cast("string") for field in _original(rows).fields)
+    which = F.xxhash64(*(tried(text, rows.sparkSession) for text in texts))
+    return rows.withColumns({_WHICH: which, _STEP: F.col(f"{FAILURE}.{STEP}")})
+
+
+def _original(rows: DataFrame) -> StructType:
+    kind = rows.schema[ORIGINAL].dataType
+    assert isinstance(kind, StructType)  # noqa: S101 - begun() has made one
+    return kind
 
 
 def _by_place(rows: DataFrame) -> Counter[str]:

@@ -11,22 +11,24 @@ from pyspark.sql import functions as F
 
 from sparkjet.catalyst.columns import FAILURE, HIDDEN, KEPT, ORIGINAL, is_own, visible
 from sparkjet.catalyst.expressions import parts_of
-from sparkjet.catalyst.logical_plans import attribute_ids, kind_of
+from sparkjet.catalyst.logical_plans import attribute_ids, kind_of, listed
 from sparkjet.catalyst.plan_analysis import calls_python, reads_any
 from sparkjet.catalyst.python_calls import check_calls, has_calls
 from sparkjet.catalyst.row_by_row import Together, added, check_step
+from sparkjet.catalyst.tries import never_raises
 from sparkjet.catalyst.window_calls import WindowColumn, window_of
 from sparkjet.errors import AnalysisError
 from sparkjet.plan.diverting import passed
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from sparkjet.catalyst.row_counter import RowCounter
     from sparkjet.plan.diverting import Divert, Tries
     from sparkjet.plan.expectations import Expectation
     from sparkjet.plan.static_tables import StaticTable
 
+_SUBQUERIES = frozenset({"ScalarSubquery", "Exists", "LateralSubquery"})
 Transformation = Callable[["DataFrame"], "DataFrame"]
 
 
@@ -280,6 +282,8 @@ def check_tried(link: Link, shape: DataFrame, expressions: Sequence[Any], *, gen
         found = "explode and its like, or a window as a column"
     elif any(kind_of(part) == "WindowExpression" for each in expressions for part in parts_of(each)):
         found = "a window function (over)"
+    elif any(_is_joined(part, shape.sparkSession) for each in expressions for part in parts_of(each)):
+        found = "a subquery that Spark makes a join of (IN with what may raise, or one that reads the row)"
     elif link.tried is None:
         found = "repartition by an expression"
     elif link.tries is None and any(map(has_calls, expressions)):
@@ -293,6 +297,13 @@ def check_tried(link: Link, shape: DataFrame, expressions: Sequence[Any], *, gen
         "after it; or have the function return an error as a value."
     )
     raise AnalysisError(message)
+
+
+def _is_joined(part: Any, session: SparkSession) -> bool:
+    """Whether a part of an expression becomes the condition of a join, which no try is around."""
+    if kind_of(part) == "InSubquery":
+        return not all(never_raises(value, session) for value in listed(part.values()))
+    return kind_of(part) in _SUBQUERIES and bool(part.isCorrelated())
 
 
 def _check_names(shape: DataFrame) -> None:

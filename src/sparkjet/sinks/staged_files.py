@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import msgspec
 
-from sparkjet.errors import LostTransactionError, SinkError
+from sparkjet.errors import LostTransactionError, RefusedRowsError, SinkError
 from sparkjet.known_types import known
 from sparkjet.sinks.copies import origin
 from sparkjet.sinks.parquet_footer import ParquetFooter
@@ -134,7 +134,7 @@ class StagedFiles:
                     f"{what}: column {null[0]!r} has a null, and {self.directory} has it NOT NULL. Leave such rows "
                     f'out, where("{null[0]} IS NOT NULL"), or give a value with coalesce.'
                 )
-                raise SinkError(message)
+                raise RefusedRowsError(message)
 
     def check_there(self, handle: Handle, lost_by: str) -> None:
         """Check that every file is there with its size, right before the table is given them."""

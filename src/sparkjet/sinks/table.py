@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from pyspark.errors import ParseException
+from pyspark.errors import ParseException, PySparkException
 from pyspark.sql.types import StructType
 
 from sparkjet.catalyst.columns import quoted
 from sparkjet.catalyst.expressions import column_of
 from sparkjet.catalyst.logical_plans import listed
-from sparkjet.errors import AnalysisError
+from sparkjet.errors import AnalysisError, RefusedRowsError
 from sparkjet.java import static_method
 from sparkjet.sinks.file_formats import FORMATS
 from sparkjet.sinks.files import FilesSink
@@ -32,6 +32,7 @@ OPTION = "toTable"
 """What messages call the sink's directory."""
 _LENGTHS = "org.apache.spark.sql.catalyst.util.CharVarcharUtils"
 _PATTERN = re.compile(r"[][{}*?\\]")
+_TOO_LONG = re.compile(r"\[EXCEED_LIMIT_LENGTH\] .*")
 _NO_VALUE, _NULL = "__HIVE_DEFAULT_PARTITION__", "NULL"
 _SESSION_CATALOG = "spark_catalog"
 _DATABASE_AND_TABLE = 2
@@ -92,7 +93,14 @@ class TableSink(FilesSink):
 
     def prepare(self, rows: DataFrame, transaction: TransactionId) -> Handle | None:
         """See :meth:`Sink.prepare`; formats without names have the columns in the table's order."""
-        return super().prepare(self._of_lengths(rows.select(*map(quoted, self.columns or ()))), transaction)
+        try:
+            return super().prepare(self._of_lengths(rows.select(*map(quoted, self.columns or ()))), transaction)
+        except PySparkException as error:
+            found = _TOO_LONG.search(str(error))
+            if found is None:
+                raise
+            message = f"{OPTION}: {self.table} does not take a row: {found[0]} Shorten it, e.g. with substr(…)."
+            raise RefusedRowsError(message) from error
 
     def commit(self, handle: Handle, between: Callable[[], None]) -> None:
         """See :meth:`Sink.commit`."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
-from sparkjet.errors import SinkError, drivers_python, lacking
+from sparkjet.errors import RefusedRowsError, SinkError, drivers_python, lacking
 from sparkjet.sinks import attempt
 
 if TYPE_CHECKING:
@@ -28,9 +28,13 @@ def run_tasks(
     refusal: type[Exception],
     packages: Mapping[str, str],
     *,
+    of_rows: type[Exception] | None = None,
     pooled: bool = False,
 ) -> list[Row]:
-    """Run a task on every partition of some rows, and collect the results."""
+    """Run a task on every partition of some rows, and collect the results.
+
+    What a task raises as ``refusal`` is a :class:`SinkError`, and as ``of_rows`` a :class:`RefusedRowsError`.
+    """
     from pyspark.cloudpickle import register_pickle_by_value  # noqa: PLC0415 - on use only
 
     for shipped in (attempt, *modules):
@@ -48,7 +52,8 @@ def run_tasks(
         if missing is not None and missing[1] in packages:
             drivers = drivers_python(rows.sparkSession.sparkContext.pythonExec, [missing[1]])
             raise SinkError(lacking("The executors' Python", [missing[1]], packages, drivers)) from error
-        refused = re.search(rf"{refusal.__name__}: (.*)", str(error))
-        if refused is None:
-            raise
-        raise SinkError(refused[1]) from error
+        for kind, raised in ((of_rows, RefusedRowsError), (refusal, SinkError)):
+            said = None if kind is None else re.search(rf"\b{kind.__name__}: (.*)", str(error))
+            if said is not None:
+                raise raised(said[1]) from error
+        raise

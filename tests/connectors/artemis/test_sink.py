@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import functions as F
 
 from sparkjet.connectors.artemis.columns import MOST_BESIDE_LONG, MOST_HEADERS
 from sparkjet.connectors.artemis.markers import PREFIX, Marker, Markers, queue_of
 from sparkjet.connectors.artemis.sink import ArtemisSink
 from sparkjet.connectors.artemis.sink_settings import ArtemisSinkSettings
 from sparkjet.connectors.artemis.stomp_frames import Frame
-from sparkjet.errors import AnalysisError, LostTransactionError, SinkError
+from sparkjet.errors import AnalysisError, LostTransactionError, RefusedRowsError, SinkError
 from sparkjet.options import Options
 from sparkjet.testing.sink_contract import QUERY, SinkContract, SinkUnderTest, transaction
 from tests.servers.artemis import CLERK, PASSWORD, USER
@@ -57,6 +58,7 @@ class TestArtemis(SinkContract):
     OFTEN = (
         "test_nothing_is_seen_before_the_commit_and_everything_after",
         "test_a_commit_cut_short_is_finished_by_the_next",
+        "test_rows_that_it_refuses_are_told_from_other_failures_before_the_decision",
         "test_it_knows_later_epochs_or_says_that_it_cannot",
         "test_what_a_copy_of_the_home_has_published_is_not_taken_for_its_own",
     )
@@ -83,7 +85,7 @@ class TestArtemis(SinkContract):
             boxes = (tmp_path / "results").glob("0*") if (tmp_path / "results").exists() else ()
             return sum(1 for _ in boxes)
 
-        return SinkUnderTest(sink, read, dangling)
+        return SinkUnderTest(sink, read, dangling, lambda rows: rows.withColumn("body", F.lit("a\0b")))
 
 
 def test_a_message_is_what_its_columns_say(spark: SparkSession, artemis: ArtemisServer, tmp_path: Path) -> None:
@@ -131,7 +133,7 @@ def test_what_the_broker_would_refuse_is_not_decided(
 ) -> None:
     sink = sink_of(spark, artemis, tmp_path, "body string", queue=artemis.queue())
     rows = spark.createDataFrame([("a\0",), ("b",), ("c\0",)], "body string")
-    with pytest.raises(SinkError, match="column 'body' has the character NUL, in 2 rows"):
+    with pytest.raises(RefusedRowsError, match="column 'body' has the character NUL, in 2 rows"):
         sink.prepare(rows, transaction(1))
 
 

@@ -15,10 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable, Field, Schema, write_deltalake
+from pyspark.sql import functions as F
 
 from sparkjet.connectors.delta.kernel import DeltaTable as DeltaKernelTable
 from sparkjet.connectors.delta.sink import DeltaSink
-from sparkjet.errors import AnalysisError, LostTransactionError, SinkError
+from sparkjet.errors import AnalysisError, LostTransactionError, RefusedRowsError
 from sparkjet.storage.posix_directory import PosixDirectory
 from sparkjet.testing.sink_contract import QUERY, RUN, SCHEMA, SinkContract, SinkUnderTest, transaction
 from tests.connectors.delta.reading import by_duckdb, files_of, rows_of
@@ -42,6 +43,11 @@ def under_test(spark: SparkSession, directory: Directory, read: Callable[[], lis
     return SinkUnderTest(sink, read, dangling)
 
 
+def null(rows: DataFrame) -> DataFrame:
+    """Rows that a table does not take in which ``n`` is NOT NULL."""
+    return rows.withColumn("n", F.lit(None).cast("long"))
+
+
 class TestOnAPath(SinkContract):
     """In CI, without what Iceberg's sink does: both have their files from `StagedFiles`."""
 
@@ -51,14 +57,16 @@ class TestOnAPath(SinkContract):
         "test_a_commit_cut_short_is_finished_by_the_next",
         "test_orphans_of_earlier_drivers_are_rolled_back_but_not_the_decided",
         "test_epochs_that_are_committed_at_once_are_seen_once_whoever_commits_which",
+        "test_rows_that_it_refuses_are_told_from_other_failures_before_the_decision",
         "test_it_knows_later_epochs_or_says_that_it_cannot",
         "test_what_a_copy_of_the_home_has_published_is_not_taken_for_its_own",
     )
 
     @pytest.fixture
     def target(self, delta: SparkSession, tmp_path: Path) -> SinkUnderTest:
-        path = tmp_path / "a table"
-        return under_test(delta, PosixDirectory(path), lambda: [(row["k"], row["n"]) for row in rows_of(path)])
+        path = table_with(tmp_path, {})
+        found = under_test(delta, PosixDirectory(path), lambda: [(row["k"], row["n"]) for row in rows_of(path)])
+        return replace(found, refused=null)
 
 
 VALUES = """
@@ -281,7 +289,7 @@ def test_nulls_are_refused_where_the_table_has_none_before_the_decision(delta: S
     path = table_with(tmp_path, {})
     rows = delta.sql("SELECT k, n FROM VALUES ('a', 1L), ('b', CAST(NULL AS BIGINT)) AS t(k, n)")
     sink = sink_of(delta, path, rows)
-    with pytest.raises(SinkError, match=r"column 'n' has a null, and .* has it NOT NULL"):
+    with pytest.raises(RefusedRowsError, match=r"column 'n' has a null, and .* has it NOT NULL"):
         sink.prepare(rows, transaction(1))
     sink.abort(transaction(1))
     written(delta, sink, rows.where("n IS NOT NULL"), 2)
@@ -313,7 +321,7 @@ def test_columns_that_no_table_can_have_are_refused(
 
 def table_with(place: Path, settings: dict[str, str]) -> Path:
     """A table of somebody else's with columns k and n NOT NULL, and with properties."""
-    path = place / "theirs"
+    path = place / "their table"
     schema = Schema([Field("k", "string"), Field("n", "long", nullable=False)])
     DeltaTable.create(path, schema)
     first = path / "_delta_log" / f"{0:020d}.json"

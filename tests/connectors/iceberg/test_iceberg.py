@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql import functions as F
 
 from sparkjet.connectors.iceberg.library import IcebergTable, PathTable
 from sparkjet.connectors.iceberg.schema import new_schema
 from sparkjet.connectors.iceberg.sink import IcebergSink
-from sparkjet.errors import AnalysisError, CopiedHomeError, LostTransactionError, SinkError
+from sparkjet.errors import AnalysisError, CopiedHomeError, LostTransactionError, RefusedRowsError, SinkError
 from sparkjet.java import static_method
 from sparkjet.storage.posix_directory import PosixDirectory
 from sparkjet.testing.sink_contract import (
@@ -65,6 +66,7 @@ class TestOnAPath(SinkContract):
         "test_a_commit_cut_short_is_finished_by_the_next",
         "test_a_driver_that_slept_for_epochs_and_commits_again_changes_nothing",
         "test_epochs_that_are_committed_at_once_are_seen_once_whoever_commits_which",
+        "test_rows_that_it_refuses_are_told_from_other_failures_before_the_decision",
         "test_it_knows_later_epochs_or_says_that_it_cannot",
         "test_a_query_goes_on_from_a_copy_of_its_home",
     )
@@ -72,7 +74,9 @@ class TestOnAPath(SinkContract):
     @pytest.fixture
     def target(self, iceberg: SparkSession, tmp_path: Path) -> SinkUnderTest:
         path = tmp_path / "a table"
-        return under_test(iceberg, PathTable(iceberg, PosixDirectory(path)), path)
+        require_n(iceberg, path)
+        found = under_test(iceberg, PathTable(iceberg, PosixDirectory(path)), path)
+        return replace(found, refused=lambda rows: rows.withColumn("n", F.lit(None).cast("long")))
 
 
 def sink_of(spark: SparkSession, path: Path, rows: DataFrame, *partition_by: str) -> IcebergSink:
@@ -80,6 +84,12 @@ def sink_of(spark: SparkSession, path: Path, rows: DataFrame, *partition_by: str
     sink.check(rows.schema)
     sink.create()
     return sink
+
+
+def require_n(spark: SparkSession, path: Path) -> None:
+    """Create a table with columns k and n NOT NULL."""
+    sink = sink_of(spark, path, spark.createDataFrame([], SCHEMA))
+    sink.table._load().updateSchema().allowIncompatibleChanges().requireColumn("n").commit()
 
 
 def prepared(sink: IcebergSink, rows: DataFrame, epoch: int, run: str = RUN) -> Handle:
@@ -385,11 +395,10 @@ def test_a_directory_that_is_no_table_is_refused(iceberg: SparkSession, tmp_path
 
 
 def test_nulls_are_refused_where_the_table_has_none_before_the_decision(iceberg: SparkSession, tmp_path: Path) -> None:
-    sink = sink_of(iceberg, tmp_path, iceberg.sql("SELECT 'a' AS k, 1L AS n"))
-    sink.table._load().updateSchema().allowIncompatibleChanges().requireColumn("n").commit()
+    require_n(iceberg, tmp_path)
     rows = iceberg.sql("SELECT k, n FROM VALUES ('a', 1L), ('b', CAST(NULL AS BIGINT)) AS t(k, n)")
     sink = sink_of(iceberg, tmp_path, rows)
-    with pytest.raises(SinkError, match=r"column 'n' has a null, and .* has it NOT NULL"):
+    with pytest.raises(RefusedRowsError, match=r"column 'n' has a null, and .* has it NOT NULL"):
         sink.prepare(rows, transaction(1))
     sink.abort(transaction(1))
     written(sink, rows.where("n IS NOT NULL"), 2)

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 
 import sparkjet as sj
 from tests.protocol.kafka.checks import committed
+from tests.sources.feed import options, send
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -77,3 +78,26 @@ def test_into_topics_of_a_broker(spark: SparkSession, kafka: KafkaServer, tmp_pa
     assert known == [source.encode(), b"0", b"2", b"SPARKJET_SINK.REFUSED_ROWS"]
     assert found[b"900"]["sparkjet.errors.stage"] == b"sink results"
     assert b"MSG_SIZE_TOO_LARGE" in (found[b"900"][f"{streams}.message"] or b"")
+
+
+@pytest.mark.long
+def test_of_ten_thousand_messages_one_that_does_not_decode_keeps_its_place(
+    spark: SparkSession, kafka: KafkaServer, tmp_path: Path
+) -> None:
+    bad = 2_345
+    topic = kafka.topic(partitions=2)
+    for partition in (0, 1):
+        values = [b"%d" % number if (partition, number) != (1, bad) else b"\xff{" for number in range(5_000)]
+        send(kafka, topic, *values, partition=partition)
+    sj.register_sources(spark)
+    every = options(kafka, startingOffsets="earliest", subscribe=topic, maxOffsetsPerTrigger="4000")
+    read = spark.readStream.format("sparkjet-kafka").options(**every).load()
+    found = sj.stream(read).divert(errors=True).withColumn("n", F.expr("CAST(CAST(value AS STRING) AS INT)"))
+    writer = found.select("partition", "n").writeStream.format("parquet").option("path", tmp_path / "out")
+    writer = writer.option("checkpointLocation", tmp_path / "home").option("deadLettersPath", tmp_path / "dead")
+    writer.trigger(availableNow=True).start().awaitTermination()
+    whole = {(partition, number) for partition in (0, 1) for number in range(5_000)}
+    arrived = [tuple(row) for row in sj.read_files(tmp_path / "out").collect()]
+    assert (len(arrived), {*arrived}) == (9_999, whole - {(1, bad)})
+    (letter,) = sj.read_files(tmp_path / "dead").collect()
+    assert (letter.topic, letter.partition, letter.offset, bytes(letter.value)) == (topic, 1, bad, b"\xff{")

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import functions as F
 
 from sparkjet.connectors.kafka.cluster import Cluster
 from sparkjet.connectors.kafka.producer_settings import KafkaSettings
 from sparkjet.connectors.kafka.sink import KafkaSink
-from sparkjet.errors import AnalysisError, CopiedHomeError, SinkError
+from sparkjet.errors import AnalysisError, CopiedHomeError, RefusedRowsError, SinkError
 from sparkjet.options import Options
 from sparkjet.sinks.protocol import TransactionId
 from sparkjet.testing.sink_contract import QUERY, SinkContract, SinkUnderTest, transaction
@@ -61,7 +62,8 @@ class Contract(SinkContract):
         sink = sink_of(spark, server, topic=topic)
         # Left by other tests with the same query.
         sink.abort_orphans(QUERY, 1000, [])
-        return SinkUnderTest(sink, read, lambda: len(open_in(server)))
+        large = F.repeat(F.lit("x"), F.lit(2_000_000))
+        return SinkUnderTest(sink, read, lambda: len(open_in(server)), lambda rows: rows.withColumn("value", large))
 
     # A condition that holds for these rows.
     def test_an_epoch_without_rows_prepares_nothing(self, spark: SparkSession, target: SinkUnderTest) -> None:
@@ -78,6 +80,7 @@ class TestKafka(Contract):
         "test_a_commit_cut_short_is_finished_by_the_next",
         "test_orphans_of_earlier_drivers_are_rolled_back_but_not_the_decided",
         "test_a_driver_that_was_itself_taken_over_rolls_back_nothing_of_its_successor",
+        "test_rows_that_it_refuses_are_told_from_other_failures_before_the_decision",
     )
 
     @pytest.fixture
@@ -199,7 +202,7 @@ def test_a_row_without_a_topic_is_refused(spark: SparkSession, kafka: KafkaServe
     sink = sink_of(spark, kafka, schema, **{"kafka.topic.metadata.propagation.max.ms": "1000"})
     # Left by other tests with the same query.
     sink.abort_orphans(QUERY, 1000, [])
-    with pytest.raises(SinkError, match="topic is null"):
+    with pytest.raises(RefusedRowsError, match="topic is null"):
         sink.prepare(spark.createDataFrame([("a", None)], schema), transaction(1, takeover=5))
     with pytest.raises(SinkError, match=r"Create the topic|_MSG_TIMED_OUT"):
         sink.prepare(spark.createDataFrame([("a", "not-there")], schema), transaction(1, takeover=6))

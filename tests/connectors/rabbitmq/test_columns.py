@@ -13,7 +13,7 @@ from pyspark.sql import types as T
 from sparkjet.connectors.rabbitmq.columns import check_columns
 from sparkjet.connectors.rabbitmq.sink import RabbitSink
 from sparkjet.connectors.rabbitmq.sink_settings import RabbitSinkSettings
-from sparkjet.errors import AnalysisError, SinkError
+from sparkjet.errors import AnalysisError, RefusedRowsError
 from sparkjet.options import Options
 from sparkjet.testing.sink_contract import transaction
 
@@ -89,5 +89,5 @@ def test_what_no_broker_takes_is_refused_before_the_decision(
     sink.attach(tmp_path, spark)
     rows = spark.range(4, numPartitions=2).selectExpr("'b' as body", "'k' as routing_key", "id").where("id > 0")
     rows = rows.withColumn(name, F.expr(expression)).drop("id")
-    with pytest.raises(SinkError, match=f"column '{name}' has {fault}, in 3 rows of the epoch"):
+    with pytest.raises(RefusedRowsError, match=f"column '{name}' has {fault}, in 3 rows of the epoch"):
         sink.prepare(rows, transaction(1))

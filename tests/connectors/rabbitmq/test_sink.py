@@ -13,11 +13,12 @@ from uuid import uuid4
 
 import pika
 import pytest
+from pyspark.sql import functions as F
 
 from sparkjet.connectors.rabbitmq.probe import check_size
 from sparkjet.connectors.rabbitmq.sink import RabbitSink
 from sparkjet.connectors.rabbitmq.sink_settings import RabbitSinkSettings
-from sparkjet.errors import AnalysisError, LostTransactionError, SinkError
+from sparkjet.errors import AnalysisError, LostTransactionError, RefusedRowsError, SinkError
 from sparkjet.options import Options
 from sparkjet.sinks.protocol import Guarantee, Handle
 from sparkjet.testing.sink_contract import QUERY, SinkContract, SinkUnderTest, crash_at, transaction
@@ -63,6 +64,7 @@ class TestRabbit(SinkContract):
     OFTEN = (
         "test_nothing_is_seen_before_the_commit_and_everything_after",
         "test_a_commit_cut_short_is_finished_by_the_next",
+        "test_rows_that_it_refuses_are_told_from_other_failures_before_the_decision",
         "test_it_knows_later_epochs_or_says_that_it_cannot",
         "test_what_a_copy_of_the_home_has_published_is_not_taken_for_its_own",
     )
@@ -76,7 +78,12 @@ class TestRabbit(SinkContract):
             return [tuple(json.loads(body)) for body in first.values()]
 
         sink = sink_of(spark, tmp_path / "outbox", rabbitmq.port, routingKey=queue)
-        return SinkUnderTest(sink, read, lambda: len(list((tmp_path / "outbox").glob("*/0*"))))
+        return SinkUnderTest(
+            sink,
+            read,
+            lambda: len(list((tmp_path / "outbox").glob("*/0*"))),
+            lambda rows: rows.withColumn("body", F.lit(None).cast("string")),
+        )
 
     def rows(self, spark: SparkSession, *of: int) -> DataFrame:
         return numbers(spark, *of)
@@ -216,7 +223,9 @@ def test_a_message_that_the_broker_does_not_take_is_found_before_the_decision(
         ):
             check_size(silence, 1)
     # The broker's default limit is 128 MiB.
-    with pytest.raises(SinkError, match=r"has 134217729 bytes, which the broker refuses: .*Raise max_message_size"):
+    with pytest.raises(
+        RefusedRowsError, match=r"has 134217729 bytes, which the broker refuses: .*Raise max_message_size"
+    ):
         check_size(pika.URLParameters(rabbitmq.uri), 134_217_729)
 
 

@@ -13,7 +13,7 @@ from sparkjet.connectors.artemis.markers import queue_of
 from sparkjet.connectors.artemis.probe import probe
 from sparkjet.connectors.artemis.publishing import TRANSACTION, is_published, newest_markers, publish
 from sparkjet.connectors.artemis.stomp_frames import Frame
-from sparkjet.errors import LostTransactionError, SinkError
+from sparkjet.errors import LostTransactionError, RefusedRowsError, SinkError
 from sparkjet.sinks.copies import origin
 from sparkjet.sinks.naming import prefix_of
 from sparkjet.sinks.outbox import Outbox
@@ -65,7 +65,7 @@ class ArtemisSink(Outbox):
         for number, (fault, _) in enumerate(wrong):
             if found.get(f"fault{number}"):
                 message = f"artemis: {fault}, in {found[f'fault{number}']} rows of the epoch."
-                raise SinkError(message)
+                raise RefusedRowsError(message)
         if handle is None:
             return None
         settings = self._settings

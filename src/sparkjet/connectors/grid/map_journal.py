@@ -17,7 +17,7 @@ from sparkjet.clock import Clock
 from sparkjet.connectors.grid.journal_sink import GridJournalSink
 from sparkjet.connectors.grid.journal_task import Appends
 from sparkjet.connectors.grid.map_sink import GridMapSink, widened
-from sparkjet.connectors.grid.map_task import MapTask, RefusedRowError, told
+from sparkjet.connectors.grid.map_task import MapTask, MapTaskError, RefusedRowError, told
 from sparkjet.connectors.grid.versions import PACKAGES
 from sparkjet.errors import AnalysisError, RecoveryError, StorageError
 from sparkjet.executors import cores
@@ -61,7 +61,7 @@ class JournalledMapTask:
                 yield told([(changed, sum(each.rows for each in changed.written))])
         except (AnalysisError, StorageError) as error:
             # The first as where an executor has no token.
-            raise RefusedRowError(str(error)) from error
+            raise MapTaskError(str(error)) from error
 
     def _begun(self) -> Changes:
         store, base = self.map.begun()
@@ -123,7 +123,7 @@ class JournalledMapSink(GridMapSink):
         task = JournalledMapTask(self._task(base, transaction, clock), appends, sweeps)
         ship(rows.sparkSession)
         placed = self._of_both(rows, journal.partitions, self._expires(now), sweeps=sweeps)
-        found = run_tasks(placed, task, [], RefusedRowError, PACKAGES)
+        found = run_tasks(placed, task, [], MapTaskError, PACKAGES, of_rows=RefusedRowError)
         if not found and not sweeps:
             return None
         changed = [_changed_by(each["id"]) for each in found]

@@ -14,7 +14,7 @@ from sparkjet.clock import Clock
 from sparkjet.connectors.grid.columns import check_columns, check_keys, described, kept_as, key_text
 from sparkjet.connectors.grid.journal_sink import GridJournalSink
 from sparkjet.connectors.grid.journal_sink_settings import GridJournalSettings
-from sparkjet.connectors.grid.map_task import MapTask, RefusedRowError, written_by
+from sparkjet.connectors.grid.map_task import MapTask, MapTaskError, RefusedRowError, written_by
 from sparkjet.connectors.grid.versions import PACKAGES, GridVersionsSink
 from sparkjet.errors import (
     AnalysisError,
@@ -102,7 +102,7 @@ class GridMapSink(GridVersionsSink[MapVersion]):
         task = self._task(base, transaction, clock)
         ship(rows.sparkSession)
         placed = self._sorted(rows, len(self._store.client.state().rows), self._expires(clock))
-        found = run_tasks(placed, task, [], RefusedRowError, PACKAGES)
+        found = run_tasks(placed, task, [], MapTaskError, PACKAGES, of_rows=RefusedRowError)
         if not found and not self._is_due(clock):
             return None
         before = None if base is None else base.expiry_at(clock)

@@ -24,8 +24,12 @@ _AT_ONCE = 64 << 20
 """Bytes of rows that a task keeps before it writes those of partitions that are complete."""
 
 
+class MapTaskError(Exception):
+    """A grid that does not take the rows of a task, in one line for the user."""
+
+
 class RefusedRowError(Exception):
-    """Rows that a map does not take, or a grid that does not take them, in one line for the user."""
+    """A map does not take some row of a task, and would take the others; in one line as well."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +63,7 @@ class MapTask:
                 yield self._write(deltas)
         except (AnalysisError, StorageError) as error:
             # The first as where an executor has no token.
-            raise RefusedRowError(str(error)) from error
+            raise MapTaskError(str(error)) from error
 
     def deltas(self, batches: Iterator[pa.RecordBatch]) -> Iterator[dict[int, pa.Table]]:
         """The rows of a task, by partition, each of which comes once."""

@@ -53,7 +53,8 @@ _REMEDIES = {
     "INVALID_TIMESTAMP": "Compare this machine's clock with the brokers', and see the topic's "
     "message.timestamp.before.max.ms and message.timestamp.after.max.ms.",
 }
-
+_OF_ROWS = frozenset({"INVALID_RECORD", "MSG_SIZE_TOO_LARGE", "_UNKNOWN_PARTITION"})
+"""Errors of a row. No topic is none: all rows may be for it, and to look for it takes half a minute each time."""
 
 NAMELESS = (
     "a header has no key, and Kafka takes no such header. Leave it out, e.g. with "
@@ -67,6 +68,10 @@ CUT_OFF = (
 
 class ProduceError(Exception):
     """Kafka rejected the rows of a task, or could not be reached; the message says what to do."""
+
+
+class RefusedRowError(ProduceError):
+    """Kafka takes some row of a task never, and would take the others."""
 
 
 def explain(error: confluent_kafka.KafkaError, topic: str | None = None) -> str:
@@ -122,7 +127,8 @@ class KafkaWriter:
                 with contextlib.suppress(Exception):
                     producer.abort_transaction(1)
             if isinstance(error, confluent_kafka.KafkaException):
-                raise ProduceError(explain(*error.args)) from error
+                kind = RefusedRowError if error.args[0].name() in _OF_ROWS else ProduceError
+                raise kind(explain(*error.args)) from error
             if isinstance(error, SystemError):
                 message = f"Kafka: the producer of {name!r} was fenced."
                 raise ProduceError(message) from error
@@ -206,10 +212,10 @@ def _messages(part: pa.RecordBatch, topic: str | None) -> Iterable[tuple[str, li
     for where, message in zip(part.column("topic").to_pylist(), messages, strict=True):
         if where is None:
             refused = "Kafka: the column topic is null in a row. Give each row its topic, or use the option topic."
-            raise ProduceError(refused)
+            raise RefusedRowError(refused)
         if not NAME.fullmatch(where):
             refused = f"Kafka: the column topic has {where!r}, which Kafka takes for no topic's name: {NAMES}."
-            raise ProduceError(refused)
+            raise RefusedRowError(refused)
         by_topic.setdefault(where, []).append(message)
     return by_topic.items()
 
@@ -226,7 +232,7 @@ def _python(column: pa.Array, name: str) -> list[Any]:
         if min((value for value in values if value is not None), default=0) < 0:
             # librdkafka takes -1 for a null.
             message = "Kafka: the column partition has a negative number. Leave it null where the key is to decide."
-            raise ProduceError(message)
+            raise RefusedRowError(message)
         return [-1 if value is None else value for value in values]
     return values
 
@@ -236,6 +242,6 @@ def _header(header: Mapping[str, Any]) -> tuple[str, bytes | None]:
     # confluent-kafka would send the word None, or what is before the NUL.
     if key is None or b"\0" in key:
         message = f"Kafka: {NAMELESS if key is None else CUT_OFF}"
-        raise ProduceError(message)
+        raise RefusedRowError(message)
     # As Spark's own sink: texts of Spark may be of any bytes, and an error would come after the decision.
     return key.decode(errors="replace"), header["value"]

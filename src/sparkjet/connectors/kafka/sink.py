@@ -194,7 +194,11 @@ class KafkaSink:
         encoded = records(rows, self._settings.topic).coalesce(self._settings.writers)
         task = KafkaWriter(self._settings.producer, prefix, self._settings.topic).task
         pooled = prefix is not None
-        answered = run_tasks(encoded, task, (producing,), producing.ProduceError, PACKAGES, pooled=pooled)
+        # At least once, rows are on the brokers already: to find out which they refuse would write them many times.
+        of_rows = producing.RefusedRowError if pooled else None
+        answered = run_tasks(
+            encoded, task, (producing,), producing.ProduceError, PACKAGES, of_rows=of_rows, pooled=pooled
+        )
         if not pooled:
             return []
         return [

@@ -9,7 +9,7 @@ import pika
 from pika.exceptions import ChannelClosedByBroker, UnroutableError
 
 from sparkjet.connectors.rabbitmq.connection import FAILURES, explain
-from sparkjet.errors import SinkError
+from sparkjet.errors import RefusedRowsError, SinkError
 
 ALWAYS_TAKEN = 1 << 20
 """Bytes that each broker takes, unless its ``max_message_size`` has been lowered (16 or 128 MiB by default)."""
@@ -36,7 +36,7 @@ def check_size(connection: pika.ConnectionParameters, size: int) -> None:
                 f"rabbitmq: a message of the epoch has {size} bytes, which the broker refuses: {error.reply_text}. "
                 "Raise max_message_size in its rabbitmq.conf, or make the bodies smaller."
             )
-            raise SinkError(message) from error
+            raise RefusedRowsError(message) from error
     except FAILURES as error:
         message = f"rabbitmq: the size of the epoch's messages cannot be tried: {explain(connection, error)}"
         raise SinkError(message) from error

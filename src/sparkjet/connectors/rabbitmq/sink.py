@@ -15,7 +15,7 @@ from sparkjet.connectors.rabbitmq.connection import FAILURES, explain
 from sparkjet.connectors.rabbitmq.messages import messages_of
 from sparkjet.connectors.rabbitmq.probe import ALWAYS_TAKEN, check_size
 from sparkjet.connectors.rabbitmq.publisher import publish
-from sparkjet.errors import AnalysisError, SinkError
+from sparkjet.errors import AnalysisError, RefusedRowsError, SinkError
 from sparkjet.sinks.outbox import Outbox
 from sparkjet.sinks.outbox_rows import batches_of
 from sparkjet.storage.written import ROWS, metrics
@@ -79,7 +79,7 @@ class RabbitSink(Outbox):
                     f"rabbitmq: column {name!r} has {fault}, in {found[f'fault{number}']} rows of the epoch, which a "
                     "message cannot have. Filter or convert them."
                 )
-                raise SinkError(message)
+                raise RefusedRowsError(message)
         if (found["largest"] or 0) > self._taken:
             check_size(self._settings.connection, found["largest"])
             self._taken = found["largest"]
