@@ -1,0 +1,262 @@
+"""The generated part of the site's reference: Markdown of what the code declares, for the markers in docs/reference.
+
+A page has a line `<!-- generated: NAME -->`, which `docs/conf.py` replaces by what `GENERATED[NAME]` returns. Nothing of
+it is committed, so that it cannot go stale; `tests/site` checks that no public name, option, metric, error or command
+lacks its entry.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import re
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+import sparkjet
+import sparkjet_grid
+from scripts.progress_table import metrics_table, progress_table, reasons_table
+from sparkjet import _names
+from sparkjet.cli.commands import PROGRAM, app
+from sparkjet.options import OUTPUT_OPTIONS, QUERY_OPTIONS, SINK_OPTIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+DOCS = Path(__file__).parents[1] / "docs"
+MARKER = re.compile(r"^<!-- generated: ([\w.-]+) -->$", re.MULTILINE)
+
+NAMES: Mapping[str, Sequence[str]] = {
+    "queries": ("stream", "start", "replay_dead_letters", "Stream", "StreamingQuery", "EpochPhase", "EpochInfo"),
+    "windows": ("window", "session_window"),
+    "reading": ("read_files", "register_sources", "StaticTable", "read_once", "read_every_epoch"),
+    "aggregates": ("Aggregate", "AggregateOperation", "python_aggregate"),
+    "watermarks": (
+        *("limiting_lag", "limiting_lag_and_delay", "limiting_lag_and_lull", "limiting_timestamp_and_wall_clock_lag"),
+        *("limiting_real_time_lag", "with_fixed_lag", "carried", "WatermarkPolicy", "PolicySettings"),
+        *("emit_by_frame", "emit_by_min_step", "no_throttling", "Throttle"),
+    ),
+    "clocks": ("Clock", "SystemClock", "ManualClock"),
+    "errors": (
+        *("SparkjetError", "AnalysisError", "CopiedHomeError", "ExpectationError", "FailuresError", "FencedError"),
+        *("LostTransactionError", "RecoveryError", "RefusedRowsError", "SinkError", "SourceError", "StorageError"),
+        "UnsettledError",
+    ),
+}
+"""The names of ``sparkjet``, by the section in which they stand."""
+
+RETURNED: Sequence[str] = (
+    *("sparkjet.api.grouped.GroupedStream", "sparkjet.api.grouped.KeyedStream", "sparkjet.api.grouped.WindowedStream"),
+    *("sparkjet.api.grouped.RollingStream", "sparkjet.api.grouped.LateStream", "sparkjet.api.diverted.DeadLetters"),
+    *("sparkjet.api.aggregate_rows.GroupedResults", "sparkjet.api.result_rows.ResultRows"),
+    "sparkjet.api.writer.StreamWriter",
+)
+"""Classes that users hold and never name."""
+
+MODULES: Sequence[str] = (
+    *("sparkjet.functions", "sparkjet.testing", "sparkjet.sinks", "sparkjet.sources", "sparkjet.monitoring"),
+    "sparkjet.time",
+)
+"""Modules whose ``__all__`` is public; constants stand in the text of their module's page."""
+
+OTHERS: Mapping[str, Sequence[str]] = {
+    "testing": (
+        "sparkjet.testing.sink_contract.SinkContract",
+        "sparkjet.testing.source_contract.SourceContract",
+        "sparkjet.testing.acknowledging_contract.AcknowledgingContract",
+        "sparkjet.testing.policy_contract.PolicyContract",
+        "sparkjet.testing.throttle_contract.ThrottleContract",
+        "sparkjet.testing.store_contract.StoreContract",
+        "sparkjet.testing.directory_contract.DirectoryContract",
+    ),
+    "tools": (
+        *("sparkjet.tools.replay.Arrival", "sparkjet.tools.replay.replay"),
+        "sparkjet.tools.plotting.plot_watermark",
+    ),
+    "grid": ("sparkjet_grid.map_reader.Map", "sparkjet_grid.journal_reader.Journal"),
+}
+"""What pages of the guide import from modules without a list of public names."""
+
+SOURCES: Mapping[str, str] = {
+    "sparkjet-kafka": "sparkjet.sources.kafka.consumer_settings:KAFKA_SOURCE_OPTIONS",
+    "sparkjet-rabbitmq": "sparkjet.sources.rabbitmq.settings:SOURCE_OPTIONS",
+    "sparkjet-artemis": "sparkjet.sources.artemis.settings:ARTEMIS_OPTIONS",
+    "sparkjet-grid-journal": "sparkjet.sources.grid.journal_settings:OPTIONS",
+    "sparkjet-grid-map": "sparkjet.sources.grid.map_source:OPTIONS",
+}
+"""Where the options of each source are declared."""
+
+
+def found(path: str) -> Any:
+    """What a dotted path names."""
+    module, _, name = path.rpartition(".")
+    return getattr(importlib.import_module(module), name)
+
+
+def errors() -> Iterator[type[BaseException]]:
+    """All classes of ours that have a condition."""
+    packages = ((each.__path__, f"{each.__name__}.") for each in (sparkjet, sparkjet_grid))
+    for module in chain.from_iterable(pkgutil.walk_packages(*each) for each in packages):
+        if module.name == "sparkjet.__main__" or "_contract" in module.name:
+            continue
+        for name, each in vars(importlib.import_module(module.name)).items():
+            ours = isinstance(each, type) and issubclass(each, BaseException) and each.__module__ == module.name
+            if ours and "condition" in vars(each) and not name.startswith("_"):
+                yield each
+
+
+def source_options() -> dict[str, Mapping[str, str]]:
+    """The options of each source."""
+    return {
+        name: {each: text.format(kind=name.rpartition("-")[2]) for each, text in table(where).items()}
+        for name, where in SOURCES.items()
+    }
+
+
+def table(where: str) -> Mapping[str, str]:
+    """A table of options, by ``module:NAME``."""
+    module, _, name = where.partition(":")
+    options: Mapping[str, str] = getattr(importlib.import_module(module), name)
+    return options
+
+
+def commands() -> dict[str, Any]:
+    """Every command of the command line, by its words."""
+
+    def below(words: str, command: Any) -> Iterator[tuple[str, Any]]:
+        inner = getattr(command, "commands", None)
+        if inner is None:
+            yield words, command
+        for name, each in (inner or {}).items():
+            yield from below(f"{words} {name}", each)
+
+    return dict(below(PROGRAM, typer.main.get_command(app)))
+
+
+def _rows(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table of Markdown; what would end a cell is escaped."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(each.replace("|", "\\|").replace("<", "\\<") for each in line) + " |" for line in lines)
+
+
+def _options(options: Mapping[str, str]) -> str:
+    return _rows(("option", "meaning"), [(f"`{name}`", text.replace("*", "\\*")) for name, text in options.items()])
+
+
+def _described(path: str) -> str:
+    """The directive that documents a class, a function or a value; without a docstring the build must fail."""
+    thing = found(path)
+    if isinstance(thing, type):
+        if not inspect.getdoc(thing):
+            message = f"{path} has no docstring."
+            raise SystemExit(message)
+        inherited = "" if issubclass(thing, BaseException | tuple) else "\n   :inherited-members: Protocol, object, ABC, Generic"
+        return f".. autoclass:: {path}\n   :members:{inherited}\n"
+    if callable(thing):
+        if not inspect.getdoc(thing):
+            message = f"{path} has no docstring."
+            raise SystemExit(message)
+        return f".. autofunction:: {path}\n"
+    return f".. autodata:: {path}\n   :no-value:\n"
+
+
+def _api(paths: Sequence[str]) -> str:
+    return "\n".join(["```{eval-rst}", *(_described(each) for each in paths), "```"])
+
+
+def _section(section: str) -> Callable[[], str]:
+    return lambda: _api([f"sparkjet.{name}" for name in NAMES[section]])
+
+
+def _module(name: str, others: Sequence[str] = ()) -> Callable[[], str]:
+    def text() -> str:
+        already = {*_names.__all__} if name == "sparkjet.time" else {"register_sources"}
+        listed = [f"{name}.{each}" for each in importlib.import_module(name).__all__ if each not in already]
+        return _api([*listed, *others])
+
+    return text
+
+
+def _error_page() -> str:
+    ours = sorted({each.condition: each for each in errors() if each.__module__ != "sparkjet_grid.errors" or each.condition.startswith("SPARKJET_GRID")}.items())
+    return "\n\n".join(
+        f"## {condition}\n\n`{each.__module__}.{each.__name__}`, a `{each.__mro__[1].__name__}`. {_first(each)}"
+        f" Way out: [the runbook](../operations/runbook.md)."
+        for condition, each in ours
+    )
+
+
+def _first(thing: object) -> str:
+    """The first paragraph of a docstring, with its roles as plain code."""
+    text = " ".join((inspect.getdoc(thing) or "").split("\n\n")[0].split())
+    return re.sub(r":\w+:`~?([^`]+)`", r"`\1`", text).replace("``", "`")
+
+
+def _command_page() -> str:
+    return "\n\n".join(_command(words, each) for words, each in commands().items())
+
+
+def _command(words: str, command: Any) -> str:
+    rows = [
+        (", ".join(f"`{each}`" for each in (*param.opts, *param.secondary_opts)), _told(param))
+        for param in command.params
+        if param.name != "help"
+    ]
+    usage = " ".join([words, *("[OPTIONS]" for each in command.params[:1]), *(_usage(each) for each in command.params if each.param_type_name == "argument")])
+    told = "\n\n".join(" ".join(each.split()) for each in inspect.cleandoc(command.help or "").split("\n\n"))
+    return "\n\n".join([f"## {words}", told, f"    {usage}", *([_rows(("", "meaning"), rows)] if rows else [])])
+
+
+def _usage(param: Any) -> str:
+    name = (param.metavar or param.name).upper()
+    name = f"{name}…" if param.nargs == -1 else name
+    return str(name if param.required else f"[{name}]")
+
+
+def _told(param: Any) -> str:
+    text = getattr(param, "help", None) or ""
+    default = param.default
+    shown = getattr(param, "show_default", False) and default not in (None, False, (), [])
+    return f"{text} ({default})" if shown and not callable(default) else text
+
+
+def _changelog() -> str:
+    """The changelog without its title."""
+    return (DOCS.parent / "CHANGELOG.md").read_text(encoding="utf-8").partition("\n")[2].replace("](docs/", "](")
+
+
+GENERATED: Mapping[str, Callable[[], str]] = {
+    **{f"api.{section}": _section(section) for section in NAMES},
+    "api.returned": lambda: _api(RETURNED),
+    **{f"api.{name.removeprefix('sparkjet.')}-module": _module(name, OTHERS.get(name.removeprefix("sparkjet."), ())) for name in MODULES},
+    "api.tools": lambda: _api(OTHERS["tools"]),
+    "api.grid": lambda: _api(OTHERS["grid"]),
+    "options.query": lambda: _options(QUERY_OPTIONS),
+    "options.output": lambda: _options(OUTPUT_OPTIONS),
+    "options.sinks": lambda: "\n\n".join(
+        f'### format("{name}")\n\n{_options(options)}' for name, options in SINK_OPTIONS.items() if options
+    ),
+    "options.sources": lambda: "\n\n".join(
+        f'### format("{name}")\n\n{_options(options)}' for name, options in source_options().items()
+    ),
+    "metrics": metrics_table,
+    "progress": progress_table,
+    "reasons": reasons_table,
+    "errors": _error_page,
+    "commands": _command_page,
+    "changelog": _changelog,
+}
+"""What each marker is replaced by."""
+
+
+def filled(text: str) -> str:
+    """A page with its markers replaced.
+
+    >>> filled("# Metrics\\n\\nAll of them.\\n")
+    '# Metrics\\n\\nAll of them.\\n'
+    """
+    return MARKER.sub(lambda marker: GENERATED[marker[1]](), text)
