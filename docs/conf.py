@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import re
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
 
-from docutils import nodes  # noqa: E402 - the path first, as for what follows
-from pygments.lexers.special import TextLexer  # noqa: E402
+from pygments.lexers.special import TextLexer  # noqa: E402 - the path first, as for what follows
 from scripts.reference import filled  # noqa: E402
 from sphinx import addnodes  # noqa: E402
+from sphinx.util.nodes import make_refnode  # noqa: E402
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from docutils import nodes
     from sphinx.application import Sphinx
     from sphinx.environment import BuildEnvironment
 
@@ -36,6 +40,7 @@ autodoc_member_order = "bysource"
 autodoc_class_signature = "mixed"
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
+napoleon_use_ivar = True
 python_use_unqualified_type_names = True
 add_module_names = False
 html_theme = "pydata_sphinx_theme"
@@ -62,6 +67,8 @@ def setup(app: Sphinx) -> None:
     app.add_lexer("mermaid", TextLexer)
     app.connect("source-read", read)
     app.connect("missing-reference", resolve)
+    app.connect("autodoc-skip-member", skip)
+    app.connect("autodoc-process-docstring", undivided, priority=100)
 
 
 def read(app: Sphinx, docname: str, source: list[str]) -> None:
@@ -76,28 +83,57 @@ def read(app: Sphinx, docname: str, source: list[str]) -> None:
     source[0] = text
 
 
-def resolve(app: Sphinx, env: BuildEnvironment, node: Any, contnode: nodes.Node) -> nodes.Node | None:
-    """Find a name of Python by its last part, as sparkjet exports what other modules define.
+def resolve(app: Sphinx, env: BuildEnvironment, node: addnodes.pending_xref, content: nodes.Node) -> nodes.Node | None:
+    """Find a name of Python by its last parts, as sparkjet exports what other modules define.
 
-    What a signature names may be anybody's; what a docstring refers to must be here, or the build fails.
+    What is not documented is left as text if it can be imported, such as a class of PySpark: all else is a dead reference.
     """
     if node.get("refdomain") != "py":
         return None
-    name = node["reftarget"].rpartition(".")[2]
-    domain = env.get_domain("py")
-    objects = getattr(domain, "objects")  # noqa: B009 - untyped
-    owner, _, _ = node["reftarget"].rpartition(".")
-    known = [each for each in objects if each.rpartition(".")[2] == name]
-    near = [each for each in known if owner and each.rpartition(".")[0].endswith(owner)]
-    choice = near or ([each for each in known if objects[each].objtype in {"class", "function", "exception", "data"}] if not owner or len(known) == 1 else [])
-    if len(choice) >= 1:
-        entry = objects[choice[0]]
-        from sphinx.util.nodes import make_refnode  # noqa: PLC0415
+    target = node["reftarget"]
+    objects: dict[str, Any] = env.domains["py"].data["objects"]
+    known = [each for each in objects if f".{each}".endswith(f".{target}")] or [
+        each for each in objects if target.startswith("sparkjet") and each.rpartition(".")[2] == target.rpartition(".")[2]
+    ]
+    # The shortest is the name that users write: sparkjet.Stream, not that of a module below.
+    if known and node.get("reftype") != "mod":
+        name = min(known, key=len)
+        return make_refnode(app.builder, node["refdoc"], objects[name].docname, objects[name].node_id, content, name)
+    in_signature = next(iter_up(node, addnodes.desc_signature), None) is not None
+    return content if in_signature or exists(target) else None
 
-        return make_refnode(app.builder, node["refdoc"], entry.docname, entry.node_id, contnode, choice[0])
-    parent = node.parent
-    while parent is not None:
-        if isinstance(parent, addnodes.desc_signature):
-            return contnode
-        parent = parent.parent
-    return None
+
+def iter_up(node: nodes.Node, kind: type[nodes.Node]) -> Iterator[nodes.Node]:
+    """The nodes of a kind that a node is in."""
+    above = node.parent
+    while above is not None:
+        if isinstance(above, kind):
+            yield above
+        above = above.parent
+
+
+def undivided(app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]) -> None:
+    """Keep a colon in the first line of a property's docstring: Napoleon takes what is before it for a type."""
+    del app, name, thing, options
+    if what in {"attribute", "property", "data"}:
+        lines.insert(0, "")
+
+
+def exists(name: str) -> bool:
+    """Whether something has this name, here or where our docstrings take words from."""
+    owner, _, last = name.rpartition(".")
+    if not owner:
+        ours = (module for each, module in list(sys.modules.items()) if each.startswith("sparkjet"))
+        theirs = map(import_module, ("pyspark.sql", "pyspark.sql.functions", "pyspark.sql.streaming", "pyspark.errors"))
+        return any(hasattr(module, last) for module in (*ours, *theirs))
+    try:
+        return hasattr(import_module(owner), last)
+    except ModuleNotFoundError:
+        return exists(owner)
+
+
+def skip(app: Sphinx, what: str, name: str, thing: object, skipped: bool, options: object) -> bool | None:  # noqa: FBT001, PLR0917, PLR0913
+    """Leave out what a class has from PySpark and Python, and defaults that have a docstring of their own."""
+    del app, what, name, skipped, options
+    inside = getattr(thing, "__module__", None) or "sparkjet"
+    return True if isinstance(thing, type) and thing in {dict, list} or inside.startswith(("pyspark", "builtins")) else None

@@ -7,12 +7,15 @@ lacks its entry.
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
+import itertools
 import pkgutil
 import re
 from itertools import chain
 from pathlib import Path
+from types import GenericAlias
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -112,7 +115,7 @@ def errors() -> Iterator[type[BaseException]]:
 def source_options() -> dict[str, Mapping[str, str]]:
     """The options of each source."""
     return {
-        name: {each: text.format(kind=name.rpartition("-")[2]) for each, text in table(where).items()}
+        name: {each: text.replace("{kind}", name.rpartition("-")[2]) for each, text in table(where).items()}
         for name, where in SOURCES.items()
     }
 
@@ -148,24 +151,38 @@ def _options(options: Mapping[str, str]) -> str:
 
 
 def _described(path: str) -> str:
-    """The directive that documents a class, a function or a value; without a docstring the build must fail."""
+    """The directive that documents a class, a function or a value; without a docstring the build fails."""
     thing = found(path)
-    if isinstance(thing, type):
-        if not inspect.getdoc(thing):
-            message = f"{path} has no docstring."
-            raise SystemExit(message)
-        inherited = "" if issubclass(thing, BaseException | tuple) else "\n   :inherited-members: Protocol, object, ABC, Generic"
-        return f".. autoclass:: {path}\n   :members:{inherited}\n"
-    if callable(thing):
-        if not inspect.getdoc(thing):
-            message = f"{path} has no docstring."
-            raise SystemExit(message)
+    plain = isinstance(thing, type) or inspect.isroutine(thing)
+    if not (inspect.getdoc(thing) if plain else value_doc(path)):
+        message = f"{path} has no docstring, and so no entry in the reference."
+        raise LookupError(message)
+    if isinstance(thing, type) and not isinstance(thing, GenericAlias):
+        # What Exceptions and tuples inherit is Python's.
+        inherits = "" if issubclass(thing, BaseException | tuple) else "\n   :inherited-members: Protocol, object, ABC, Generic"
+        return f".. autoclass:: {path}\n   :members:{inherits}\n"
+    if inspect.isroutine(thing):
         return f".. autofunction:: {path}\n"
-    return f".. autodata:: {path}\n   :no-value:\n"
+    return f".. py:data:: {path}\n\n   {value_doc(path)}\n"
 
 
-def _api(paths: Sequence[str]) -> str:
-    return "\n".join(["```{eval-rst}", *(_described(each) for each in paths), "```"])
+def value_doc(path: str) -> str:
+    """The docstring below a value, in the module that a package imports it from."""
+    module, _, name = path.rpartition(".")
+    tree = ast.parse(inspect.getsource(importlib.import_module(module)))
+    for node, below in itertools.pairwise([*tree.body, ast.Pass()]):
+        if isinstance(node, ast.ImportFrom) and name in {each.name for each in node.names}:
+            return value_doc(f"{node.module}.{name}")
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        if name in {each.id for each in targets if isinstance(each, ast.Name)}:
+            doc = below.value if isinstance(below, ast.Expr) else None
+            return " ".join(str(doc.value).split()) if isinstance(doc, ast.Constant) else ""
+    return ""
+
+
+def _api(paths: Sequence[str], module: str | None = None) -> str:
+    head = [] if module is None else [f".. py:module:: {module}\n"]
+    return "\n".join(["```{eval-rst}", *head, *(_described(each) for each in paths), "```"])
 
 
 def _section(section: str) -> Callable[[], str]:
@@ -176,7 +193,7 @@ def _module(name: str, others: Sequence[str] = ()) -> Callable[[], str]:
     def text() -> str:
         already = {*_names.__all__} if name == "sparkjet.time" else {"register_sources"}
         listed = [f"{name}.{each}" for each in importlib.import_module(name).__all__ if each not in already]
-        return _api([*listed, *others])
+        return _api([*listed, *others], module=name)
 
     return text
 
