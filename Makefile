@@ -79,7 +79,7 @@ docs: checked $(READY) $(CLASSES) ## Run and type-check every example in docstri
 	@$(IN_TWO) --doctest-modules src $(wildcard *.md) docs $(TYPES)
 
 site: $(READY) ## The site: pages, and a reference made from the code, into build/site; warnings are errors
-	@$(PYTHON_RUN) -m sphinx -b html -W -n --keep-going -q -d build/doctrees docs build/site
+	@$(PYTHON_RUN) -m sphinx -b html -W -n --keep-going -q -c site -d build/doctrees docs build/site
 	@echo "sparkjet: the site is build/site/index.html"
 
 bench: checked $(READY) benchmark-peers ## Speed next to Spark, Hazelcast Jet and Flink (up to 90 minutes; needs Maven and PostgreSQL)

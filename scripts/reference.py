@@ -1,6 +1,6 @@
 """The generated part of the site's reference: Markdown of what the code declares, for the markers in docs/reference.
 
-A page has a line `<!-- generated: NAME -->`, which `docs/conf.py` replaces by what `GENERATED[NAME]` returns. Nothing of
+A page has a line `<!-- generated: NAME -->`, which `site/conf.py` replaces by what `GENERATED[NAME]` returns. Nothing of
 it is committed, so that it cannot go stale; `tests/site` checks that no public name, option, metric, error or command
 lacks its entry.
 """

@@ -1,4 +1,4 @@
-"""The site: `make site` builds it from the pages of this directory; warnings are errors."""
+"""The site: `make site` builds it from docs/ and from the code; warnings are errors."""
 
 from __future__ import annotations
 
@@ -29,7 +29,6 @@ project_copyright = author
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 root_doc = "index"
 source_suffix = {".md": "markdown"}
-exclude_patterns = ["conf.py"]
 # A page's own headings are linked to as on GitHub.
 myst_heading_anchors = 4
 myst_enable_extensions = ["colon_fence"]
@@ -47,7 +46,7 @@ html_theme = "pydata_sphinx_theme"
 html_title = "sparkjet"
 html_show_sourcelink = False
 html_copy_source = False
-html_static_path = ["_static"]
+html_static_path = ["static"]
 html_css_files = ["site.css"]
 html_theme_options = {
     "navigation_with_keys": False,
