@@ -1,6 +1,6 @@
 """The generated part of the site's reference: Markdown of what the code declares, for the markers in docs/reference.
 
-A page has a line `<!-- generated: NAME -->`, which `site/conf.py` replaces by what `GENERATED[NAME]` returns. Nothing of
+A page has a line `<!-- generated: NAME -->`, which `site/conf.py` replaces by `GENERATED[NAME]()`. Nothing of
 it is committed, so that it cannot go stale; `tests/site` checks that no public name, option, metric, error or command
 lacks its entry.
 """
@@ -140,14 +140,18 @@ def commands() -> dict[str, Any]:
     return dict(below(PROGRAM, typer.main.get_command(app)))
 
 
-def _rows(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table of Markdown; what would end a cell is escaped."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(each.replace("|", "\\|").replace("<", "\\<") for each in line) + " |" for line in lines)
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table of Markdown; what would end a cell, or begin a tag or an emphasis, is escaped outside of code."""
+    lines = [head, ["---"] * len(head), *(map(_escaped, row) for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _escaped(cell: str) -> str:
+    return cell if cell.startswith("`") else re.sub(r"[|<*_]", r"\\\g<0>", cell)
 
 
 def _options(options: Mapping[str, str]) -> str:
-    return _rows(("option", "meaning"), [(f"`{name}`", text.replace("*", "\\*")) for name, text in options.items()])
+    return _table(("option", "meaning"), [(f"`{name}`", text) for name, text in options.items()])
 
 
 def _described(path: str) -> str:
@@ -159,7 +163,11 @@ def _described(path: str) -> str:
         raise LookupError(message)
     if isinstance(thing, type) and not isinstance(thing, GenericAlias):
         # What Exceptions and tuples inherit is Python's.
-        inherits = "" if issubclass(thing, BaseException | tuple) else "\n   :inherited-members: Protocol, object, ABC, Generic"
+        inherits = (
+            ""
+            if issubclass(thing, BaseException | tuple)
+            else "\n   :inherited-members: Protocol, object, ABC, Generic"
+        )
         return f".. autoclass:: {path}\n   :members:{inherits}\n"
     if inspect.isroutine(thing):
         return f".. autofunction:: {path}\n"
@@ -173,7 +181,9 @@ def value_doc(path: str) -> str:
     for node, below in itertools.pairwise([*tree.body, ast.Pass()]):
         if isinstance(node, ast.ImportFrom) and name in {each.name for each in node.names}:
             return value_doc(f"{node.module}.{name}")
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        targets = (
+            node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        )
         if name in {each.id for each in targets if isinstance(each, ast.Name)}:
             doc = below.value if isinstance(below, ast.Expr) else None
             return " ".join(str(doc.value).split()) if isinstance(doc, ast.Constant) else ""
@@ -198,13 +208,18 @@ def _module(name: str, others: Sequence[str] = ()) -> Callable[[], str]:
     return text
 
 
-def _error_page() -> str:
-    ours = sorted({each.condition: each for each in errors() if each.__module__ != "sparkjet_grid.errors" or each.condition.startswith("SPARKJET_GRID")}.items())
-    return "\n\n".join(
-        f"## {condition}\n\n`{each.__module__}.{each.__name__}`, a `{each.__mro__[1].__name__}`. {_first(each)}"
-        f" Way out: [the runbook](../operations/runbook.md)."
-        for condition, each in ours
-    )
+def conditions() -> dict[str, type[BaseException]]:
+    """Each condition with its class; two of the grid's are those of the classes of sparkjet that they are derived from."""
+    ours = sorted(errors(), key=lambda each: (each.condition, each.__module__.startswith("sparkjet_grid")))  # type: ignore[attr-defined]
+    found: dict[str, type[BaseException]] = {}
+    for each in ours:
+        found.setdefault(each.condition, each)  # type: ignore[attr-defined]
+    return found
+
+
+def _conditions() -> str:
+    rows = [(f"`{name}`", f"`{each.__module__}.{each.__name__}`", _first(each)) for name, each in conditions().items()]
+    return _table(("condition", "class", "what it says"), rows)
 
 
 def _first(thing: object) -> str:
@@ -213,32 +228,36 @@ def _first(thing: object) -> str:
     return re.sub(r":\w+:`~?([^`]+)`", r"`\1`", text).replace("``", "`")
 
 
-def _command_page() -> str:
-    return "\n\n".join(_command(words, each) for words, each in commands().items())
-
-
 def _command(words: str, command: Any) -> str:
-    rows = [
-        (", ".join(f"`{each}`" for each in (*param.opts, *param.secondary_opts)), _told(param))
-        for param in command.params
-        if param.name != "help"
-    ]
-    usage = " ".join([words, *("[OPTIONS]" for each in command.params[:1]), *(_usage(each) for each in command.params if each.param_type_name == "argument")])
+    """A command with what it takes, as ``--help`` says it."""
+    own = [each for each in command.params if each.name != "help"]
+    taken = [each for each in own if each.param_type_name == "argument"]
+    options = [each for each in own if each not in taken]
+    rows = [(f"`{_usage(each)}`", getattr(each, "help", None) or "") for each in taken]
+    rows += [(_spelt(each), _told(each)) for each in options]
+    usage = " ".join([words, *(["[OPTIONS]"] if options else []), *map(_usage, taken)])
     told = "\n\n".join(" ".join(each.split()) for each in inspect.cleandoc(command.help or "").split("\n\n"))
-    return "\n\n".join([f"## {words}", told, f"    {usage}", *([_rows(("", "meaning"), rows)] if rows else [])])
+    table = [_table(("", "meaning"), rows)] if rows else []
+    return "\n\n".join([f"## {words}", told, f"```text\n{usage}\n```", *table])
 
 
-def _usage(param: Any) -> str:
-    name = (param.metavar or param.name).upper()
-    name = f"{name}…" if param.nargs == -1 else name
-    return str(name if param.required else f"[{name}]")
+def _spelt(option: Any) -> str:
+    """An option's spellings, with what it takes."""
+    spelt = "/".join([*option.opts, *option.secondary_opts])
+    return f"`{spelt}`" if option.is_flag else f"`{spelt} {option.metavar or 'VALUE'}`"
 
 
-def _told(param: Any) -> str:
-    text = getattr(param, "help", None) or ""
-    default = param.default
-    shown = getattr(param, "show_default", False) and default not in (None, False, (), [])
-    return f"{text} ({default})" if shown and not callable(default) else text
+def _usage(argument: Any) -> str:
+    name: str = argument.metavar or argument.name.upper()
+    return name if argument.required or name.startswith("[") else f"[{name}]"
+
+
+def _told(option: Any) -> str:
+    text = (getattr(option, "help", None) or "").strip()
+    shown = (
+        option.default not in (None, False, "", ()) and not callable(option.default) and f"({option.default}" not in text
+    )
+    return f"{text} ({option.default})" if shown and not isinstance(option.default, list) else text
 
 
 def _changelog() -> str:
@@ -249,7 +268,10 @@ def _changelog() -> str:
 GENERATED: Mapping[str, Callable[[], str]] = {
     **{f"api.{section}": _section(section) for section in NAMES},
     "api.returned": lambda: _api(RETURNED),
-    **{f"api.{name.removeprefix('sparkjet.')}-module": _module(name, OTHERS.get(name.removeprefix("sparkjet."), ())) for name in MODULES},
+    **{
+        f"api.{name.removeprefix('sparkjet.')}-module": _module(name, OTHERS.get(name.removeprefix("sparkjet."), ()))
+        for name in MODULES
+    },
     "api.tools": lambda: _api(OTHERS["tools"]),
     "api.grid": lambda: _api(OTHERS["grid"]),
     "options.query": lambda: _options(QUERY_OPTIONS),
@@ -263,8 +285,8 @@ GENERATED: Mapping[str, Callable[[], str]] = {
     "metrics": metrics_table,
     "progress": progress_table,
     "reasons": reasons_table,
-    "errors": _error_page,
-    "commands": _command_page,
+    "errors": _conditions,
+    "commands": lambda: "\n\n".join(_command(words, each) for words, each in commands().items()),
     "changelog": _changelog,
 }
 """What each marker is replaced by."""

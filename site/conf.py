@@ -12,13 +12,11 @@ ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
 
 from pygments.lexers.special import TextLexer  # noqa: E402 - the path first, as for what follows
-from scripts.reference import filled  # noqa: E402
+from scripts.reference import MARKER, filled  # noqa: E402
 from sphinx import addnodes  # noqa: E402
 from sphinx.util.nodes import make_refnode  # noqa: E402
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from docutils import nodes
     from sphinx.application import Sphinx
     from sphinx.environment import BuildEnvironment
@@ -64,6 +62,7 @@ OUTSIDE = re.compile(r"(?<!!)\[(?P<text>[^\]]*)\]\((?P<path>(?:\.\./)+[^)\s#]+)(
 def setup(app: Sphinx) -> None:
     """Connect what fills in, and what looks for names."""
     app.add_lexer("mermaid", TextLexer)
+    app.connect("env-get-outdated", made)
     app.connect("source-read", read)
     app.connect("missing-reference", resolve)
     app.connect("autodoc-skip-member", skip)
@@ -85,35 +84,34 @@ def read(app: Sphinx, docname: str, source: list[str]) -> None:
 def resolve(app: Sphinx, env: BuildEnvironment, node: addnodes.pending_xref, content: nodes.Node) -> nodes.Node | None:
     """Find a name of Python by its last parts, as sparkjet exports what other modules define.
 
-    What is not documented is left as text if it can be imported, such as a class of PySpark: all else is a dead reference.
+    What is not documented is left as text if it can be imported, such as a class of PySpark. Anything else is dead.
     """
     if node.get("refdomain") != "py":
         return None
     target = node["reftarget"]
     objects: dict[str, Any] = env.domains["py"].data["objects"]
-    known = [each for each in objects if f".{each}".endswith(f".{target}")] or [
-        each for each in objects if target.startswith("sparkjet") and each.rpartition(".")[2] == target.rpartition(".")[2]
-    ]
+    last = target.rpartition(".")[2]
+    known = [each for each in objects if f".{each}".endswith(f".{target}")]
+    if target.startswith("sparkjet"):
+        known = known or [each for each in objects if each.rpartition(".")[2] == last]
     # The shortest is the name that users write: sparkjet.Stream, not that of a module below.
     if known and node.get("reftype") != "mod":
         name = min(known, key=len)
         return make_refnode(app.builder, node["refdoc"], objects[name].docname, objects[name].node_id, content, name)
-    in_signature = next(iter_up(node, addnodes.desc_signature), None) is not None
-    return content if in_signature or exists(target) else None
+    # What a signature names may be anybody's.
+    return content if in_signature(node) or exists(target) else None
 
 
-def iter_up(node: nodes.Node, kind: type[nodes.Node]) -> Iterator[nodes.Node]:
-    """The nodes of a kind that a node is in."""
+def in_signature(node: nodes.Node) -> bool:
+    """Whether a reference is part of a signature."""
     above = node.parent
-    while above is not None:
-        if isinstance(above, kind):
-            yield above
+    while above is not None and not isinstance(above, addnodes.desc_signature):
         above = above.parent
+    return above is not None
 
 
-def undivided(app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]) -> None:
+def undivided(_app: Sphinx, what: str, _name: str, _thing: object, _options: object, lines: list[str]) -> None:  # noqa: PLR0917 - Sphinx's
     """Keep a colon in the first line of a property's docstring: Napoleon takes what is before it for a type."""
-    del app, name, thing, options
     if what in {"attribute", "property", "data"}:
         lines.insert(0, "")
 
@@ -131,8 +129,12 @@ def exists(name: str) -> bool:
         return exists(owner)
 
 
-def skip(app: Sphinx, what: str, name: str, thing: object, skipped: bool, options: object) -> bool | None:  # noqa: FBT001, PLR0917, PLR0913
-    """Leave out what a class has from PySpark and Python, and defaults that have a docstring of their own."""
-    del app, what, name, skipped, options
-    inside = getattr(thing, "__module__", None) or "sparkjet"
-    return True if isinstance(thing, type) and thing in {dict, list} or inside.startswith(("pyspark", "builtins")) else None
+def skip(_app: Sphinx, _what: str, _name: str, thing: object, *_: object) -> bool | None:
+    """Leave out what a class has from PySpark and from Python."""
+    owner = getattr(thing, "__module__", None) or ""
+    return True if thing in (dict, list) or owner.startswith(("pyspark", "builtins")) else None
+
+
+def made(_app: Sphinx, env: BuildEnvironment, *_: object) -> list[str]:
+    """The pages that are made of code, which may have changed where the page has not."""
+    return [each for each in env.found_docs if MARKER.search(Path(env.doc2path(each)).read_text(encoding="utf-8"))]
