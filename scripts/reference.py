@@ -255,9 +255,26 @@ def _usage(argument: Any) -> str:
 def _told(option: Any) -> str:
     text = (getattr(option, "help", None) or "").strip()
     shown = (
-        option.default not in (None, False, "", ()) and not callable(option.default) and f"({option.default}" not in text
+        option.default not in (None, False, "", ())
+        and not callable(option.default)
+        and f"({option.default}" not in text
     )
     return f"{text} ({option.default})" if shown and not isinstance(option.default, list) else text
+
+
+def alerts() -> dict[str, dict[str, str]]:
+    """The alert rules by name: expression, time, severity, what is told. The file has one form, which is read as text."""
+    text = (Path(sparkjet.__path__[0]) / "monitoring" / "static" / "alerts.yml").read_text(encoding="utf-8")
+    rules = re.split(r"^ *- alert: ", text, flags=re.MULTILINE)[1:]
+    fields = re.compile(r"^ +(expr|for|labels|description): (.*)$", re.MULTILINE)
+    return {rule.partition("\n")[0]: {name: value.strip('"') for name, value in fields.findall(rule)} for rule in rules}
+
+
+def _alerts() -> str:
+    return "\n\n".join(
+        f"## {name}\n\n```text\n{rule['expr']}\n```\n\nFor {rule.get('for', '0m')}, {rule['labels'].strip('{}')}. {_escaped(rule['description'])}"
+        for name, rule in alerts().items()
+    )
 
 
 def _changelog() -> str:
@@ -287,6 +304,7 @@ GENERATED: Mapping[str, Callable[[], str]] = {
     "reasons": reasons_table,
     "errors": _conditions,
     "commands": lambda: "\n\n".join(_command(words, each) for words, each in commands().items()),
+    "alerts": _alerts,
     "changelog": _changelog,
 }
 """What each marker is replaced by."""
