@@ -113,7 +113,7 @@ def in_signature(node: nodes.Node) -> bool:
 def undivided(_app: Sphinx, what: str, _name: str, _thing: object, _options: object, lines: list[str]) -> None:  # noqa: PLR0917 - Sphinx's
     """Keep a colon in the first line of a property's docstring: Napoleon takes what is before it for a type."""
     if what in {"attribute", "property", "data"}:
-        lines.insert(0, "")
+        lines[:0] = ["..", ""]
 
 
 def exists(name: str) -> bool:
