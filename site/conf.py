@@ -44,6 +44,8 @@ html_theme = "pydata_sphinx_theme"
 html_title = "sparkjet"
 html_show_sourcelink = False
 html_copy_source = False
+# These have no pages below them.
+html_sidebars = {name: [] for name in ("index", "why", "tutorial", "guarantees")}
 html_static_path = ["static"]
 html_css_files = ["site.css"]
 html_theme_options = {
