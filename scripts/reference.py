@@ -218,7 +218,7 @@ def conditions() -> dict[str, type[BaseException]]:
 
 
 def _conditions() -> str:
-    rows = [(f"`{name}`", f"`{each.__module__}.{each.__name__}`", _first(each)) for name, each in conditions().items()]
+    rows = [(f"`{name}`", f"`{each.__name__}`", _first(each)) for name, each in conditions().items()]
     return _table(("condition", "class", "what it says"), rows)
 
 
@@ -271,10 +271,14 @@ def alerts() -> dict[str, dict[str, str]]:
 
 
 def _alerts() -> str:
-    return "\n\n".join(
-        f"## {name}\n\n```text\n{rule['expr']}\n```\n\nFor {rule.get('for', '0m')}, {rule['labels'].strip('{}')}. {_escaped(rule['description'])}"
-        for name, rule in alerts().items()
-    )
+    return "\n\n".join(map(_alert, alerts().items()))
+
+
+def _alert(rule: tuple[str, Mapping[str, str]]) -> str:
+    name, said = rule
+    severity = said["labels"].strip("{}").partition(": ")[2].capitalize()
+    after = f"after {said['for']}" if "for" in said else "at once"
+    return f"## {name}\n\n```text\n{said['expr']}\n```\n\n{severity}, {after}. {_escaped(said['description'])}"
 
 
 def _changelog() -> str:

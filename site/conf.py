@@ -52,13 +52,18 @@ html_theme_options = {
     "navigation_with_keys": False,
     "show_prev_next": True,
     "secondary_sidebar_items": ["page-toc"],
-    "navbar_end": ["theme-switcher"],
+    "navbar_persistent": [],
+    "navbar_end": ["search-button", "theme-switcher"],
     "footer_start": ["copyright"],
     "footer_end": [],
     "header_links_before_dropdown": 9,
     "show_toc_level": 2,
 }
 OUTSIDE = re.compile(r"(?<!!)\[(?P<text>[^\]]*)\]\((?P<path>(?:\.\./)+[^)\s#]+)(?P<anchor>#[^)]*)?\)")
+
+# Drawing them would take a library from elsewhere; most are said in words below as well.
+DIAGRAM = re.compile(r"^```mermaid$.*?^```$", re.MULTILINE | re.DOTALL)
+FOLDED = r"<details><summary>Diagram, as text</summary>\n\n\g<0>\n\n</details>"
 
 
 def setup(app: Sphinx) -> None:
@@ -79,8 +84,7 @@ def read(app: Sphinx, docname: str, source: list[str]) -> None:
         target = (folder / link["path"]).resolve()
         return link[0] if target.is_relative_to(app.srcdir) else link["text"]
 
-    text = OUTSIDE.sub(shown, filled(source[0]))
-    source[0] = text
+    source[0] = DIAGRAM.sub(FOLDED, OUTSIDE.sub(shown, filled(source[0])))
 
 
 def resolve(app: Sphinx, env: BuildEnvironment, node: addnodes.pending_xref, content: nodes.Node) -> nodes.Node | None:
