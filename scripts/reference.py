@@ -15,7 +15,6 @@ import pkgutil
 import re
 from itertools import chain
 from pathlib import Path
-from types import GenericAlias
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -161,7 +160,7 @@ def _described(path: str) -> str:
     if not (inspect.getdoc(thing) if plain else value_doc(path)):
         message = f"{path} has no docstring, and so no entry in the reference."
         raise LookupError(message)
-    if isinstance(thing, type) and not isinstance(thing, GenericAlias):
+    if isinstance(thing, type):
         # What Exceptions and tuples inherit is Python's.
         inherits = (
             ""
@@ -209,7 +208,7 @@ def _module(name: str, others: Sequence[str] = ()) -> Callable[[], str]:
 
 
 def conditions() -> dict[str, type[BaseException]]:
-    """Each condition with its class; two of the grid's are those of the classes of sparkjet that they are derived from."""
+    """Each condition with its class; two classes of the grid have those of the classes of sparkjet that they extend."""
     ours = sorted(errors(), key=lambda each: (each.condition, each.__module__.startswith("sparkjet_grid")))  # type: ignore[attr-defined]
     found: dict[str, type[BaseException]] = {}
     for each in ours:
@@ -263,7 +262,7 @@ def _told(option: Any) -> str:
 
 
 def alerts() -> dict[str, dict[str, str]]:
-    """The alert rules by name: expression, time, severity, what is told. The file has one form, which is read as text."""
+    """The alert rules by name: expression, time, severity, what is told. The file is read as text, in its one form."""
     text = (Path(sparkjet.__path__[0]) / "monitoring" / "static" / "alerts.yml").read_text(encoding="utf-8")
     rules = re.split(r"^ *- alert: ", text, flags=re.MULTILINE)[1:]
     fields = re.compile(r"^ +(expr|for|labels|description): (.*)$", re.MULTILINE)
@@ -315,7 +314,7 @@ GENERATED: Mapping[str, Callable[[], str]] = {
 
 
 def filled(text: str) -> str:
-    """A page with its markers replaced.
+    r"""A page with its markers replaced.
 
     >>> filled("# Metrics\\n\\nAll of them.\\n")
     '# Metrics\\n\\nAll of them.\\n'

@@ -12,9 +12,10 @@ ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
 
 from pygments.lexers.special import TextLexer  # noqa: E402 - the path first, as for what follows
-from scripts.reference import MARKER, filled  # noqa: E402
 from sphinx import addnodes  # noqa: E402
 from sphinx.util.nodes import make_refnode  # noqa: E402
+
+from scripts.reference import MARKER, filled  # noqa: E402
 
 if TYPE_CHECKING:
     from docutils import nodes
@@ -29,14 +30,12 @@ root_doc = "index"
 source_suffix = {".md": "markdown"}
 # A page's own headings are linked to as on GitHub.
 myst_heading_anchors = 4
-myst_enable_extensions = ["colon_fence"]
-myst_links_external_new_tab = False
-suppress_warnings = ["myst.header"]
 autodoc_typehints = "signature"
 autodoc_member_order = "bysource"
 autodoc_class_signature = "mixed"
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
+# A class's attributes once, not beside those that have a docstring of their own.
 napoleon_use_ivar = True
 python_use_unqualified_type_names = True
 add_module_names = False
@@ -45,7 +44,7 @@ html_title = "sparkjet"
 html_show_sourcelink = False
 html_copy_source = False
 # These have no pages below them.
-html_sidebars = {name: [] for name in ("index", "why", "tutorial", "guarantees")}
+html_sidebars: dict[str, list[str]] = {name: [] for name in ("index", "why", "tutorial", "guarantees")}
 html_static_path = ["static"]
 html_css_files = ["site.css"]
 html_theme_options = {
@@ -116,7 +115,7 @@ def in_signature(node: nodes.Node) -> bool:
     return above is not None
 
 
-def undivided(_app: Sphinx, what: str, _name: str, _thing: object, _options: object, lines: list[str]) -> None:  # noqa: PLR0917 - Sphinx's
+def undivided(_app: Sphinx, what: str, _name: str, _thing: object, _options: object, lines: list[str]) -> None:
     """Keep a colon in the first line of a property's docstring: Napoleon takes what is before it for a type."""
     if what in {"attribute", "property", "data"}:
         lines[:0] = ["..", ""]

@@ -38,7 +38,9 @@ def reference() -> dict[str, str]:
 def test_every_public_name_has_an_entry(reference: dict[str, str]) -> None:
     sections = Counter(name for names in NAMES.values() for name in names)
     assert sections == Counter(sj.__all__)
-    entries = set(re.findall(r"^\.\. (?:autoclass|autofunction|py:data):: (\S+)$", "\n".join(reference.values()), re.M))
+    entries = set(
+        re.findall(r"^\.\. (?:autoclass|autofunction|py:data):: (\S+)$", "\n".join(reference.values()), re.MULTILINE)
+    )
     assert {f"sparkjet.{name}" for name in sj.__all__} <= entries
     listed = {f"{name}.{each}" for name in MODULES for each in importlib.import_module(name).__all__}
     assert {each for each in listed - entries if each.rpartition(".")[2] not in sj.__all__} == set()
@@ -53,12 +55,14 @@ def test_what_has_no_docstring_is_no_entry() -> None:
 def test_every_option_has_an_entry_below_its_format(format: str, reference: dict[str, str]) -> None:
     options = SINK_OPTIONS.get(format) or source_options().get(format, {})
     _, _, below = reference["reference/options.md"].partition(f'### format("{format}")\n')
-    named = re.findall(r"^\| `([^`]+)` \| [^|\s]", below.partition("\n##")[0], re.M)
+    named = re.findall(r"^\| `([^`]+)` \| [^|\s]", below.partition("\n##")[0], re.MULTILINE)
     assert named == list(options)
 
 
 def test_every_option_of_queries_and_outputs_has_an_entry(reference: dict[str, str]) -> None:
-    named = set(re.findall(r"^\| `([^`]+)` \| [^|\s]", reference["reference/options.md"].partition("### ")[0], re.M))
+    named = set(
+        re.findall(r"^\| `([^`]+)` \| [^|\s]", reference["reference/options.md"].partition("### ")[0], re.MULTILINE)
+    )
     assert named == {*QUERY_OPTIONS, *OUTPUT_OPTIONS}
 
 
@@ -67,20 +71,20 @@ def test_every_source_says_where_its_options_are() -> None:
 
 
 def test_every_metric_has_an_entry(reference: dict[str, str]) -> None:
-    named = re.findall(r"^\| `(\w+)(?:\{\w+\})*` \| \S", reference["reference/metrics.md"], re.M)
+    named = re.findall(r"^\| `(\w+)(?:\{\w+\})*` \| \S", reference["reference/metrics.md"], re.MULTILINE)
     assert named == [*(metric.name for metric in METRICS), HISTOGRAM]
 
 
 @pytest.mark.parametrize("page", ["reference/errors.md", "operations/runbook.md"])
 def test_every_condition_has_an_entry_and_a_way_out(page: str, reference: dict[str, str]) -> None:
     text = reference.get(page) or PAGES[page]
-    named = re.findall(r"^\| `(SPARKJET_[\w.]+)` \| `[\w.]+` \| [^|\s][^|]+", text, re.M)
+    named = re.findall(r"^\| `(SPARKJET_[\w.]+)` \| `[\w.]+` \| [^|\s][^|]+", text, re.MULTILINE)
     assert sorted(named) == sorted(conditions())
 
 
 def test_every_command_has_an_entry(reference: dict[str, str]) -> None:
     text = reference["reference/command-line.md"]
-    assert re.findall(r"^## (.+)$", text, re.M) == list(commands())
+    assert re.findall(r"^## (.+)$", text, re.MULTILINE) == list(commands())
     for words, command in commands().items():
         _, _, below = text.partition(f"## {words}\n")
         below = below.partition("\n## ")[0]
