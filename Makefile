@@ -2,7 +2,7 @@
 .DELETE_ON_ERROR:
 # Check, tests and docs share one machine and Spark takes all of it: never side by side, even under `make -j`.
 .NOTPARALLEL:
-.PHONY: help setup servers run clicks orders board test test-unit test-crash test-long test-sparks fuzz check docs bench bench-quick bench-more format clean checked benchmark-peers
+.PHONY: help setup servers run clicks orders board test test-unit test-crash test-long test-sparks fuzz check docs bench bench-quick bench-more format clean checked benchmark-peers site
 
 VENV := .venv
 PYTHON_RUN := $(VENV)/bin/python
@@ -77,6 +77,10 @@ check: $(READY) ## Lint, format, types, layers, house rules
 
 docs: checked $(READY) $(CLASSES) ## Run and type-check every example in docstrings and pages; check the links between pages
 	@$(IN_TWO) --doctest-modules src $(wildcard *.md) docs $(TYPES)
+
+site: $(READY) ## The site: pages, and a reference made from the code, into build/site; warnings are errors
+	@$(PYTHON_RUN) -m sphinx -b html -W -n --keep-going -q -c site -d build/doctrees docs build/site
+	@echo "sparkjet: the site is build/site/index.html"
 
 bench: checked $(READY) benchmark-peers ## Speed next to Spark, Hazelcast Jet and Flink (up to 90 minutes; needs Maven and PostgreSQL)
 	@$(PYTHON_RUN) -m benchmarks --plot

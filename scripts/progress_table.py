@@ -1,4 +1,4 @@
-"""Tables of docs/guide/running.md and monitoring.md, from what they describe: `python -m scripts.progress_table`."""
+"""Tables of the reference that are made of typed declarations: progress, the reasons of late rows, metrics."""
 
 from __future__ import annotations
 
@@ -67,7 +67,3 @@ def _table(heading: str, rows: typing.Iterable[tuple[str, str]]) -> str:
     return "\n".join(
         [f"| {heading} | meaning |", "|---|---|", *(f"| `{name}` | {comment} |" for name, comment in rows)]
     )
-
-
-if __name__ == "__main__":
-    print(progress_table(), reasons_table(), metrics_table(), sep="\n\n")

@@ -18,7 +18,7 @@ from sparkjet.errors import AnalysisError, SinkError, SparkjetError, StorageErro
 from sparkjet_grid import errors
 from sparkjet_grid.errors import FallenBehindError, QuorumLostError
 
-PAGE = Path(__file__).parents[1] / "docs" / "guide" / "errors.md"
+PAGE = Path(__file__).parents[1] / "docs" / "operations" / "runbook.md"
 ROW = re.compile(r"\| `(\w+(?:\.\w+)?)` \| `(\w+)` \| ([^|]+) \| ([^|]+) \|")
 
 

@@ -115,7 +115,7 @@ class StreamingQuery(Guided):
 
     @property
     def lastProgress(self) -> StreamingQueryProgress | None:
-        """Progress of the last epoch, with keys of ours (docs/guide/running.md); None before the first."""
+        """Progress of the last epoch, with keys of ours (docs/reference/progress.md); None before the first."""
         return next(reversed(self.recentProgress), None)
 
     @property

@@ -9,7 +9,7 @@ import msgspec
 
 ProgressListener = Callable[["ProgressReport"], None]
 
-# The docstrings below the fields are the table of docs/guide/running.md (scripts/progress_table.py renders it).
+# The docstrings below the fields are the table of docs/reference/progress.md (scripts/progress_table.py renders it).
 
 
 class DroppedCount(msgspec.Struct, frozen=True, rename="camel"):

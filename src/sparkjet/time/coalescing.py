@@ -26,6 +26,7 @@ class Signal(Enum):
 
 
 IDLE: Final = Signal.IDLE
+"""An input is silent, and not waited for."""
 
 
 class WatermarkOrderError(SparkjetError, ValueError):
