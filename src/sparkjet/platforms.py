@@ -91,7 +91,7 @@ class Platform:
     def name(self) -> str:
         """What it is, in a few words."""
         where = self.manager.value if self.vendor is None else f"{self.vendor} on {self.manager.value}"
-        return f"{where}, Spark {self.release}".rstrip()
+        return f"{where}, Spark {self.release}" if self.release else where
 
     @property
     def is_tried(self) -> bool:
