@@ -1,7 +1,8 @@
 """A pytest plugin: Sybil runs the examples of the Markdown pages and checks the pages' links.
 
 The `python` blocks of a page run in order, in one namespace and an empty working directory; `python no-run` compiles
-only. A page or docstring that names `spark` or a test server is given it under that name; others start no JVM.
+only; `python test` is run by pytest, with the job above it (`tests/test_wheels.py`). A page or docstring that names
+`spark` or a test server is given it under that name; others start no JVM.
 """
 
 from __future__ import annotations

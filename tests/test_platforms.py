@@ -6,7 +6,12 @@ import pytest
 
 from sparkjet.platforms import Manager, Note, Platform, Weight, locked_jvm
 
-K8S = {"spark.master": "k8s://https://api:6443", "spark.submit.deployMode": "cluster"}
+# As a driver's pod has it in cluster mode.
+K8S = {
+    "spark.master": "k8s://https://api:6443",
+    "spark.submit.deployMode": "client",
+    "spark.kubernetes.submitInDriver": "true",
+}
 YARN = {"spark.master": "yarn"}
 DATABRICKS = {"DATABRICKS_RUNTIME_VERSION": "17.3"}
 DRIVER, EXECUTOR = "spark.kubernetes.driver.volumes.", "spark.kubernetes.executor.volumes."
@@ -99,7 +104,13 @@ def test_executors_that_go_with_their_state_are_warned_of() -> None:
     [
         pytest.param(YARN, {"LOCAL_DIRS": "/y/a,/y/b"}, None, "", id="YARN, elsewhere"),
         pytest.param(YARN, {"LOCAL_DIRS": "/y,/homes"}, Weight.REFUSED, "YARN's directory", id="YARN's own"),
-        pytest.param({"spark.master": "k8s://x"}, {}, None, "", id="Kubernetes, client mode: nothing is known"),
+        pytest.param(
+            {"spark.master": "k8s://x", f"{DRIVER}emptyDir.a.mount.path": "/homes"},
+            {"SPARK_LOCAL_DIRS": "/homes"},
+            None,
+            "",
+            id="Kubernetes, client mode: nothing is known",
+        ),
         pytest.param(K8S, {}, Weight.WARNED, "in the driver's pod", id="no volume"),
         pytest.param(K8S, {"SPARK_LOCAL_DIRS": "/homes"}, Weight.REFUSED, "removed with it", id="scratch space"),
         pytest.param(
@@ -124,8 +135,8 @@ def test_executors_that_go_with_their_state_are_warned_of() -> None:
         ),
         pytest.param(
             K8S
-            | {f"{role}{CLAIM}.mount.path": "/homes" for role in (DRIVER, EXECUTOR)}
-            | {f"{role}{CLAIM}.options.claimName": "c" for role in (DRIVER, EXECUTOR)}
+            | {f"{DRIVER}{CLAIM}.mount.path": "/homes", f"{EXECUTOR}{CLAIM}2.mount.path": "/homes/"}
+            | {f"{DRIVER}{CLAIM}.options.claimName": "c", f"{EXECUTOR}{CLAIM}2.options.claimName": "c"}
             | {f"{DRIVER}emptyDir.a.mount.path": "/"},
             {},
             None,

@@ -126,9 +126,8 @@ def test_the_first_steps_need_nothing_but_the_wheel(wheel: Path, tmp_path: Path)
     (tmp_path / "pytest").mkdir()
     link(["pytest"], tmp_path / "pytest")
     (tmp_path / "job").mkdir()
-    for name, text in zip(
-        ("loads.py", "test_loads.py"), blocks(ROOT / "docs" / "guide" / "testing.md", "python no-run"), strict=True
-    ):
+    for name, language in (("loads.py", "python no-run"), ("test_loads.py", "python test")):
+        (text,) = blocks(ROOT / "docs" / "guide" / "testing.md", language)
         (tmp_path / "job" / name).write_text(text)
     (tmp_path / "readme.py").write_text(blocks(ROOT / "README.md", "python")[0])
     (tmp_path / "steps.py").write_text(FIRST_STEPS)

@@ -7,6 +7,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from sparkjet.java import scala_context
@@ -14,6 +15,7 @@ from sparkjet.platforms import Platform
 from sparkjet.query_log import logger
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 FEWEST = 8
@@ -37,8 +39,9 @@ def is_local(session: SparkSession) -> bool:
 
 
 def platform_of(session: SparkSession) -> Platform:
-    """Where a session's driver runs."""
-    return Platform(dict(session.sparkContext.getConf().getAll()), os.environ, session.version)
+    """Where a session's driver runs; costs nothing after the first time."""
+    settings, release = _application(session.sparkContext)
+    return Platform(settings, os.environ, release)
 
 
 def slots(session: SparkSession) -> int:
@@ -168,6 +171,12 @@ def settled(count: Callable[[], int], patience: float = PATIENCE, quiet: float =
         if now != found:
             found, since = now, time.monotonic()
     return found
+
+
+@lru_cache(4)
+def _application(context: SparkContext) -> tuple[Mapping[str, str], str]:
+    """The settings of an application and its release, which stay; each setting is two calls of the JVM."""
+    return dict(context.getConf().getAll()), context.version
 
 
 def _executors(settings: Mapping[str, str], *, standalone: bool) -> int | None:

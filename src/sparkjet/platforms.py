@@ -91,7 +91,7 @@ class Platform:
     def name(self) -> str:
         """What it is, in a few words."""
         where = self.manager.value if self.vendor is None else f"{self.vendor} on {self.manager.value}"
-        return f"{where}, Spark {self.release}".rstrip()
+        return f"{where}, Spark {self.release}" if self.release else where
 
     @property
     def is_tried(self) -> bool:
@@ -191,22 +191,29 @@ def _on_yarn(platform: Platform, home: PurePosixPath) -> Iterator[Note]:
 
 
 def _on_kubernetes(platform: Platform, home: PurePosixPath) -> Iterator[Note]:
-    scratch = [each for each in platform.environment.get("SPARK_LOCAL_DIRS", "").split(",") if each]
+    # The mark of cluster mode, whose deployMode is "client" in the pod. Elsewhere Spark does not mount the driver's
+    # volumes.
+    if platform.settings.get("spark.kubernetes.submitInDriver", "false").lower() != "true":
+        return
     mounts = [each for each in _volumes(platform.settings, "driver") if home.is_relative_to(each.path)]
+    scratch = [each for each in platform.environment.get("SPARK_LOCAL_DIRS", "").split(",") if each]
+    if not mounts:
+        # Of no other kind where no setting says so.
+        mounts = [_Volume("emptyDir", each, None) for each in scratch if home.is_relative_to(each)]
     # The innermost mount is the one that has the path.
     mount = max(mounts, key=lambda each: len(each.path), default=None)
-    if any(home.is_relative_to(each) for each in scratch) or (mount is not None and mount.goes_with_its_pod):
-        told = f"{home} is in a volume of the driver's pod, and is removed with it."
-        yield Note(Weight.REFUSED, told, _CLAIM)
-    elif mount is not None and mount.kind == "hostPath":
-        told = f"{home} is on the node that the driver's pod runs on; a pod on another node has another one."
-        yield Note(Weight.WARNED, told, _CLAIM)
-    elif mount is not None and mount not in _volumes(platform.settings, "executor"):
-        yield Note(Weight.WARNED, f"{home} is in a volume that only the driver's settings mount.", _CLAIM)
-    elif mount is None and platform.settings.get("spark.submit.deployMode") == "cluster":
+    if mount is None:
         # Templates and webhooks mount what no setting tells: no reason to refuse. Executors try before the start.
         told = f"{home} is in the driver's pod, and is removed with it, unless a template or an operator mounts it."
         yield Note(Weight.WARNED, told, _CLAIM)
+    elif mount.goes_with_its_pod:
+        told = f"{home} is in a volume of the driver's pod, and is removed with it."
+        yield Note(Weight.REFUSED, told, _CLAIM)
+    elif mount.kind == "hostPath":
+        told = f"{home} is on the node that the driver's pod runs on; a pod on another node has another one."
+        yield Note(Weight.WARNED, told, _CLAIM)
+    elif mount not in _volumes(platform.settings, "executor"):
+        yield Note(Weight.WARNED, f"{home} is in a volume that only the driver's settings mount.", _CLAIM)
 
 
 @dataclass(frozen=True)
@@ -214,7 +221,6 @@ class _Volume:
     """What Spark mounts in a pod."""
 
     kind: str
-    name: str
     path: str
     claim: str | None
 
@@ -224,9 +230,9 @@ class _Volume:
 
 
 def _volumes(settings: Mapping[str, str], role: str) -> list[_Volume]:
-    pattern = re.compile(rf"(spark\.kubernetes\.{role}\.volumes\.(\w+)\.([^.]+))\.mount\.path")
+    pattern = re.compile(rf"(spark\.kubernetes\.{role}\.volumes\.(\w+)\.[^.]+)\.mount\.path")
     found = [(match, path) for name, path in settings.items() if (match := pattern.fullmatch(name)) is not None]
-    return [_Volume(at[2], at[3], path, settings.get(f"{at[1]}.options.claimName")) for at, path in found]
+    return [_Volume(at[2], str(PurePosixPath(path)), settings.get(f"{at[1]}.options.claimName")) for at, path in found]
 
 
 _STORES = "Give checkpointLocation a place that outlives the application: hdfs://, s3a://, abfss://, gs:// or a grid."

@@ -61,8 +61,15 @@ def test_a_delta_table_is_one_of_the_places_that_tasks_write_into(tmp_path: Path
 def on(version: str, **settings: str) -> Any:
     """A session with settings, whose names have _ for dots."""
     pairs = [(name.replace("_", "."), value) for name, value in settings.items()]
-    context = SimpleNamespace(getConf=lambda: SimpleNamespace(getAll=lambda: pairs))
-    return SimpleNamespace(sparkContext=context, version=version)
+
+    class Context:
+        def __init__(self) -> None:
+            self.version = version
+
+        def getConf(self) -> Any:
+            return SimpleNamespace(getAll=lambda: pairs)
+
+    return SimpleNamespace(sparkContext=Context())
 
 
 def test_a_home_that_goes_with_the_application_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

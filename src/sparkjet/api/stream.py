@@ -27,6 +27,7 @@ from sparkjet.catalyst.python_sources import options_of
 from sparkjet.connectors.grid.format import GRID_MAP
 from sparkjet.engine.batch_run import check_expectations
 from sparkjet.errors import AnalysisError
+from sparkjet.executors import platform_of
 from sparkjet.plan import links
 from sparkjet.plan.diverting import with_known_times
 from sparkjet.plan.event_time import EventTime
@@ -300,7 +301,7 @@ def stream(df: DataFrame) -> Stream:
     """
     with named_if_locked():
         check_source(df)
-        check_one_release(RELEASE, df.sparkSession.version)
+        check_one_release(RELEASE, platform_of(df.sparkSession).release)
         check_doors(df.sparkSession)
     if df.isStreaming and options_of(df, GRID_MAP):
         message = (
