@@ -2,6 +2,8 @@
 .DELETE_ON_ERROR:
 # Check, tests and docs share one machine and Spark takes all of it: never side by side, even under `make -j`.
 .NOTPARALLEL:
+# Images of Python set it: each of hundreds of processes would compile what it imports, and each worker of pytest all tests.
+unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help setup servers run clicks orders board test test-unit test-crash test-long test-sparks fuzz check docs bench bench-quick bench-more format clean checked benchmark-peers site
 
 VENV := .venv

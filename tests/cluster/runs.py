@@ -91,12 +91,18 @@ class Run:
         self.pauses: list[float] = []
         """Seconds of the longest stretch of each driver without the end of an epoch."""
 
-    def drive(self, faults: Mapping[At, Callable[[], object]], until_killed: Callable[[], None] | None = None) -> int:
+    def drive(
+        self,
+        faults: Mapping[At, Callable[[], object]],
+        until_killed: Callable[[], None] | None = None,
+        noticed: At | None = None,
+    ) -> int:
         """Run a driver with a fault at the end of some phases; returns how it ended.
 
         Args:
             faults: A fault returns anything but None to have the driver killed.
             until_killed: Waits for what the driver is killed at, whatever it does.
+            noticed: The fault after which the driver goes on only when Spark knows that an executor is gone.
         """
         job = {
             "master": self._cluster.url,
@@ -130,8 +136,7 @@ class Run:
                     fault = due.pop((name, value), None)
                     if fault is not None and fault() is not None:
                         break
-                    # Between two epochs Spark may notice what has been lost before a task is sent there.
-                    driver.stdin.write(f"{NOTICED}\n" if name == "clean" and fault is not None else "\n")
+                    driver.stdin.write(f"{NOTICED}\n" if (name, value) == noticed else "\n")
                     driver.stdin.flush()
                 else:
                     driver.wait()

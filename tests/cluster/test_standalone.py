@@ -55,7 +55,7 @@ FAULTS: dict[str, Callable[[SparkCluster], None]] = {
 def test_executors_and_the_driver_are_killed(cluster: SparkCluster, run: Run) -> None:
     """One query: an executor between two epochs, the driver, which goes on in other local directories, an executor."""
     first = {("clean", 2): lambda: kill_one(cluster), ("decide", 4): lambda: "the driver"}
-    assert run.drive(first) == -signal.SIGKILL
+    assert run.drive(first, noticed=("clean", 2)) == -signal.SIGKILL
     assert "restoring it" in run.log
     # It was noticed before a task failed.
     assert LOST not in run.log

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tests.crash.drivers import Query
     from tests.crash.jobs import Place
 
-FILES = 3
+FILES = 4
 
 
 def every_crash(jobs: Sequence[str]) -> list[Crash]:

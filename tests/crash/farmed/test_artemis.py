@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.crash, pytest.mark.long, pytest.mark.timeout(3600)]
 
 SEED = 2009
-FILES = 3
+FILES = 4
 CRASHES = [Crash(step, fault, "queue") for step, fault in product(NEAR, ("both", "jvm", ZOMBIE, SERVER))]
 
 

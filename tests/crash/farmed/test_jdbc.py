@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(3600)]
 
 SEED = 2038
-FILES = 3
+FILES = 4
 JOBS = ("jdbc", "rows-jdbc")
 SERVERS = ("mariadb",)
 

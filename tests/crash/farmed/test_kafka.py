@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(3600)]
 
 SEED = 2011
-FILES = 3
+FILES = 4
 INTO = ("topic", "rows-topic")
 """The jobs from files into files and Kafka; ``source`` is from Kafka into files."""
 SOURCE = "source"

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(3600)]
 
 SEED = 1996
-FILES = 3
+FILES = 4
 AWAY = 20.0
 """Seconds for which a server refuses connections."""
 WAYS = ("prepared", "outbox", "rows-table", "state-tables", "joins-tables")
