@@ -311,8 +311,9 @@ def _can_count(chains: Sequence[Transformations]) -> bool:
     return (
         not others
         and all(link.table is None for link in chain.all_links)
-        # As the user wrote it: what is tried is not deterministic to Spark.
-        and is_repeatable(chain.bare.shape)
+        # Link by link behind divert: what is tried is not deterministic to Spark, and a stage's own links read times.
+        and is_repeatable(chain.diverted_shape)
+        and all(link.repeats for link in chain.diverted_links)
         and acknowledging_source(root.source) is None
         and is_open(root.source.sparkSession, COUNTERS)
     )
