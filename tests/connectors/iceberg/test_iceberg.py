@@ -391,6 +391,7 @@ def test_all_types_come_back_and_their_bounds_skip_files(iceberg: SparkSession, 
         ("SELECT 1D AS n, 1 AS m", ("n",), r"is partitioned by 'n' \(identity\), which is not written here"),
         ("SELECT 'a' AS n, 1 AS m", ("days(n)",), "is partitioned by 'n_day'"),
         ("SELECT INTERVAL '1' DAY AS i", (), "column 'i' is interval day, and Iceberg has no interval day"),
+        ("SELECT map('k', struct()) AS e, 1 AS n", (), "column 'e' is .*, and Parquet has no struct without fields"),
     ],
 )
 def test_columns_that_no_table_can_have_are_refused(

@@ -18,6 +18,7 @@ from sparkjet.connectors.delta.mapping import as_written, in_files, name_in_file
 from sparkjet.errors import AnalysisError, CopiedHomeError, SinkError
 from sparkjet.sinks.commit_every import EACH_EPOCH, CommitEvery
 from sparkjet.sinks.copies import check_run
+from sparkjet.sinks.file_formats import check_parquet
 from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
 from sparkjet.sinks.staged_files import StagedFiles, alike, application, told, values_of
 from sparkjet.sinks.table_columns import looking_again
@@ -84,6 +85,7 @@ class DeltaSink:
     def check(self, schema: StructType) -> None:
         """See :meth:`Sink.check`."""
         self._schema = schema
+        check_parquet(schema)
         check_new(schema, self.partition_by)
         check_keys(schema, self.keys)
         table = self._table(self.directory)

@@ -28,6 +28,7 @@ from sparkjet.connectors.iceberg.version import MAIN
 from sparkjet.errors import AnalysisError, CopiedHomeError, SinkError
 from sparkjet.sinks.commit_every import EACH_EPOCH, CommitEvery
 from sparkjet.sinks.copies import check_run
+from sparkjet.sinks.file_formats import check_parquet
 from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
 from sparkjet.sinks.staged_files import StagedFiles, alike, application, told, values_of
 from sparkjet.sinks.table_columns import looking_again
@@ -104,6 +105,7 @@ class IcebergSink:
     def check(self, schema: StructType) -> None:
         """See :meth:`Sink.check`."""
         self._schema = schema
+        check_parquet(schema)
         check_keys(schema, self.keys)
         check_identified(schema, self.keys)
         wanted = new_schema(schema)
