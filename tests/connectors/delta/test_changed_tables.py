@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +16,7 @@ from deltalake import write_deltalake
 from pyspark.sql.types import LongType, StringType, StructType
 
 from sparkjet.connectors.delta.kernel import DeltaTable, Version
-from sparkjet.connectors.delta.sink import DeltaSink
+from sparkjet.connectors.delta.sink import DeltaSink, _unfit
 from sparkjet.errors import SinkError
 from sparkjet.sinks.protocol import Handle
 from sparkjet.storage.posix_directory import PosixDirectory
@@ -97,6 +98,17 @@ def test_files_are_added_to_a_table_with_a_new_column(tmp_path: Path) -> None:
     table = Table()
     assert sink._append(cast("DeltaTable", table), version(StructType([*SCHEMA.fields]).add("more", TEXT)), [handle])
     assert [each.name for each in table.added] == ["folder/part-0.parquet"]
+
+
+def test_an_epoch_with_a_collation_may_be_looked_at_again(tmp_path: Path) -> None:
+    _, handle = prepared(tmp_path)
+    collated = StructType().add("k", StringType("UTF8_LCASE")).add("n", NUMBER)
+    handle = {**handle, "schema": collated.jsonValue()}
+    before = json.dumps(handle)
+    for _ in range(2):
+        assert _unfit(version(collated), handle, "/t") is None
+    # It is written into later records, too.
+    assert json.dumps(handle) == before
 
 
 def test_no_epoch_is_decided_for_a_table_that_others_have_changed(delta: SparkSession, tmp_path: Path) -> None:

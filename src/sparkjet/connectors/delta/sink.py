@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -360,7 +361,8 @@ def _check_unchanged(version: Version, handle: Handle, directory: Directory) -> 
 def _unfit(version: Version, layout: Handle, where: str) -> str | None:
     """Why files do not fit a table that was changed since; None if they do."""
     try:
-        rows = StructType.fromJson(layout["schema"])
+        # A copy: it takes the provider out of what it is given of a collation, and then knows none.
+        rows = StructType.fromJson(deepcopy(layout["schema"]))
         now = mapped(version, rows, (), where)
         same = all(own == name for own, name in now.names.items()) and set(now.required) <= set(layout["required"])
         # A column that was dropped and added again has its name, and another one in the files.
