@@ -237,8 +237,7 @@ class IcebergSink:
         with looking_again(where):
             why = _misfit(self.table, version, layout, is_decided=False)
             if why is not None:
-                message = f"{why[0].upper()}{why[1:]} Nothing of the epoch is decided: start the query again."
-                raise AnalysisError(message)
+                raise AnalysisError(f"{why[0].upper()}{why[1:]} Nothing is decided that does not fit: start again.")
             if self.keys:
                 self._check_whole(version, layout["columns"])
         self._looked_at = version
