@@ -98,10 +98,12 @@ class TcpProxy:
             while content := one.recv(1 << 16):
                 self._passing.wait()
                 self._ended.wait(self.delay)
+                is_last = False
                 if one is pair.server:
-                    content = self._within(content)
+                    content, is_last = self._within(content)
                 other.sendall(content)
-                if self.left == 0:
+                # Told before they are sent: who is set a limit by what it receives next would be cut without an answer.
+                if is_last:
                     self.left = None
                     self.cut()
         if pair.is_half_open:
@@ -114,12 +116,14 @@ class TcpProxy:
             self._open.discard(pair)
         one.close()
 
-    def _within(self, content: bytes) -> bytes:
+    def _within(self, content: bytes) -> tuple[bytes, bool]:
+        """What of it is passed on, and whether these are the last bytes."""
         with self._lock:
-            if self.left is not None:
-                content = content[: self.left]
-                self.left -= len(content)
-        return content
+            if self.left is None:
+                return content, False
+            content = content[: self.left]
+            self.left -= len(content)
+            return content, self.left == 0
 
 
 class _Pair:

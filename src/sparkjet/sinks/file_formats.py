@@ -10,7 +10,7 @@ from pyspark.sql.types import ArrayType, MapType, StringType, StructType
 from sparkjet.errors import AnalysisError
 
 if TYPE_CHECKING:
-    from pyspark.sql.types import StructField
+    from pyspark.sql.types import DataType, StructField
 
 FORMATS = ("csv", "json", "orc", "parquet", "text")
 
@@ -25,10 +25,31 @@ def check_format(file_format: str, schema: StructType, partition_by: Sequence[st
     if not stored:
         message = "partitionBy: at least one column must stay in the files."
         raise AnalysisError(message)
-    if file_format == "csv":
+    if file_format == "parquet":
+        check_parquet(schema)
+    elif file_format == "csv":
         _check_csv(schema.fields)
     elif file_format == "text":
         _check_text(stored)
+
+
+def check_parquet(schema: StructType) -> None:
+    """Refuse structs without fields: Parquet has none, and Spark's writer says so in its tasks."""
+    for field in schema.fields:
+        if _has_empty(field.dataType):
+            message = (
+                f"column {field.name!r} is {field.dataType.simpleString()}, and Parquet has no struct without fields. "
+                f"Drop it from the result, or write it as text: to_json({field.name})."
+            )
+            raise AnalysisError(message)
+
+
+def _has_empty(kind: DataType) -> bool:
+    if isinstance(kind, StructType):
+        return not kind.fields or any(_has_empty(field.dataType) for field in kind.fields)
+    if isinstance(kind, ArrayType):
+        return _has_empty(kind.elementType)
+    return isinstance(kind, MapType) and (_has_empty(kind.keyType) or _has_empty(kind.valueType))
 
 
 def _check_csv(fields: Sequence[StructField]) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
-from sparkjet.errors import AnalysisError
+from sparkjet.errors import AnalysisError, SinkError
 
 
 def matched(table: StructType, rows: StructType, where: str) -> dict[str, str]:
@@ -25,6 +27,19 @@ def matched(table: StructType, rows: StructType, where: str) -> dict[str, str]:
         _check_column(field, column, where)
         names[field.name] = column.name
     return names
+
+
+@contextmanager
+def looking_again(where: str) -> Iterator[None]:
+    """Look at a table before an epoch is prepared: others may have changed it since the start.
+
+    What is decided, no start can write in another way.
+    """
+    try:
+        yield
+    except AnalysisError as error:
+        message = f"{where} was changed while the query was running. {error.args[0]}"
+        raise SinkError(message) from error
 
 
 def _check_column(field: StructField, column: StructField, where: str) -> None:

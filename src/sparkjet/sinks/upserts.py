@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Window
@@ -11,7 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from sparkjet.catalyst.columns import quoted
-from sparkjet.errors import AnalysisError, SinkError
+from sparkjet.errors import AnalysisError
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -47,19 +46,6 @@ def check_whole(lacking: Sequence[str], where: str) -> None:
             f'have there would be lost. Add it: withColumn("{lacking[0]}", …).'
         )
         raise AnalysisError(message)
-
-
-@contextmanager
-def looking_again(where: str) -> Iterator[None]:
-    """Look at a table before an epoch is prepared: others may have changed it since the start.
-
-    To rows that are decided, no start can add a column.
-    """
-    try:
-        yield
-    except AnalysisError as error:
-        message = f"{where} was changed while the query was running. {error.args[0]}"
-        raise SinkError(message) from error
 
 
 def one_per_key(rows: DataFrame, keys: Sequence[str]) -> DataFrame:

@@ -26,6 +26,8 @@ _OWN = {
     "spark.sql.caseSensitive": "true",
     # Spark's default, INT96, is nanoseconds for readers that are not Spark's: they end in the year 2262.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    # Since 4.2 Spark takes the fields of a variant apart, for which a Delta table would have to have a feature.
+    "spark.sql.variant.writeShredding.enabled": "false",
 }
 _VECTORIZED = "spark.sql.parquet.enableVectorizedReader"
 """How fast, not what is read. Spark asks the reading session how rows come and the user's how to take them."""

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable as TheirTable
+from deltalake import write_deltalake
 from pyspark.sql.types import LongType, StringType, StructType
 
 from sparkjet.connectors.delta.kernel import DeltaTable, Version
-from sparkjet.connectors.delta.sink import DeltaSink
+from sparkjet.connectors.delta.sink import DeltaSink, _unfit
 from sparkjet.errors import SinkError
 from sparkjet.sinks.protocol import Handle
 from sparkjet.storage.posix_directory import PosixDirectory
 from sparkjet.testing.sink_contract import QUERY, RUN, transaction
 from sparkjet.time.writer_progress import WriterProgress
+from tests.connectors.delta.reading import rows_of
+from tests.connectors.delta.test_delta import sink_of, written
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 TEXT, NUMBER = StringType(), LongType()
 SCHEMA = StructType().add("k", TEXT).add("n", NUMBER)
@@ -88,3 +98,33 @@ def test_files_are_added_to_a_table_with_a_new_column(tmp_path: Path) -> None:
     table = Table()
     assert sink._append(cast("DeltaTable", table), version(StructType([*SCHEMA.fields]).add("more", TEXT)), [handle])
     assert [each.name for each in table.added] == ["folder/part-0.parquet"]
+
+
+def test_an_epoch_with_a_collation_may_be_looked_at_again(tmp_path: Path) -> None:
+    _, handle = prepared(tmp_path)
+    collated = StructType().add("k", StringType("UTF8_LCASE")).add("n", NUMBER)
+    handle = {**handle, "schema": collated.jsonValue()}
+    before = json.dumps(handle)
+    for _ in range(2):
+        assert _unfit(version(collated), handle, "/t") is None
+    # It is written into later records, too.
+    assert json.dumps(handle) == before
+
+
+def test_no_epoch_is_decided_for_a_table_that_others_have_changed(delta: SparkSession, tmp_path: Path) -> None:
+    rows = delta.sql("SELECT 'a' AS k, 1L AS n")
+    sink = sink_of(delta, tmp_path, rows)
+    written(delta, sink, rows)
+    write_deltalake(tmp_path, pa.table({"k": ["other"], "n": [9], "more": [1]}), mode="append", schema_mode="merge")
+    # It has more columns, and takes the files.
+    for epoch in (2, 3):
+        written(delta, sink, rows, epoch)
+    TheirTable(tmp_path).alter.add_constraint({"positive": "n > 0"})
+    with pytest.raises(SinkError, match=r"was changed while the query was running\. .* has the constraint"):
+        sink.prepare(rows, transaction(4, run=RUN))
+    TheirTable(tmp_path).alter.drop_constraint("positive")
+    written(delta, sink, rows, 5)
+    assert sorted(row["n"] for row in rows_of(tmp_path)) == [1, 1, 1, 1, 9]
+    shutil.rmtree(tmp_path / "_delta_log")
+    with pytest.raises(SinkError, match=r"There is no Delta table .* any more\. Nothing of the epoch is decided"):
+        sink.prepare(rows, transaction(6, run=RUN))

@@ -309,6 +309,7 @@ def test_a_directory_that_is_no_table_is_refused(delta: SparkSession, tmp_path: 
         ("SELECT 1 AS n", ("n",), r"at least one column"),
         ("SELECT array(1) AS a, 1 AS n", ("a",), r"'a' is array<int>, which paths cannot hold"),
         ("SELECT INTERVAL '1' DAY AS i", (), r"Delta's table"),
+        ("SELECT struct() AS e, 1 AS n", (), r"column 'e' is struct<>, and Parquet has no struct without fields"),
     ],
 )
 def test_columns_that_no_table_can_have_are_refused(

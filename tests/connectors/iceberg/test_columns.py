@@ -22,9 +22,11 @@ def column(number: int, name: str, kind: Any, **more: Any) -> dict[str, Any]:
     return {"id": number, "name": name, "required": False, "type": kind, **more}
 
 
-def table(*columns: dict[str, Any], spec: Any = (), specs: tuple[int, ...] = (0,), **properties: str) -> Version:
+def table(
+    *columns: dict[str, Any], spec: Any = (), spec_id: int = 0, specs: tuple[int, ...] = (0,), **properties: str
+) -> Version:
     schema = {"type": "struct", "fields": [*columns]}
-    return Version(schema, {"spec-id": 0, "fields": [*spec]}, specs, properties, "/t/data", None, None, None)
+    return Version(schema, {"spec-id": spec_id, "fields": [*spec]}, specs, properties, "/t/data", None, None, None)
 
 
 K, N = column(1, "k", "string"), column(2, "n", "long")
@@ -94,7 +96,10 @@ CHANGES: list[tuple[Version, bool, str | None]] = [
         True,
         None,
     ),
-    (table(K), False, "no column 'n' any more"),
+    # Nothing brings a column back, and older files have lost theirs too.
+    (table(K), False, None),
+    (table(K), True, "no column 'n' any more"),
+    (table(K, spec_id=1, specs=(0, 1)), False, "no column 'n' any more"),
     (table(K, column(2, "n", "string")), False, "column 'n' is \"string\" there"),
     (table(K, column(2, "n", "long", required=True)), False, "column 'n' is required there"),
     (table(K, N, column(3, "x", "long", required=True)), False, "column 'x' is required there, and the files lack it"),
@@ -109,6 +114,9 @@ def test_files_of_before_a_change(now: Version, by_names: bool, why: str | None)
     handle = {"columns": types_of(before, found.columns), "required": [], "by_names": by_names, "spec": 0}
     told = unfit(now, handle, "/t")
     assert told is None if why is None else why in str(told)
+    # Before the decision, a column that nobody would read is refused.
+    early = unfit(now, handle, "/t", is_decided=False)
+    assert (early is None) == (why is None and len(now.schema["fields"]) > 1)
 
 
 @pytest.mark.parametrize("is_required", [False, True])
@@ -150,7 +158,8 @@ LISTED = {"type": "list", "element-id": 5, "element": struct(X), "element-requir
         # A comment, what readers take for it, and one that the files lack.
         (struct(X), struct({**X, "doc": "of the day", "type": "long"}, column(9, "y", "int")), (True, True)),
         (struct(X), struct({**X, "name": "renamed"}), (True, False)),
-        (struct(X), struct(column(9, "x", "int")), (False, False)),
+        # Dropped, and added again: in older files, too, readers find nothing.
+        (struct(X), struct(column(9, "x", "int")), (True, False)),
         (struct(X), struct({**X, "required": True}), (False, False)),
         (struct(X), struct(X, column(9, "y", "int", required=True)), (False, False)),
         (struct(X), struct(column(4, "x", "string")), (False, False)),

@@ -287,6 +287,33 @@ def test_files_of_before_a_change_are_added_if_they_fit(iceberg: SparkSession, t
         sink.commit(handles[1], lambda: None)
 
 
+def test_a_column_that_others_drop_ends_the_query_and_keeps_what_is_decided(
+    iceberg: SparkSession, tmp_path: Path
+) -> None:
+    rows = iceberg.sql("SELECT 'a' AS k, 1L AS n, named_struct('x', 2L, 'y', 3L) AS s")
+    sink = sink_of(iceberg, tmp_path, rows)
+    decided = prepared(sink, rows, 1)
+    table = sink.table._load()
+    # What was written before still fits, and so do later epochs.
+    table.updateSchema().renameColumn("k", "key").commit()
+    also = prepared(sink, rows, 2)
+    table.updateSchema().deleteColumn("n").deleteColumn("s.y").commit()
+    with pytest.raises(SinkError, match=r"was changed while the query was running\. It has no column 'n' any more\. N"):
+        sink.prepare(rows, transaction(3, run=RUN))
+    # A start with a result that fits publishes first what was decided before.
+    less = iceberg.sql("SELECT 'b' AS key, named_struct('x', 2L) AS s")
+    again = sink_of(iceberg, tmp_path, less)
+    again.commit_all([decided, also], lambda: None)
+    again.commit(prepared(again, less, 3), lambda: None)
+    found = IcebergReader(iceberg, tmp_path).rows()
+    assert sorted(row["key"] for row in found) == ["a", "a", "b"]
+    assert {row["s"] for row in found} == {"Record(2)"}
+    for file in (tmp_path / "metadata").iterdir():
+        file.unlink()
+    with pytest.raises(SinkError, match=r"There is no Iceberg table .* any more\. Nothing of the epoch is decided"):
+        again.prepare(less, transaction(4, run=RUN))
+
+
 def test_a_table_that_was_made_anew_is_given_no_files_of_before(iceberg: SparkSession, tmp_path: Path) -> None:
     """Its ids are those of other columns, as 'a' and 'b' here would change places."""
     rows = iceberg.sql("SELECT 'a' AS a, 'b' AS b")
@@ -374,6 +401,7 @@ def test_all_types_come_back_and_their_bounds_skip_files(iceberg: SparkSession, 
         ("SELECT 1D AS n, 1 AS m", ("n",), r"is partitioned by 'n' \(identity\), which is not written here"),
         ("SELECT 'a' AS n, 1 AS m", ("days(n)",), "is partitioned by 'n_day'"),
         ("SELECT INTERVAL '1' DAY AS i", (), "column 'i' is interval day, and Iceberg has no interval day"),
+        ("SELECT map('k', struct()) AS e, 1 AS n", (), "column 'e' is .*, and Parquet has no struct without fields"),
     ],
 )
 def test_columns_that_no_table_can_have_are_refused(

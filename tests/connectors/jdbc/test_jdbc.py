@@ -20,7 +20,7 @@ from sparkjet.connectors.jdbc.database import Connection, Database
 from sparkjet.connectors.jdbc.settings import JdbcSettings
 from sparkjet.connectors.jdbc.sink import JdbcSink
 from sparkjet.engine.phases import EpochPhase
-from sparkjet.errors import AnalysisError, LostTransactionError, SinkError
+from sparkjet.errors import AnalysisError, LostTransactionError, RefusedRowsError, SinkError
 from sparkjet.options import Options
 from sparkjet.testing.sink_contract import QUERY, RUN, SCHEMA, SinkContract, SinkUnderTest, transaction
 from sparkjet.testing.stream_driver import StreamDriver
@@ -212,6 +212,9 @@ def test_columns_that_are_called_like_our_own_are_refused(spark: SparkSession, h
 def test_what_does_not_fit_fails_before_the_decision(spark: SparkSession, maria: Mapping[str, str]) -> None:
     sink = sink_of(spark, maria, createTableColumnTypes="k VARCHAR(3)")
     executed(sink, f"CREATE UNIQUE INDEX once ON orders ({sink._database.dialect.quoted('n')})")
+    with pytest.raises(RefusedRowsError, match=r"Unknown column 'NaN' .*no such number in this database"):
+        sink.prepare(spark.sql("SELECT 'a' AS k, double('NaN') AS n"), transaction(1))
+    sink.abort(transaction(1))
     with pytest.raises(SinkError, match=r"(?i)jdbc: orders: .*too long"):
         sink.prepare(spark.createDataFrame([("abcd", 1)], SCHEMA), transaction(1))
     sink.abort(transaction(1))

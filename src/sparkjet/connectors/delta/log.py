@@ -37,7 +37,7 @@ def newest(log: Directory, version: int, application: str, number: int) -> tuple
     found: list[Logged] = []
     for each in range(version, -1, -1):
         try:
-            content = log.read(f"{each:020d}.json")
+            content = log.read(file_of(each))
         except FileNotFoundError:
             return found, False
         logged = _of(content, each, application)
@@ -46,6 +46,15 @@ def newest(log: Directory, version: int, application: str, number: int) -> tuple
             if logged.number < number:
                 break
     return found, True
+
+
+def file_of(version: int) -> str:
+    """The name of a version's file.
+
+    >>> file_of(7)
+    '00000000000000000007.json'
+    """
+    return f"{version:020d}.json"
 
 
 def metadata(payload: Mapping[str, Any]) -> str:

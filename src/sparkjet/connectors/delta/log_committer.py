@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.java_gateway import ensure_callback_server_started
 
+from sparkjet.connectors.delta.log import file_of
 from sparkjet.java import end_callback, java_class, static_method
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class LogCommitter:
         lines: list[str] = []
         while rows.hasNext():
             lines.append(self._line(written(rows.next())))
-        name = f"{metadata.getVersion():020d}.json"
+        name = file_of(metadata.getVersion())
         content = "".join(f"{line}\n" for line in lines).encode()
         if not self._directory.below(LOG).put(name, content):
             raise _LostError(name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -13,14 +14,16 @@ from sparkjet.catalyst.columns import quoted
 from sparkjet.connectors.delta.columns import Mapped, added, as_new, check_new, check_unmapped, check_upserts, mapped
 from sparkjet.connectors.delta.displacing import Displacing
 from sparkjet.connectors.delta.kernel import DataFile, DeltaTable, Version
-from sparkjet.connectors.delta.log import Logged, metadata, newest
+from sparkjet.connectors.delta.log import Logged, file_of, metadata, newest
 from sparkjet.connectors.delta.mapping import as_written, in_files, name_in_files
 from sparkjet.errors import AnalysisError, CopiedHomeError, SinkError
 from sparkjet.sinks.commit_every import EACH_EPOCH, CommitEvery
 from sparkjet.sinks.copies import check_run
+from sparkjet.sinks.file_formats import check_parquet
 from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
 from sparkjet.sinks.staged_files import StagedFiles, alike, application, told, values_of
-from sparkjet.sinks.upserts import check_keys, check_whole, looking_again, one_per_key
+from sparkjet.sinks.table_columns import looking_again
+from sparkjet.sinks.upserts import check_keys, check_whole, one_per_key
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -77,10 +80,13 @@ class DeltaSink:
     """By which the table is partitioned."""
     _added: tuple[str, str, int] = field(default=("", "", 0), init=False)
     """Directory, run and epoch of the last version that was added here: the log need not be asked whose it is."""
+    _newest: int = field(default=-1, init=False)
+    """The number of the version that was looked at last, or of one put right after it here."""
 
     def check(self, schema: StructType) -> None:
         """See :meth:`Sink.check`."""
         self._schema = schema
+        check_parquet(schema)
         check_new(schema, self.partition_by)
         check_keys(schema, self.keys)
         table = self._table(self.directory)
@@ -122,8 +128,9 @@ class DeltaSink:
 
     def prepare(self, rows: DataFrame, transaction: TransactionId) -> Handle | None:
         """See :meth:`Sink.prepare`."""
+        layout = self._layout()
+        self._look_again(layout)
         if self.keys:
-            self._look_again()
             rows = one_per_key(self._as_in_paths(rows), self.keys)
         names, table = self._mapped.names, self._table_schema
         stored = {name: name_in_files(table[name]) for name in (*names.values(), *self._columns)}
@@ -133,15 +140,7 @@ class DeltaSink:
         if handle is None:
             return None
         staged.check_required(handle, self._mapped.required, self._columns, "delta", stored)
-        schema = self._as_written()
-        return {
-            **handle,
-            "schema": schema.jsonValue(),
-            "stored": in_files(schema, table).simpleString(),
-            "partition_by": [*self._columns],
-            "required": [*self._mapped.required],
-            "keys": [self._mapped.names[key] for key in self.keys],
-        }
+        return {**handle, **layout}
 
     def commit(self, handle: Handle, between: Callable[[], None]) -> None:
         """See :meth:`Sink.commit`."""
@@ -209,14 +208,43 @@ class DeltaSink:
         self._mapped = mapped(there, self._schema, self.partition_by, str(self.directory))
         if self.keys:
             _check_replacing(there, self._mapped, str(self.directory))
-        self._table_schema, self._columns = there.schema, version.partition_by
+        self._table_schema, self._columns, self._newest = there.schema, version.partition_by, version.number
 
-    def _look_again(self) -> None:
-        version, where = self._table(self.directory).version(), str(self.directory)
-        if version is not None:
-            with looking_again(where):
+    def _layout(self) -> Handle:
+        """What is common to the files of all epochs."""
+        schema = self._as_written()
+        return {
+            "schema": schema.jsonValue(),
+            "stored": in_files(schema, self._table_schema).simpleString(),
+            "partition_by": [*self._columns],
+            "required": [*self._mapped.required],
+            "keys": [self._mapped.names[key] for key in self.keys],
+        }
+
+    def _look_again(self, layout: Handle) -> None:
+        """Refuse an epoch whose files the table would not take once it is decided."""
+        table, where = self._table(self.directory), str(self.directory)
+        if not self.keys and self._is_newest(table):
+            return
+        version = table.version()
+        if version is None:
+            message = (
+                f"There is no Delta table in {where} any more. Nothing of the epoch is decided: restore the table, or "
+                "start the query again, which makes a new one."
+            )
+            raise SinkError(message)
+        with looking_again(where):
+            why = _unfit(version, layout, where)
+            if why is not None:
+                raise AnalysisError(why)
+            if self.keys:
                 mapped(version, self._schema, (), where)
                 _check_replacing(version, self._mapped, where)
+        self._newest = version.number
+
+    def _is_newest(self, table: DeltaTable) -> bool:
+        """Whether nobody else has put a version since: two questions to the store, where Kernel has dozens."""
+        return table.log.exists(file_of(self._newest)) and not table.log.exists(file_of(self._newest + 1))
 
     def _as_in_paths(self, rows: DataFrame) -> DataFrame:
         """The rows with nulls for empty texts where these are in paths: they are one key."""
@@ -282,6 +310,9 @@ class DeltaSink:
         done = table.append(
             version, files, name, last["epoch"], _BY, metadata(tells), removed, watermark=tells["watermark"]
         )
+        # A version that was not looked at before the epoch was prepared has to be, before the next one is.
+        if done and version.number == self._newest and str(staged.directory) == str(self.directory):
+            self._newest += 1
         return frozenset(file.name for file in files) if done else None
 
     def _missing(
@@ -318,23 +349,31 @@ _VACUUM = "Was VACUUM run with a retention of a few hours or none?"
 
 def _check_unchanged(version: Version, handle: Handle, directory: Directory) -> None:
     """Refuse files that the table does not take any more: somebody has changed or replaced it since then."""
-    why = "Its columns or partitions are others."
-    try:
-        rows = StructType.fromJson(handle["schema"])
-        now = mapped(version, rows, (), str(directory))
-        same = all(own == name for own, name in now.names.items()) and set(now.required) <= set(handle["required"])
-        # A column that was dropped and added again has its name, and another one in the files.
-        same = same and in_files(rows, version.schema).simpleString() == handle.get("stored", rows.simpleString())
-        if handle.get("keys"):
-            check_upserts(version, str(directory))
-    except AnalysisError as error:
-        same, why = False, str(error)
-    if not same or [*version.partition_by] != handle["partition_by"]:
+    why = _unfit(version, handle, str(directory))
+    if why is not None:
         message = (
             f"{directory} was changed after epoch {handle['epoch']} had been written for it, which is not added now: "
-            f"{why} Make the table what it was."
+            f"{why} Make the table what it was (ALTER TABLE …, RESTORE TABLE …)."
         )
         raise SinkError(message)
+
+
+def _unfit(version: Version, layout: Handle, where: str) -> str | None:
+    """Why files do not fit a table that was changed since; None if they do."""
+    try:
+        # A copy: it takes the provider out of what it is given of a collation, and then knows none.
+        rows = StructType.fromJson(deepcopy(layout["schema"]))
+        now = mapped(version, rows, (), where)
+        same = all(own == name for own, name in now.names.items()) and set(now.required) <= set(layout["required"])
+        # A column that was dropped and added again has its name, and another one in the files.
+        same = same and in_files(rows, version.schema).simpleString() == layout.get("stored", rows.simpleString())
+        if layout.get("keys"):
+            check_upserts(version, where)
+    except AnalysisError as error:
+        return str(error.args[0])
+    if same and [*version.partition_by] == layout["partition_by"]:
+        return None
+    return "Its columns or partitions are others."
 
 
 def _not_found(

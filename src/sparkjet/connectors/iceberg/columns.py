@@ -119,14 +119,23 @@ def mapped(table: Version, schema: StructType, where: str) -> Mapped:
     return Mapped(fields, tuple(required), tuple(parts), by_names, tuple(whole))
 
 
-def unfit(table: Version, written: Mapping[str, Any], where: str) -> str | None:
-    """Why the files of an epoch do not fit a table that was changed since; None if they do."""
+def unfit(table: Version, written: Mapping[str, Any], where: str, *, is_decided: bool = True) -> str | None:
+    """Why the files of an epoch do not fit a table that was changed since; None if they do.
+
+    A column that was dropped is no reason not to add files that are decided: nothing brings it back, and what they have
+    there is gone as in all older files. Files without ids might be read by its name, though, and keys and partitions
+    be those of the column.
+    """
     columns = {field["id"]: field for field in table.schema["fields"]}
+    may_lack = is_decided and not written["by_names"] and not written.get("deletes")
+    may_lack = may_lack and written["spec"] == table.spec["spec-id"]
     for name, (number, kind) in written["columns"].items():
         column = columns.get(number)
+        if column is None and may_lack:
+            continue
         if column is None:
             return f"it has no column {name!r} any more."
-        if not _reads(column["type"], kind, by_names=written["by_names"]):
+        if not _reads(column["type"], kind, by_names=written["by_names"], may_lack=may_lack):
             return f"column {name!r} is {json.dumps(column['type'])} there, and {json.dumps(kind)} in the files."
         if column["required"] and name not in written["required"]:
             return f"column {name!r} is required there."
@@ -157,8 +166,8 @@ def lacking(table: Version, written: Mapping[str, Any]) -> list[tuple[int, str]]
     return [(number, name) for number, name in named_ids(table.schema["fields"]) if number not in given]
 
 
-def _reads(now: Any, before: Any, *, by_names: bool) -> bool:
-    """Whether readers of a type take what was written as another, which it was before."""
+def _reads(now: Any, before: Any, *, by_names: bool, may_lack: bool) -> bool:
+    """Whether readers of a type take what was written as another: one of before, of which it may lack fields."""
     if isinstance(now, str) or isinstance(before, str):
         return now == before or _is_promoted(before, now)
     if now["type"] != before["type"]:
@@ -169,15 +178,18 @@ def _reads(now: Any, before: Any, *, by_names: bool) -> bool:
             now[f"{part}-id"] == before[f"{part}-id"]
             # Nobody has looked for nulls.
             and now.get(f"{part}-required") == before.get(f"{part}-required")
-            and _reads(now[part], before[part], by_names=by_names)
+            and _reads(now[part], before[part], by_names=by_names, may_lack=may_lack)
             for part in parts
         )
     there, written = ({field["id"]: field for field in each["fields"]} for each in (now, before))
     return all(
-        number in there
-        and there[number]["required"] == field["required"]
-        and (there[number]["name"] == field["name"] or not by_names)
-        and _reads(there[number]["type"], field["type"], by_names=by_names)
+        (
+            there[number]["required"] == field["required"]
+            and (there[number]["name"] == field["name"] or not by_names)
+            and _reads(there[number]["type"], field["type"], by_names=by_names, may_lack=may_lack)
+        )
+        if number in there
+        else may_lack
         for number, field in written.items()
     ) and not any(field["required"] for number, field in there.items() if number not in written)
 

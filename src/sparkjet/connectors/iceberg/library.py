@@ -14,6 +14,7 @@ from uuid import uuid4
 from weakref import WeakKeyDictionary
 
 from sparkjet.catalyst.logical_plans import listed
+from sparkjet.connectors.iceberg.columns import NAMES
 from sparkjet.connectors.iceberg.version import Version, added_snapshots, number_of, written_for
 from sparkjet.errors import AnalysisError, SinkError
 from sparkjet.java import java_class, static_method
@@ -81,6 +82,19 @@ class IcebergTable(ABC):
             if is_a(error, *_MISSING):
                 return None
             raise SinkError(self.explained(error)) from error
+
+    def is_changed(self, version: Version) -> bool:
+        """Whether it may be another than a version in what files are written by; asked before each epoch.
+
+        It is one request, and for a table by its path as many as there are new versions.
+        """
+        self.enter()
+        try:
+            now = version.java.operations().refresh()
+        except JAVA_ERRORS:
+            # Whoever looks at it in full says why.
+            return True
+        return now is None or _written_by(now) != _written_by(version.base)
 
     def create(self, schema: Mapping[str, Any], spec: Mapping[str, Any]) -> None:
         """Create it unless another process does so first."""
@@ -380,6 +394,18 @@ class CatalogTable(IcebergTable):
     def _commit(self, version: Version, metadata: Any) -> bool:
         version.java.operations().commit(version.base, metadata)
         return True
+
+
+def _written_by(metadata: Any) -> list[Any]:
+    """What files are written by."""
+    return [
+        str(metadata.uuid()),
+        metadata.formatVersion(),
+        metadata.currentSchemaId(),
+        metadata.defaultSpecId(),
+        metadata.specs().size(),
+        metadata.property(NAMES, ""),
+    ]
 
 
 _SHORTEST = 3

@@ -28,9 +28,11 @@ from sparkjet.connectors.iceberg.version import MAIN
 from sparkjet.errors import AnalysisError, CopiedHomeError, SinkError
 from sparkjet.sinks.commit_every import EACH_EPOCH, CommitEvery
 from sparkjet.sinks.copies import check_run
+from sparkjet.sinks.file_formats import check_parquet
 from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
 from sparkjet.sinks.staged_files import StagedFiles, alike, application, told, values_of
-from sparkjet.sinks.upserts import check_keys, check_whole, looking_again, one_per_key
+from sparkjet.sinks.table_columns import looking_again
+from sparkjet.sinks.upserts import check_keys, check_whole, one_per_key
 from sparkjet.storage.hadoop_file_system import JAVA_ERRORS
 
 if TYPE_CHECKING:
@@ -92,6 +94,8 @@ class IcebergSink:
     _version: Version | None = field(default=None, init=False)
     _mapped: Mapped = field(default_factory=lambda: Mapped({}, (), (), by_names=False), init=False)
     _staged: StagedFiles | None = field(default=None, init=False)
+    _looked_at: Version | None = field(default=None, init=False)
+    """The version to which the files of epochs were found to fit last."""
 
     @property
     def directory(self) -> Directory | None:
@@ -101,6 +105,7 @@ class IcebergSink:
     def check(self, schema: StructType) -> None:
         """See :meth:`Sink.check`."""
         self._schema = schema
+        check_parquet(schema)
         check_keys(schema, self.keys)
         check_identified(schema, self.keys)
         wanted = new_schema(schema)
@@ -139,7 +144,7 @@ class IcebergSink:
             message = f"Others have committed {_RACES} times to {self.table.place} in a row, each before a new column."
             raise SinkError(message)
         self._map(version)
-        self._version, self._staged = version, self._staged_of(version)
+        self._version, self._staged, self._looked_at = version, self._staged_of(version), version
 
     def prepare(self, rows: DataFrame, transaction: TransactionId) -> Handle | None:
         """See :meth:`Sink.prepare`."""
@@ -147,8 +152,9 @@ class IcebergSink:
         assert version is not None  # noqa: S101 - create() comes first
         assert staged is not None  # noqa: S101 - as above
         options = {"compression": version.properties.get(_CODEC, _DEFAULT_CODEC), **self.options}
+        layout = self._layout(version)
+        self._look_again(layout)
         if self.keys:
-            self._look_again(version)
             rows = one_per_key(rows, self.keys)
         handle = staged.write(own.named(rows), transaction, options, [each.name for each in own.parts])
         if handle is None:
@@ -156,15 +162,8 @@ class IcebergSink:
         staged.check_required(handle, own.required, (), "iceberg")
         return {
             **handle,
-            "table": self.table.place,
-            "uuid": version.uuid,
-            "data": version.data,
+            **layout,
             "partitions": [own.partition(values_of(name)) for name, _ in handle["files"]],
-            "spec": version.spec["spec-id"],
-            "columns": types_of(version, own.columns),
-            "required": [*own.whole],
-            "by_names": own.by_names,
-            "branch": self.branch,
             **(self._with_keys(handle, staged, options) if self.keys else {}),
         }
 
@@ -210,11 +209,38 @@ class IcebergSink:
         for staged in bases.values():
             staged.abort_orphans(query, takeover, keep)
 
-    def _look_again(self, before: Version) -> None:
+    def _layout(self, version: Version) -> Handle:
+        """What is common to the files of all epochs."""
+        own = self._mapped
+        return {
+            "table": self.table.place,
+            "uuid": version.uuid,
+            "data": version.data,
+            "spec": version.spec["spec-id"],
+            "columns": types_of(version, own.columns),
+            "required": [*own.whole],
+            "by_names": own.by_names,
+            "branch": self.branch,
+        }
+
+    def _look_again(self, layout: Handle) -> None:
+        """Refuse an epoch whose files the table would not take once it is decided."""
+        if not self.keys and self._looked_at is not None and not self.table.is_changed(self._looked_at):
+            return
         version, where = self.table.version(), self.table.place
-        if version is not None:
-            with looking_again(where):
-                self._check_whole(version, types_of(before, self._mapped.columns))
+        if version is None:
+            message = (
+                f"There is no Iceberg table {where} any more. Nothing of the epoch is decided: restore the table, or "
+                "start the query again, which makes a new one."
+            )
+            raise SinkError(message)
+        with looking_again(where):
+            why = _misfit(self.table, version, layout, is_decided=False)
+            if why is not None:
+                raise AnalysisError(f"{why[0].upper()}{why[1:]} Nothing is decided that does not fit: start again.")
+            if self.keys:
+                self._check_whole(version, layout["columns"])
+        self._looked_at = version
 
     def _check_whole(self, version: Version, written: Mapping[str, Any]) -> None:
         check_whole([name for _, name in lacking(version, written)], self.table.place)
@@ -404,7 +430,7 @@ def _branch(handle: Handle) -> str:
     return str(handle.get("branch", MAIN))
 
 
-def _misfit(table: IcebergTable, version: Version, handle: Handle) -> str | None:
+def _misfit(table: IcebergTable, version: Version, handle: Handle, *, is_decided: bool = True) -> str | None:
     """Why a version does not take the files of an epoch; None if it does."""
     # In another table the ids of columns and partitions may be those of others.
     if version.uuid != handle["uuid"]:
@@ -412,7 +438,7 @@ def _misfit(table: IcebergTable, version: Version, handle: Handle) -> str | None
     branch = _branch(handle)
     if branch != MAIN and not version.has_branch(branch):
         return f"it has no branch {branch!r} any more."
-    why = unfit(version, handle, table.place)
+    why = unfit(version, handle, table.place, is_decided=is_decided)
     if why is None and handle.get("deletes"):
         why = undeletable(version, handle["spec"], branch) or unreplaceable(version, handle["columns"], branch)
     return why

@@ -40,6 +40,8 @@ _REFUSED = re.compile(r"\.(?:\w*SQL\w*|BatchUpdate)Exception: (.*)")
 """What a task that a database has refused says of it."""
 _TWICE = re.compile("duplicate (?:entry|key)|unique (?:index|constraint)", re.IGNORECASE)
 """How databases say so; the table for the rows of an attempt has no key but the number of a row."""
+_NO_NUMBER = re.compile("Unknown column '(?:NaN|-?Infinity)'")
+"""MariaDB's driver writes what its database has no number for as a word."""
 _NO_DRIVER = re.compile("No suitable driver|Did not find registered driver|: [\\w.]+Driver$")
 
 
@@ -276,7 +278,13 @@ class JdbcSink:
                     "of the epoch was published; start the query again)"
                 )
                 raise SinkError(why) from error
-            raise (RefusedRowsError if blames_rows(error) else SinkError)(why) from error
+            no_number = _NO_NUMBER.search(why) is not None
+            if no_number:
+                why += (
+                    " (there is no such number in this database: leave it out, or make it a null, "
+                    "nullif(column, double('NaN')))"
+                )
+            raise (RefusedRowsError if no_number or blames_rows(error) else SinkError)(why) from error
 
     def _publish(self, connection: Connection, handle: Handle) -> None:
         statements = self._statements_of(handle)
