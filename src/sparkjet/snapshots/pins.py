@@ -80,9 +80,10 @@ class Pins:
             AnalysisError: The name cannot be one, or is taken.
             RecoveryError: There is no record.
         """
-        if _NAME.fullmatch(name) is None:
+        given: object = name
+        if not isinstance(given, str) or _NAME.fullmatch(given) is None:
             message = (
-                f'pin: "{name}" cannot be a name: it begins with a letter or a digit, and has up to 100 of these, '
+                f'pin: "{given}" cannot be a name: it begins with a letter or a digit, and has up to 100 of these, '
                 "dots, hyphens and underscores."
             )
             raise AnalysisError(message)
