@@ -94,3 +94,26 @@ def test_the_process_has_the_zone_of_the_session_and_gets_its_own_back(monkeypat
     finally:
         monkeypatch.undo()
         time.tzset()
+
+
+@pytest.mark.parametrize(
+    ("zone", "east"),
+    [("+02:00", 2), ("-03:30", -3.5), ("UTC+2", 2), ("GMT-0130", -1.5), ("+18", 18), ("Z", 0), ("Asia/Kolkata", 5.5)],
+)
+def test_a_zone_of_sparks_is_the_same_one_in_the_process(
+    zone: str, east: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    with _environment(zone):
+        assert time.localtime(0).tm_gmtoff == east * 3600
+    assert time.localtime(0).tm_gmtoff == 9 * 3600
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.parametrize("zone", ["Mars/Olympus", "PST", "../UTC", ""])
+def test_a_zone_that_the_machine_does_not_know_is_refused(zone: str) -> None:
+    before = os.environ.get("TZ")
+    with pytest.raises(sj.AnalysisError, match="is not a zone that this machine knows"), _environment(zone):
+        pytest.fail("it was entered")
+    assert os.environ.get("TZ") == before

@@ -8,11 +8,13 @@ many a project's own and of other plugins. ``-p no:sparkjet`` leaves it out.
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from sparkjet.testing import StreamDriver
 
 ZONE = "spark.sql.session.timeZone"
+_OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2}))?(?::?(\d{2}))?")
 QUICK: Mapping[str, str] = {
     "spark.master": "local[2]",
     "spark.app.name": "sparkjet tests",
@@ -108,7 +111,7 @@ def _environment(zone: str) -> Iterator[None]:
     """What Spark takes from the process, for as long as the session is there."""
     before = dict(os.environ)
     # Rows that are collected have the process's zone: a test must not depend on that of a machine.
-    os.environ["TZ"] = zone
+    os.environ["TZ"] = _of_process(zone)
     time.tzset()
     # Otherwise workers run the first python3 of the PATH, which may be another one.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -122,3 +125,30 @@ def _environment(zone: str) -> Iterator[None]:
             if name in before:
                 os.environ[name] = before[name]
         time.tzset()
+
+
+def _of_process(zone: str) -> str:
+    """A zone of Spark's as ``TZ`` has it, where +02:00 would be two hours *behind* UTC, and what is not known is UTC.
+
+    >>> _of_process("Europe/Berlin"), _of_process("+02:00"), _of_process("UTC-3")
+    ('Europe/Berlin', '<+02>-2:00:00', '<-03>+3:00:00')
+    """
+    if zone in {"UTC", "GMT", "UT", "Z"}:
+        return "UTC"
+    offset = _OFFSET.fullmatch(zone)
+    if offset is not None:
+        sign, hours, minutes, seconds = offset.groups("00")
+        name = f"{sign}{hours:>02}{minutes if minutes != '00' else ''}"
+        return f"<{name}>{'-' if sign == '+' else '+'}{int(hours)}:{minutes}:{seconds}"
+    try:
+        ZoneInfo(zone)
+    except (ValueError, OSError, KeyError) as error:
+        from sparkjet.errors import AnalysisError  # noqa: PLC0415 - on use
+
+        message = (
+            f'sparkjet_settings: {ZONE}="{zone}" is not a zone that this machine knows, so rows would be collected in '
+            "UTC. Name a region such as Europe/Berlin or an offset such as +02:00; regions need the package tzdata of "
+            "the operating system."
+        )
+        raise AnalysisError(message) from error
+    return zone

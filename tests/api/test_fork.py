@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 
 import sparkjet as sj
 from sparkjet.errors import AnalysisError
+from sparkjet.snapshots import DirectoryStore
 from tests.feed import Feed, rows
 
 if TYPE_CHECKING:
@@ -70,7 +71,13 @@ def test_a_fork_gives_what_the_query_has_given_since_and_touches_nothing_of_it(
     assert read(Path(fork.outputs) / "late-of-results") == sorted({*read(tmp_path / "late")} - {*late_before}) != []
     # It goes on as any query does.
     feed.add(*rows([40], k="a", v=1))
-    fork.start(*writers(spark, feed, tmp_path)).awaitTermination()
+    pins = DirectoryStore(tmp_path / "home" / "snapshots")
+    pins.remove_pin(pin.slot, "before")
+    untouched = files(tmp_path / "home"), *untouched[1:]
+    # As the program does when it is run again, also without the pin.
+    again = sj.fork(home, at="before", to=tmp_path / "fork")
+    assert again == fork
+    again.start(*writers(spark, feed, tmp_path)).awaitTermination()
     assert len(read(Path(fork.outputs) / "results")) > len({*read(tmp_path / "out")} - {*before})
     assert (files(tmp_path / "home"), files(tmp_path / "out"), files(tmp_path / "late")) == untouched
 
@@ -98,9 +105,37 @@ def test_what_a_fork_cannot_be_made_of_is_refused(spark: SparkSession, tmp_path:
     with pytest.raises(AnalysisError, match="outputs: a grid has no place for the files of a fork"):
         sj.fork(home, at="before", to="grid://127.0.0.1:1/fork")
     fork = sj.fork(home, at="before", to=tmp_path / "fork")
+    query.snapshot("other")
+    with pytest.raises(AnalysisError, match=r'was forked from record \d, "before", of query .* a place of its own'):
+        sj.fork(home, at="other", to=tmp_path / "fork")
     with pytest.raises(AnalysisError, match=r"has records of query .* Give the fork a place of its own"):
-        sj.fork(home, at="before", to=tmp_path / "fork")
+        sj.fork(home, at="before", to=home)
+    wrong: Any = None
+    for arguments in ({"at": wrong, "to": "x"}, {"at": "before", "to": wrong}):
+        with pytest.raises(AnalysisError, match=r"(at|to): None is not text"):
+            sj.fork(home, **arguments)
+    with pytest.raises(AnalysisError, match="outputs"):
+        sj.fork(home, at="before", to=tmp_path / "new", outputs="")
+    assert not (tmp_path / "new").exists()
     cleaning = spark.readStream.schema("k string, v long").option("cleanSource", "delete")
     stream = sj.stream(cleaning.json(str(feed.directory))).groupBy("k").agg(F.sum("v").alias("v"))
     with pytest.raises(AnalysisError, match="cleanSource=delete discards what has been read"):
         fork.start(stream.writeStream.outputMode("update").format("noop"))
+
+
+def test_a_place_that_the_query_writes_to_is_none_of_a_fork(spark: SparkSession, tmp_path: Path) -> None:
+    feed, home, data = fed(tmp_path), str(tmp_path / "home"), tmp_path / "data"
+    [into] = writers(spark, feed, tmp_path)
+    query = into.option("path", data / "results").option("checkpointLocation", home).start()
+    query.awaitTermination()
+    query.snapshot("before")
+    before = files(data)
+    within = sj.fork(home, at="before", to=tmp_path / "within", outputs=data / "results" / "fork")
+    above = sj.fork(home, at="before", to=tmp_path / "above", outputs=data)
+    for fork in (within, above):
+        with pytest.raises(AnalysisError, match=r"outputs: .* is not apart from .*data/results"):
+            fork.start(into)
+    for writer in (totals(spark, feed, []), into.option("path", tmp_path / "elsewhere")):
+        with pytest.raises(AnalysisError, match=r"outputs: .*data/results\" has files that are not of this fork"):
+            above.start(writer)
+    assert files(data) == before

@@ -104,6 +104,14 @@ def test_spark_runs_a_python_worker(spark: SparkSession) -> None:
     assert (found.verdict, f"Python {sys.version_info[0]}.{sys.version_info[1]} worker" in found.told) == (OK, True)
 
 
+def test_why_spark_does_not_start_is_said_in_javas_words(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_HOME", "/opt/spark")
+    monkeypatch.setattr(doctor, "session", lambda _: spark._jvm.java.util.ArrayList().get(0))
+    (found,) = doctor.spark([])
+    assert (found.verdict, "IndexOutOfBoundsException: Index 0" in found.told) == (doctor.BAD, True)
+    assert "SPARK_HOME" in str(found.remedy)
+
+
 def test_the_platform_is_named(spark: SparkSession, tmp_path: Path) -> None:
     (found,) = platform(str(tmp_path), [])
     assert (found.verdict, found.told) == (OK, f"a local master, Spark {spark.version}")

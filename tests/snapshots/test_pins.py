@@ -111,15 +111,37 @@ def test_a_pin_is_whole_wherever_a_driver_goes_on_while_it_is_set(
             go_on()
             return super().slots()
 
-        def put_pin(self, slot: int, name: str, content: bytes) -> None:
+        def put_pin(self, slot: int, name: str, content: bytes) -> bool:
             go_on()
-            super().put_pin(slot, name, content)
+            return super().put_pin(slot, name, content)
 
     pin = Pins(Interleaved(PosixDirectory(driver.place))).put("p", 0)
     for written in uncleaned:
         driver.clean(written)
     driver.run(2)
     assert Pins(driver.store).record(pin.slot).names() <= {*driver.store.names()}
+
+
+@pytest.mark.parametrize("epochs", [0, 1])
+def test_of_two_who_pin_one_name_at_once_one_has_it(tmp_path: Path, epochs: int) -> None:
+    driver = Driver(tmp_path)
+    driver.run(3)
+    firsts: list[Pin] = []
+
+    class Slow(DirectoryStore):
+        """Another process pins once the name was found to be free, and the driver goes on."""
+
+        def slots(self) -> list[int]:
+            if firsts:
+                driver.run(1)
+            else:
+                firsts.append(Pins(driver.store).put("p", 1))
+                driver.run(epochs)
+            return super().slots()
+
+    with pytest.raises(AnalysisError, match=r'there is a pin "p" already'):
+        Pins(Slow(PosixDirectory(driver.place))).put("p", 0)
+    assert Pins(driver.store).all() == firsts
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "../up", ".hidden", "-flag", "x" * 101, "a b", "é"])

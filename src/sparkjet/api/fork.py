@@ -15,8 +15,9 @@ from sparkjet.connectors.spark_formats import SCRATCH
 from sparkjet.errors import AnalysisError
 from sparkjet.options import QUERY_OPTIONS, Options
 from sparkjet.plan.spark_sources import acknowledging_source, source_names
+from sparkjet.sinks.manifest import MANIFEST_DIRECTORY
 from sparkjet.snapshots.copying import fork_pinned
-from sparkjet.storage.schemes import directory_at
+from sparkjet.storage.schemes import directory_at, scheme_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from sparkjet.api.query import StreamingQuery
 
 _OF_A_HOME = ("checkpointLocation", "snapshotStore", "queryId", "snapshotBackup", "snapshotBackupEvery", "pinRetention")
+_PLACES = ("path", "lateRowsPath", "deadLettersPath")
 _KEPT = [*(name for name in QUERY_OPTIONS if name not in _OF_A_HOME), "earlyResultsPeriod", "isEarly"]
 
 
@@ -73,10 +75,13 @@ class Fork:
         given = [[settings_of(writer) for writer in kind] for kind in (writers, late, dead)]
         for each in (settings for kind in given for settings in kind):
             _check_sources(each)
+            self._check_beside(each)
         results, dropped, failed = (
             [self._aside(each, name) for each, name in zip(kind, output_names(what, len(kind)), strict=True)]
             for kind, what in zip(given, ("results", "late", "dead"), strict=True)
         )
+        for each in (*results, *dropped, *failed):
+            self._check_apart(each)
         return checked(results, dropped, failed, name=queryName, home=self.home).start()
 
     def _aside(self, settings: OutputSettings, name: str) -> OutputSettings:
@@ -86,6 +91,36 @@ class Fork:
             if given.get(option) is not None:
                 options[option] = f"{self.outputs}/{place}-of-{name}"
         return replace(settings, sink=ChosenSink(SCRATCH), options=options, partition_by=(), name=None)
+
+    def _check_beside(self, settings: OutputSettings) -> None:
+        """Refuse to write where the writer would: the first query may not have written there yet."""
+        options, session = Options(settings.options), settings.chain.source.sparkSession
+        aside = directory_at(self.outputs, "outputs", lambda: session).resolved()
+        for place in filter(None, map(options.get, _PLACES)):
+            if scheme_of(place) == scheme_of(self.outputs):
+                given = directory_at(place, "outputs", lambda: session).resolved()
+                if f"{given}/".startswith(f"{aside}/") or f"{aside}/".startswith(f"{given}/"):
+                    message = (
+                        f'outputs: "{aside}" is not apart from "{given}", which a writer names. Give '
+                        "sj.fork(…, outputs=…) a directory of its own."
+                    )
+                    raise AnalysisError(message)
+
+    def _check_apart(self, settings: OutputSettings) -> None:
+        """Refuse places that have files of others, such as those that the first query writes to."""
+        for option in _PLACES:
+            location = settings.options.get(option)
+            if location is None:
+                continue
+            place = directory_at(location, "outputs", lambda: settings.chain.source.sparkSession)
+            names, queries = {*place.names()}, {*place.below(MANIFEST_DIRECTORY).names()}
+            # A run that was killed may have left the directory of manifests alone.
+            if queries - {self.query} or (names - {MANIFEST_DIRECTORY} and not queries):
+                message = (
+                    f'outputs: "{place}" has files that are not of this fork, and perhaps of the query that it comes '
+                    "from. Give sj.fork(…, outputs=…) a directory of its own."
+                )
+                raise AnalysisError(message)
 
 
 def fork(
@@ -97,27 +132,34 @@ def fork(
 ) -> Fork:
     """Begin another query where one was pinned (:meth:`StreamingQuery.snapshot`); that one may be running.
 
-    Copies what the pinned record names into a new home, on any store; called again after it was interrupted, it goes
-    on. Sources are read from the offsets of that record.
+    Copies what the pinned record names into a new home, on any store. Called again, as by the next run of a program, it
+    finds the fork that is there, also once the pin is removed. Sources are read from the offsets of that record.
 
     Args:
         home: The home of the query, as its ``checkpointLocation``; or ``grid://host:port,…/name``.
         at: Name of the pin.
-        to: The home of the fork; it has no records yet.
-        outputs: The directory of its outputs, which all executors reach; ``to`` with ``/outputs`` by default.
+        to: The home of the fork; it has no records, or those of this fork.
+        outputs: The directory of its outputs, which all executors reach and nobody else writes to; ``to`` with
+            ``/outputs`` by default.
         session: For file systems that only Hadoop reads; the active one by default.
 
     Raises:
         AnalysisError: There is no such pin, or a place cannot be used.
         RecoveryError: The query reads queues, or what the record names is missing.
     """
+    for argument, given in (("home", home), ("at", at), ("to", to), ("outputs", outputs)):
+        if not isinstance(given, str | Path) and (argument, given) != ("outputs", None):
+            message = f"{argument}: {given!r} is not text. See help(sj.fork)."
+            raise AnalysisError(message)
     if outputs is None and str(to).startswith("grid:"):
         message = "outputs: a grid has no place for the files of a fork. Give a directory that all executors reach."
         raise AnalysisError(message)
+    aside = f"{to}/outputs" if outputs is None else str(outputs)
+    directory_at(aside, "outputs", lambda: _session(session))
     source = directory_at(str(home), "home", lambda: _session(session))
     target = directory_at(str(to), "to", lambda: _session(session))
-    pin, record = fork_pinned(source, target, at)
-    return Fork(str(to), f"{to}/outputs" if outputs is None else str(outputs), record.query, pin.epoch)
+    origin = fork_pinned(source, target, at)
+    return Fork(str(to), aside, origin.query, origin.epoch)
 
 
 def _check_sources(settings: OutputSettings) -> None:

@@ -24,6 +24,7 @@ from sparkjet.errors import SparkjetError
 from sparkjet.executors import platform_of
 from sparkjet.platforms import Platform, Weight
 from sparkjet.query_log import without_users
+from sparkjet.storage.hadoop_file_system import first_line
 from sparkjet.storage.paths import local_path
 from sparkjet.storage.schemes import scheme_of
 
@@ -49,6 +50,10 @@ EXTRAS = {
     "metrics": "prometheus_client",
 }
 """A package of each extra."""
+
+_OF_SPARK = ("SPARK_HOME", "SPARK_REMOTE", "SPARK_API_MODE", "SPARK_CONF_DIR", "SPARK_LOCAL_IP", "PYSPARK_PYTHON")
+_OF_SPARK += ("PYSPARK_DRIVER_PYTHON", "PYSPARK_SUBMIT_ARGS", "JAVA_TOOL_OPTIONS")
+"""What of the environment Spark starts by."""
 
 
 @dataclass(frozen=True)
@@ -189,9 +194,10 @@ def spark(settings: Sequence[str]) -> Iterator[Finding]:
     except SparkjetError:
         raise
     except Exception as error:  # noqa: BLE001 - whatever stops Spark is the finding
-        reason = str(error).strip().partition("\n")[0][:300] or type(error).__name__
-        told = f"Spark does not start, or runs no Python worker: {reason}"
-        yield Finding("Spark", BAD, told, "Mend Java first; then look at PYSPARK_PYTHON and the log above.")
+        told = f"Spark does not start, or runs no Python worker: {first_line(error)}"
+        named = [name for name in _OF_SPARK if name in os.environ]
+        given = f"; {', '.join(named)} {'is' if len(named) == 1 else 'are'} set" if named else ""
+        yield Finding("Spark", BAD, told, f"Mend Java first; then look at the log above{given}.")
         return
     worker, seconds = f"Python {found[0]}.{found[1]} worker", time.monotonic() - began
     yield Finding("Spark", OK, f"Spark {context.version} ran a task in a {worker} after {seconds:.0f} s")

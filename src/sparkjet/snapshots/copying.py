@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from sparkjet.errors import AnalysisError, RecoveryError
+from sparkjet.known_types import known
 from sparkjet.snapshots.directory import DirectoryStore
 from sparkjet.snapshots.outbox_entries import OutboxEntries
 from sparkjet.snapshots.record import EpochKind
 from sparkjet.snapshots.record_log import RecordLog
 
 if TYPE_CHECKING:
-    from sparkjet.snapshots.pins import Pin
     from sparkjet.snapshots.record import Record
     from sparkjet.storage.directory import Directory
 
@@ -67,17 +67,45 @@ def copy_newest(source: Directory, target: Directory, option: str = "to") -> tup
     raise RecoveryError(message)
 
 
-def fork_pinned(source: Directory, target: Directory, name: str, option: str = "to") -> tuple[Pin, Record]:
-    """Begin another query from a pinned record, in a home without records; returns the pin and its first record.
+class Origin(msgspec.Struct, frozen=True):
+    """What a fork is of; in its home, before its first record.
+
+    Attributes:
+        parent: Id of the query that it comes from.
+        pin: Name of the pinned record.
+        slot: Of that record.
+        epoch: Of that record.
+        query: Id of the fork.
+    """
+
+    parent: str
+    pin: str
+    slot: int
+    epoch: int
+    query: str
+
+
+_ORIGIN = msgspec.json.Decoder(known(Origin))
+_ORIGIN_FILE = "fork.json"
+
+
+def fork_pinned(source: Directory, target: Directory, name: str, option: str = "to") -> Origin:
+    """Begin another query from a pinned record, in a home without records, or find the one that was begun there.
 
     It has an id of its own, and nothing that is to be committed or acknowledged: that is of the query it comes from.
-    A fork that is interrupted leaves files that the next one into the same home finds.
+    A fork that is interrupted leaves files that the next one into the same home finds. Of two at once both get the
+    same fork. One that is there needs the pin no more.
 
     Raises:
         AnalysisError: There is no such pin, or the target is taken.
         RecoveryError: What the record names is missing, or the query reads queues.
     """
     there, here = RecordLog(DirectoryStore(source.below("snapshots"))), DirectoryStore(target.below("snapshots"))
+    held, origin = RecordLog(here).newest(), _origin(target)
+    if held is not None and (origin is None or origin.query != held[1].query):
+        raise _taken(option, target, f"has records of query {held[1].query}")
+    if held is not None and origin is not None and _has_lost_its_pin(origin, there, name):
+        return origin
     pin = there.pins.get(name)
     record = there.pins.record(pin.slot)
     if record.queues:
@@ -86,25 +114,59 @@ def fork_pinned(source: Directory, target: Directory, name: str, option: str = "
             "once they are acknowledged: nothing could be read again. Fork a query that reads Kafka or files."
         )
         raise RecoveryError(message)
-    here.open(option)
-    held = RecordLog(here).newest()
-    if held is not None:
-        message = f'{option}: "{target}" has records of query {held[1].query}. Give the fork a place of its own.'
-        raise AnalysisError(message)
+    if held is None:
+        # A fork that runs has temporary files of its own.
+        here.open(option)
+    asked = Origin(record.query, name, pin.slot, pin.epoch, str(uuid.uuid4()))
+    if origin is None:
+        target.below("snapshots").put(_ORIGIN_FILE, msgspec.json.encode(asked))
+        # Not what was put: of two at once one is first.
+        origin = _origin(target) or asked
+    if msgspec.structs.replace(asked, query=origin.query) != origin:
+        raise _taken(option, target, f'was forked from record {origin.slot}, "{origin.pin}", of query {origin.parent}')
+    if held is None:
+        _begin(source, target, origin, record)
+        # Of another one, if somebody has copied a snapshot there meanwhile.
+        held = RecordLog(here).newest()
+        if held is None or held[1].query != origin.query:
+            raise _taken(option, target, "has got records of another query meanwhile")
+    return origin
+
+
+def _begin(source: Directory, target: Directory, origin: Origin, record: Record) -> None:
     # The takeover stays: names of deltas begin with it, and are never used twice.
     forked = msgspec.structs.replace(
-        record, kind=EpochKind.SETTLED, query=str(uuid.uuid4()), run=str(uuid.uuid4()), transactions=[], published=[]
+        record, kind=EpochKind.SETTLED, query=origin.query, run=str(uuid.uuid4()), transactions=[], published=[]
     )
     try:
         for place, names in files_of(forked).items():
             _copy(source, target, place, names)
     except FileNotFoundError as error:
-        message = f'fork: record {pin.slot}, pinned as "{name}", names {error.filename}, which is missing.'
+        message = f'fork: record {origin.slot}, pinned as "{origin.pin}", names {error.filename}, which is missing.'
         raise RecoveryError(message) from error
-    if not here.put(pin.slot, forked.encode()):
-        message = f'{option}: "{target}" has got records of another query meanwhile. Give the fork a place of its own.'
-        raise AnalysisError(message)
-    return pin, forked
+    DirectoryStore(target.below("snapshots")).put(origin.slot, forked.encode())
+
+
+def _has_lost_its_pin(origin: Origin, parent: RecordLog, name: str) -> bool:
+    newest = parent.newest()
+    is_of_it = origin.pin == name and newest is not None and newest[1].query == origin.parent
+    return is_of_it and all(pin.name != name for pin in parent.pins.all())
+
+
+def _origin(home: Directory) -> Origin | None:
+    """What a home is a fork of; None if of nothing."""
+    place = home.below("snapshots")
+    try:
+        return _ORIGIN.decode(place.read(_ORIGIN_FILE))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except msgspec.MsgspecError as error:
+        message = f"fork: {place.below(_ORIGIN_FILE)} cannot be read: {error}. Restore it, or fork to another place."
+        raise RecoveryError(message) from error
+
+
+def _taken(option: str, target: Directory, why: str) -> AnalysisError:
+    return AnalysisError(f'{option}: "{target}" {why}. Give the fork a place of its own.')
 
 
 def _without_delivered(source: Directory, record: Record) -> Record:

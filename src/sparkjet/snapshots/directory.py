@@ -59,10 +59,10 @@ class DirectoryStore:
         """See :meth:`SnapshotStore.trim`."""
         self._log.remove_files(_slot(slot) for slot in self.slots() if slot < below)
 
-    def put_pin(self, slot: int, name: str, content: bytes) -> None:
+    def put_pin(self, slot: int, name: str, content: bytes) -> bool:
         """See :meth:`SnapshotStore.put_pin`."""
         self._pins.create()
-        self._pins.put(_pin(slot, name), content)
+        return self._pins.put(_pin(slot, name), content)
 
     def pins(self) -> list[tuple[int, str]]:
         """See :meth:`SnapshotStore.pins`."""

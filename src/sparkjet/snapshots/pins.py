@@ -80,15 +80,15 @@ class Pins:
             AnalysisError: The name cannot be one, or is taken.
             RecoveryError: There is no record.
         """
-        if _NAME.fullmatch(name) is None:
+        given: object = name
+        if not isinstance(given, str) or _NAME.fullmatch(given) is None:
             message = (
-                f'pin: "{name}" cannot be a name: it begins with a letter or a digit, and has up to 100 of these, '
+                f'pin: "{given}" cannot be a name: it begins with a letter or a digit, and has up to 100 of these, '
                 "dots, hyphens and underscores."
             )
             raise AnalysisError(message)
         if any(name == other for _, other in self._store.pins()):
-            message = f'pin: there is a pin "{name}" already. Remove it first, or take another name.'
-            raise AnalysisError(message)
+            raise _taken(name)
         for _ in range(_ATTEMPTS):
             slots = self._store.slots()
             if not slots:
@@ -99,13 +99,29 @@ class Pins:
             except FileNotFoundError:
                 # Superseded and trimmed between the two.
                 continue
-            self._store.put_pin(pin.slot, name, msgspec.json.encode(pin))
+            if not self._set(pin):
+                raise _taken(name)
             if self._store.slots()[-1] == pin.slot:
                 return pin
             # A driver that had listed the pins before may be removing what that record names.
             self._store.remove_pin(pin.slot, name)
         message = f'pin: the query writes records faster than one can be pinned as "{name}". Try again.'
         raise RecoveryError(message)
+
+    def _set(self, pin: Pin) -> bool:
+        """Write a pin; False where another process has pinned the same name meanwhile, whose pin stays."""
+        content = msgspec.json.encode(pin)
+        if not self._store.put_pin(pin.slot, pin.name, content):
+            try:
+                # A put that was sent twice, as NFS does with link(), meets its own entry.
+                return self._store.read_pin(pin.slot, pin.name) == content
+            except FileNotFoundError:
+                return False
+        if any(pin.name == name and pin.slot != slot for slot, name in self._store.pins()):
+            # Each of the two lists after it has written: at least one sees the other.
+            self._store.remove_pin(pin.slot, pin.name)
+            return False
+        return True
 
     def get(self, name: str) -> Pin:
         """A pin by its name.
@@ -148,3 +164,7 @@ class Pins:
         except msgspec.MsgspecError as error:
             message = f'The pin "{name}" of record {slot} cannot be read: {error}. Remove its file, or restore it.'
             raise RecoveryError(message) from error
+
+
+def _taken(name: str) -> AnalysisError:
+    return AnalysisError(f'pin: there is a pin "{name}" already. Remove it first, or take another name.')

@@ -49,8 +49,8 @@ class SnapshotStore(Protocol):
         """Remove the slots below a number."""
         ...
 
-    def put_pin(self, slot: int, name: str, content: bytes) -> None:
-        """Write a pin durably: a name for a slot."""
+    def put_pin(self, slot: int, name: str, content: bytes) -> bool:
+        """Write a pin durably, a name for a slot; False if that slot has that name already, which stays as it was."""
         ...
 
     def pins(self) -> list[tuple[int, str]]:

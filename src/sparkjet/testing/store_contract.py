@@ -115,8 +115,9 @@ class StoreContract:
 
     def test_pins_are_listed_with_their_slots_until_they_are_removed(self, target: StoreUnderTest) -> None:
         assert target.store.pins() == []
-        target.store.put_pin(12, "before-v2.1", b"first")
-        target.store.put_pin(3, "12", b"second")
+        assert target.store.put_pin(12, "before-v2.1", b"first")
+        assert target.store.put_pin(3, "12", b"second")
+        assert not target.again().put_pin(3, "12", b"third")
         assert target.store.pins() == target.again().pins() == [(3, "12"), (12, "before-v2.1")]
         assert target.again().read_pin(12, "before-v2.1") == b"first"
         target.again().remove_pin(12, "before-v2.1")
