@@ -18,6 +18,7 @@ class TcpProxy:
     Attributes:
         delay: Seconds by which everything comes later.
         left: How many bytes of the server's are passed on before all connections are cut, once; None for any number.
+        unanswered: Whether the next request is passed on and all connections are cut in place of its answer, once.
     """
 
     def __init__(self, port: int) -> None:
@@ -29,6 +30,7 @@ class TcpProxy:
         self._passing.set()
         self.delay = 0.0
         self.left: int | None = None
+        self.unanswered = False
 
     @property
     def port(self) -> int:
@@ -99,6 +101,9 @@ class TcpProxy:
                 self._passing.wait()
                 self._ended.wait(self.delay)
                 is_last = False
+                if one is pair.client and self.unanswered:
+                    # From here on: late bytes of an answer before it would be cut in its place.
+                    self.unanswered, self.left = False, 0
                 if one is pair.server:
                     content, is_last = self._within(content)
                 other.sendall(content)

@@ -129,7 +129,7 @@ def test_an_answer_of_rest_that_is_lost_repeats_nothing(iceberg: SparkSession, i
     with TcpProxy(iceberg_rest.port) as proxy, catalog(iceberg, "cut", iceberg_rest.settings(proxy.port)) as lake:
 
         def cut() -> None:
-            proxy.left = 0
+            proxy.unanswered = True
 
         sink = IcebergSink(Cut(iceberg, f"{lake}.t", cut), iceberg)
         sink.check(rows.schema)
