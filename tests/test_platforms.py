@@ -42,6 +42,7 @@ def noted(
         ({"spark.databricks.clusterUsageTags.clusterId": "0"}, {}, "4.0.0", Manager.LOCAL, "Databricks"),
         ({"spark.remote": "sc://host"}, {}, "4.3.0", Manager.CONNECT, None),
         ({"spark.api.mode": "connect"}, {}, "4.3.0", Manager.CONNECT, None),
+        ({}, {"SPARK_API_MODE": "CONNECT"}, "4.3.0", Manager.CONNECT, None),
         ({}, {"SPARK_REMOTE": "sc://host"}, "4.3.0", Manager.CONNECT, None),
         ({"spark.master": "local[1]"}, {"SPARK_REMOTE": "sc://host"}, "4.3.0", Manager.LOCAL, None),
         ({}, {}, "", Manager.LOCAL, None),
@@ -142,6 +143,31 @@ def test_executors_that_go_with_their_state_are_warned_of() -> None:
             None,
             "",
             id="a claim that all share",
+        ),
+        pytest.param(
+            K8S
+            | {f"{DRIVER}{CLAIM}.mount.path": "/homes/", f"{DRIVER}{CLAIM}.options.claimName": "c"}
+            | {f"{EXECUTOR}{CLAIM}2.mount.path": "/homes", f"{EXECUTOR}{CLAIM}2.options.claimName": "c"},
+            {"SPARK_LOCAL_DIRS": "/,/homes"},
+            None,
+            "",
+            id="a claim that all share, by other names, which is scratch space too",
+        ),
+        pytest.param(
+            K8S
+            | {f"{role}nfs.n.mount.path": "/homes" for role in (DRIVER, EXECUTOR)}
+            | {f"{DRIVER}nfs.n.options.server": "a", f"{EXECUTOR}nfs.n.options.server": "b"},
+            {},
+            Weight.WARNED,
+            "only the driver's settings mount",
+            id="NFS of two servers",
+        ),
+        pytest.param(
+            K8S | {f"{DRIVER}{CLAIM}.mount.path": "/", f"{DRIVER}{CLAIM}.options.claimName": "c"},
+            {"SPARK_LOCAL_DIRS": "/homes"},
+            Weight.REFUSED,
+            "removed with it",
+            id="scratch space within a claim",
         ),
         pytest.param(
             {"spark.master": "spark://10.0.0.1:7077"}, DATABRICKS, Weight.WARNED, "disks go with the cluster", id="DBFS"

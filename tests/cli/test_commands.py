@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -162,8 +163,15 @@ def test_a_token_is_in_no_help_and_no_error(tmp_path: Path) -> None:
     assert (done.returncode, 'none" cannot be read: No such file' in done.stderr) == (FAILED, True)
 
 
-def test_without_typer_there_is_one_line() -> None:
-    program = "import sys\nsys.modules['typer'] = None\nfrom sparkjet.cli import main\nsys.exit(main(['top']))"
+@pytest.mark.parametrize(
+    ("package", "line"),
+    [
+        ("typer", "sparkjet: the command line needs typer: pip install typer"),
+        ("pyspark", r"sparkjet: \[SPARKJET_ANALYSIS\] pyspark is not there for .*: pip install .*"),
+    ],
+)
+def test_without_what_it_needs_there_is_one_line(package: str, line: str) -> None:
+    program = f"import sys\nsys.modules['{package}'] = None\nfrom sparkjet.cli import main\nsys.exit(main(['doctor']))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "sparkjet: the command line needs typer: pip install typer\n"
+    assert re.fullmatch(f"{line}\n", done.stderr)

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -109,8 +110,16 @@ def test_why_spark_does_not_start_is_said_in_javas_words(spark: SparkSession, mo
     jvm: Any = spark._jvm
     monkeypatch.setattr(doctor, "session", lambda _: jvm.java.util.ArrayList().get(0))
     (found,) = doctor.spark([])
-    assert (found.verdict, "IndexOutOfBoundsException: Index 0" in found.told) == (doctor.BAD, True)
+    assert (found.verdict, "IndexOutOfBoundsException: Index 0" in found.told) == (BAD, True)
     assert "SPARK_HOME" in str(found.remedy)
+
+
+def test_a_spark_that_queries_refuse_is_bad(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    # As where SPARK_HOME names another one.
+    monkeypatch.setattr("sparkjet.spark_line.RELEASE", "3.9.9")
+    found = [*doctor._findings("Spark", partial(doctor.spark, []))]
+    assert [each.verdict for each in found] == [OK, BAD]
+    assert f"PySpark is 3.9.9, and the Spark that it has started is {spark.version}" in found[1].told
 
 
 def test_the_platform_is_named(spark: SparkSession, tmp_path: Path) -> None:

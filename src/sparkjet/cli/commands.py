@@ -34,6 +34,7 @@ app = typer.Typer(
 snapshots = typer.Typer(help="Show or copy what a query has stored.", rich_markup_mode=None)
 app.add_typer(snapshots, name="snapshots")
 app.add_typer(grid.app, name="grid")
+_SPARKS = ("pyspark", "py4j")
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
@@ -50,6 +51,16 @@ def run(arguments: Sequence[str] | None = None) -> int:
         refused, status = AnalysisError(line), NOT_UNDERSTOOD
     except SparkjetError as error:
         line, refused, status = f"{PROGRAM}: {error}", error, FAILED
+    except ModuleNotFoundError as error:
+        package = str(error.name).partition(".")[0]
+        if package not in _SPARKS:
+            raise
+        # Also of doctor, which then has nothing else to look at.
+        refused = AnalysisError(
+            f'{package} is not there for {sys.executable}: pip install "pyspark>=4.0,<5", or have the python directory '
+            "of SPARK_HOME and its lib/py4j-*.zip on the PYTHONPATH."
+        )
+        line, status = f"{PROGRAM}: {refused}", FAILED
     else:
         return status or 0
     if "--json" in _own(given):

@@ -24,7 +24,6 @@ from sparkjet.errors import SparkjetError
 from sparkjet.executors import platform_of
 from sparkjet.platforms import Platform, Weight
 from sparkjet.query_log import without_users
-from sparkjet.storage.hadoop_file_system import first_line
 from sparkjet.storage.paths import local_path
 from sparkjet.storage.schemes import scheme_of
 
@@ -187,10 +186,16 @@ def temporary() -> Iterator[Finding]:
 
 
 def spark(settings: Sequence[str]) -> Iterator[Finding]:
-    """A session with one task in a Python worker."""
+    """A session with one task in a Python worker, of a Spark that ``sj.stream`` takes."""
+    # On use: most of it is for queries.
+    from sparkjet.catalyst.doors import check_doors, check_one_release  # noqa: PLC0415 - see above
+    from sparkjet.spark_line import RELEASE  # noqa: PLC0415 - see above
+    from sparkjet.storage.hadoop_file_system import first_line  # noqa: PLC0415 - see above
+
     began = time.monotonic()
     try:
-        context = session(settings).sparkContext
+        found_session = session(settings)
+        context = found_session.sparkContext
         # The worker is another process, perhaps another Python: PYSPARK_PYTHON names it.
         (found,) = context.parallelize([0], 1).map(lambda _: sys.version_info[:2]).collect()
     except SparkjetError:
@@ -203,6 +208,9 @@ def spark(settings: Sequence[str]) -> Iterator[Finding]:
         return
     worker, seconds = f"Python {found[0]}.{found[1]} worker", time.monotonic() - began
     yield Finding("Spark", OK, f"Spark {context.version} ran a task in a {worker} after {seconds:.0f} s")
+    # As sj.stream: the Spark of another line is refused, and a build without what sparkjet needs.
+    check_one_release(RELEASE, context.version)
+    check_doors(found_session)
 
 
 def platform(

@@ -27,9 +27,11 @@ def list_records(location: str, settings: Sequence[str], *, as_json: bool) -> No
     for pin in Pins(store).all():
         pins.setdefault(pin.slot, []).append(pin)
     told: list[dict[str, Any]] = []
-    for slot in store.slots():
+    # Not read: the query may remove old ones meanwhile. A pin without its record was given up while it was set.
+    sizes = store.sizes()
+    for slot in sorted(sizes.keys() | pins.keys()):
         named = [{"pin": pin.name, "epoch": pin.epoch, "since": _time(pin.at)} for pin in pins.get(slot, ())]
-        told.append({"record": slot, "bytes": len(store.read(slot)), "pins": named})
+        told.append({"record": slot, "bytes": sizes.get(slot), "pins": named})
     show(map(_line, told), told, as_json=as_json)
 
 
@@ -73,7 +75,8 @@ def _time(at: int) -> str:
 
 def _line(told: dict[str, Any]) -> str:
     pins = "".join(f", pinned as {pin['pin']} since {pin['since']}, epoch {pin['epoch']}" for pin in told["pins"])
-    return f"record {told['record']}: {told['bytes']} bytes{pins}"
+    size = "missing" if told["bytes"] is None else f"{told['bytes']} bytes"
+    return f"record {told['record']}: {size}{pins}"
 
 
 def described(slot: int, record: Record) -> dict[str, Any]:

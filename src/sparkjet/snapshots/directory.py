@@ -48,8 +48,12 @@ class DirectoryStore:
 
     def slots(self) -> list[int]:
         """See :meth:`SnapshotStore.slots`."""
-        stems = (name.removesuffix(_SUFFIX) for name in self._log.names() if name.endswith(_SUFFIX))
-        return sorted(int(stem) for stem in stems if stem.isdecimal())
+        return sorted(slot for slot in map(_number, self._log.names()) if slot is not None)
+
+    def sizes(self) -> dict[int, int]:
+        """Bytes of the slots, ascending: of one listing, as a pin may keep 86,400 of a day."""
+        numbers = {_number(name): size for name, size in self._log.files().items()}
+        return dict(sorted((slot, size) for slot, size in numbers.items() if slot is not None))
 
     def read(self, slot: int) -> bytes:
         """See :meth:`SnapshotStore.read`."""
@@ -134,6 +138,11 @@ class DirectoryStore:
             self._blobs.remove_files([name])
         if place is not self._blobs:
             self._state.remove(name)
+
+
+def _number(name: str) -> int | None:
+    stem = name.removesuffix(_SUFFIX)
+    return int(stem) if name != stem and stem.isdecimal() else None
 
 
 def _slot(slot: int) -> str:
