@@ -191,36 +191,17 @@ def _on_yarn(platform: Platform, home: PurePosixPath) -> Iterator[Note]:
 
 
 def _on_kubernetes(platform: Platform, home: PurePosixPath) -> Iterator[Note]:
-<<<<<<< HEAD
     # The mark of cluster mode, whose deployMode is "client" in the pod. Elsewhere Spark does not mount the driver's
     # volumes.
     if platform.settings.get("spark.kubernetes.submitInDriver", "false").lower() != "true":
         return
-    mounts = [each for each in _volumes(platform.settings, "driver") if home.is_relative_to(each.path)]
-    scratch = [each for each in platform.environment.get("SPARK_LOCAL_DIRS", "").split(",") if each]
-    if not mounts:
-        # Of no other kind where no setting says so.
-        mounts = [_Volume("emptyDir", each, None) for each in scratch if home.is_relative_to(each)]
-    # The innermost mount is the one that has the path.
-    mount = max(mounts, key=lambda each: len(each.path), default=None)
-    if mount is None:
-=======
-    # What a setting mounts at the very place is there, and no scratch space of Spark's.
     local = [each for each in platform.environment.get("SPARK_LOCAL_DIRS", "").split(",") if each]
     scratch = [_Volume("emptyDir", PurePosixPath(each), {}) for each in local]
+    # What a setting mounts at the very place is there, and no scratch space of Spark's.
     mounts = [each for each in (*_volumes(platform.settings, "driver"), *scratch) if home.is_relative_to(each.path)]
     # The innermost mount is the one that has the path.
     mount = max(mounts, key=lambda each: len(each.path.parts), default=None)
-    if mount is not None and mount.goes_with_its_pod:
-        told = f"{home} is in a volume of the driver's pod, and is removed with it."
-        yield Note(Weight.REFUSED, told, _CLAIM)
-    elif mount is not None and mount.kind == "hostPath":
-        told = f"{home} is on the node that the driver's pod runs on; a pod on another node has another one."
-        yield Note(Weight.WARNED, told, _CLAIM)
-    elif mount is not None and not any(map(mount.is_seen_as, _volumes(platform.settings, "executor"))):
-        yield Note(Weight.WARNED, f"{home} is in a volume that only the driver's settings mount.", _CLAIM)
-    elif mount is None and platform.settings.get("spark.submit.deployMode") == "cluster":
->>>>>>> w/eyes44
+    if mount is None:
         # Templates and webhooks mount what no setting tells: no reason to refuse. Executors try before the start.
         told = f"{home} is in the driver's pod, and is removed with it, unless a template or an operator mounts it."
         yield Note(Weight.WARNED, told, _CLAIM)
@@ -230,7 +211,7 @@ def _on_kubernetes(platform: Platform, home: PurePosixPath) -> Iterator[Note]:
     elif mount.kind == "hostPath":
         told = f"{home} is on the node that the driver's pod runs on; a pod on another node has another one."
         yield Note(Weight.WARNED, told, _CLAIM)
-    elif mount not in _volumes(platform.settings, "executor"):
+    elif not any(map(mount.is_seen_as, _volumes(platform.settings, "executor"))):
         yield Note(Weight.WARNED, f"{home} is in a volume that only the driver's settings mount.", _CLAIM)
 
 
@@ -239,13 +220,8 @@ class _Volume:
     """What Spark mounts in a pod."""
 
     kind: str
-<<<<<<< HEAD
-    path: str
-    claim: str | None
-=======
     path: PurePosixPath
     options: Mapping[str, str]
->>>>>>> w/eyes44
 
     @property
     def goes_with_its_pod(self) -> bool:
@@ -262,10 +238,6 @@ class _Volume:
 
 def _volumes(settings: Mapping[str, str], role: str) -> list[_Volume]:
     pattern = re.compile(rf"(spark\.kubernetes\.{role}\.volumes\.(\w+)\.[^.]+)\.mount\.path")
-<<<<<<< HEAD
-    found = [(match, path) for name, path in settings.items() if (match := pattern.fullmatch(name)) is not None]
-    return [_Volume(at[2], str(PurePosixPath(path)), settings.get(f"{at[1]}.options.claimName")) for at, path in found]
-=======
     found = []
     for match, path in ((pattern.fullmatch(name), path) for name, path in settings.items()):
         if match is not None:
@@ -273,7 +245,6 @@ def _volumes(settings: Mapping[str, str], role: str) -> list[_Volume]:
             options = {name.removeprefix(start): value for name, value in settings.items() if name.startswith(start)}
             found.append(_Volume(match[2], PurePosixPath(path), options))
     return found
->>>>>>> w/eyes44
 
 
 _STORES = "Give checkpointLocation a place that outlives the application: hdfs://, s3a://, abfss://, gs:// or a grid."
