@@ -186,6 +186,11 @@ def test_what_is_found_does_not_move_the_cursor_nor_has_passwords(
     assert lines[:3] == ["BAD     Java: says \\x1b[2J", "        hdfs://nn/x", "        none"]
 
 
+def test_a_grid_of_another_version_is_bad(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "version", {"pyspark": "4.3.0", "sparkjet": "0.1.0", "sparkjet-grid": "0.2.0"}.get)
+    assert [each.verdict for each in packages()] == [OK, BAD, OK]
+
+
 def test_each_extra_of_a_source_or_sink_is_looked_for() -> None:
     extras = (Path(__file__).parents[2] / "pyproject.toml").read_text().partition("[project.optional-dependencies]")[2]
     named = re.findall(r"^([a-z]+) = \[", extras.partition("[dependency-groups]")[0], re.MULTILINE)

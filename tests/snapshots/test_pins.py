@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from sparkjet.cli import main
 from sparkjet.errors import AnalysisError, RecoveryError
 from sparkjet.snapshots import Delta, DirectoryStore
+from sparkjet.snapshots.copying import copy_newest
 from sparkjet.snapshots.pins import Pin, Pins
 from sparkjet.snapshots.record import EpochKind, Record, RollingSettings, SavedStage
 from sparkjet.snapshots.record_log import RETAINED_SLOTS, TRIMMED, RecordLog
@@ -181,6 +182,26 @@ def test_pins_that_are_older_than_their_limit_are_removed_by_the_clock_of_the_qu
     assert [pin.name for pin in pins.all()] == ["first", "second"]
     driver.run(4)
     assert [pin.name for pin in pins.all()] == ["second"]
+
+
+def test_a_pin_of_a_copy_stays_and_one_that_was_given_up_is_passed_over(tmp_path: Path) -> None:
+    driver, home, copy = Driver(tmp_path / "a"), PosixDirectory(tmp_path / "a"), PosixDirectory(tmp_path / "b")
+
+    def bring_up() -> int:
+        for name in driver.log.pins.record(driver.epoch).names():
+            home.below(f"snapshots/state/{name}").create()
+            home.below(f"snapshots/state/{name}").write("0.parquet", b"rows")
+        return copy_newest(home, copy)[0]
+
+    driver.run(3)
+    bring_up()
+    there = DirectoryStore(copy.below("snapshots"))
+    kept = Pins(there).put("kept", 0)
+    there.put_pin(0, "given-up", b'{"name":"given-up","slot":0,"epoch":0,"at":0}')
+    driver.run(3)
+    assert bring_up() == driver.epoch
+    names = driver.log.pins.record(driver.epoch).names() | Pins(there).record(kept.slot).names()
+    assert {*there.names()} == names
 
 
 def test_commands_pin_list_and_remove(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

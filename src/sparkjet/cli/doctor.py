@@ -40,7 +40,7 @@ EXTRAS = {
     "arrow": "pyarrow",
     "artemis": "pyarrow",
     "delta": "pyarrow",
-    "grid": "kazoo",
+    "grid": "sparkjet_grid",
     "iceberg": "pyarrow",
     "kafka": "confluent_kafka",
     "postgres": "psycopg",
@@ -118,11 +118,22 @@ def packages() -> Iterator[Finding]:
         yield Finding("packages", OK, f"pyspark {version('pyspark')}, sparkjet {version('sparkjet')}")
     except PackageNotFoundError as error:
         yield Finding("packages", ADVICE, f"{error.name} was not installed by pip", "pip install sparkjet")
+    yield from _one_version()
     there = [extra for extra, package in EXTRAS.items() if find_spec(package)]
     absent = [extra for extra in EXTRAS if extra not in there]
     told = f"extras that are there: {', '.join(there) or 'none'}"
     remedy = f'If you need others: pip install "sparkjet[{",".join(absent)}]"' if absent else None
     yield Finding("packages", OK, told, remedy)
+
+
+def _one_version() -> Iterator[Finding]:
+    try:
+        own, grids = version("sparkjet"), version("sparkjet-grid")
+    except PackageNotFoundError:
+        return
+    if own != grids:
+        told = f"sparkjet {own} does not go with sparkjet-grid {grids}: their protocol has no versions"
+        yield Finding("packages", BAD, told, f'pip install "sparkjet[grid]=={own}", and the same on all members.')
 
 
 def java() -> Iterator[Finding]:

@@ -61,7 +61,7 @@ def copy_newest(source: Directory, target: Directory, option: str = "to") -> tup
         # At last: a record is only where all is that it names.
         here.put(slot, record.encode())
         here.trim(log.pins.first(slot))
-        _remove_others(target, [named, *(files_of(log.pins.record(pin.slot)) for pin in log.pins.all())])
+        _remove_others(target, [named, *map(files_of, log.pins.records())])
         return slot, record, copied
     message = f'copy: query {record.query} replaces its snapshots faster than they can be copied to "{target}".'
     raise RecoveryError(message)

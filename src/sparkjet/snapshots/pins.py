@@ -69,6 +69,16 @@ class Pins:
         """The first slot that must stay: the earliest that is pinned, if it comes before ``otherwise``."""
         return min([otherwise, *(slot for slot, _ in self._store.pins())])
 
+    def records(self) -> list[Record]:
+        """The records that are pinned, without those of pins that were given up by who was setting them: see `put`."""
+        found = []
+        for slot in sorted({slot for slot, _ in self._store.pins()}):
+            try:
+                found.append(self.record(slot))
+            except FileNotFoundError:
+                continue
+        return found
+
     def record(self, slot: int) -> Record:
         """A record that is pinned, or came after one that is."""
         return Record.decode(self._store.read(slot), f"record {slot}")
