@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -105,7 +105,7 @@ def sparkjet_driver(sparkjet_session: SparkSession) -> Iterator[Callable[..., St
         yield make
 
 
-def _set(session: SparkSession, settings: Mapping[str, str]) -> None:
+def _set(session: SparkSession, settings: Mapping[str, Any]) -> None:
     """Set what a running application may change; what it has already need not be changed."""
     from pyspark.errors import AnalysisException  # noqa: PLC0415 - on use
 

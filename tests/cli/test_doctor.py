@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -107,7 +107,8 @@ def test_spark_runs_a_python_worker(spark: SparkSession) -> None:
 
 def test_why_spark_does_not_start_is_said_in_javas_words(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_HOME", "/opt/spark")
-    monkeypatch.setattr(doctor, "session", lambda _: spark._jvm.java.util.ArrayList().get(0))
+    jvm: Any = spark._jvm
+    monkeypatch.setattr(doctor, "session", lambda _: jvm.java.util.ArrayList().get(0))
     (found,) = doctor.spark([])
     assert (found.verdict, "IndexOutOfBoundsException: Index 0" in found.told) == (BAD, True)
     assert "SPARK_HOME" in str(found.remedy)
