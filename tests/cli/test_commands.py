@@ -122,7 +122,7 @@ def test_whatever_prints_has_json() -> None:
 
 def test_the_page_names_each_command() -> None:
     text = PAGE.read_text()
-    hidden = {("snapshots", "import"), ("snapshots", "export")}
+    hidden = {("snapshots", "import"), ("snapshots", "export"), ("snapshots", "list")}
     missing = [" ".join(path) for path in all_commands() if f"sparkjet {' '.join(path)}" not in text]
     assert set(missing) <= {" ".join(path) for path in hidden}
 
