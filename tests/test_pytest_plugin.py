@@ -10,12 +10,12 @@ import time
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import sparkjet as sj
-from sparkjet.pytest_plugin import ZONE, _environment, sparkjet_driver, sparkjet_session
+from sparkjet.pytest_plugin import ZONE, _environment, _set, sparkjet_driver, sparkjet_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,6 +58,15 @@ def test_beside_a_session_that_runs_it_is_another_one_of_that_application(
     # Otherwise Spark knows no such source.
     with pytest.raises(Exception, match=r"sparkjet-kafka|subscribe|needs Spark 4\.2"):
         sparkjet_session.readStream.format("sparkjet-kafka").load()
+
+
+def test_a_setting_that_cannot_be_changed_is_refused_unless_it_is_so_already(spark: SparkSession) -> None:
+    session = spark.newSession()
+    static: Mapping[str, Any] = {"spark.ui.enabled": False, "spark.master": spark.sparkContext.master}
+    _set(session, {**static, "spark.sql.shuffle.partitions": "5"})
+    assert session.conf.get("spark.sql.shuffle.partitions") == "5"
+    with pytest.raises(sj.AnalysisError, match=r'Spark runs already, and its spark.ui.enabled cannot be made "true"'):
+        _set(session, {"spark.ui.enabled": "true"})
 
 
 def test_a_driver_runs_a_query_in_that_session(

@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -50,7 +50,7 @@ def sparkjet_settings() -> Mapping[str, str]:
     """Settings of Spark's for ``sparkjet_session``, on top of quick ones; override it to have some.
 
     Where a session runs already, they are set in a new one of its application, so they must be some that a running
-    application can change.
+    application can change, or has so.
     """
     return {}
 
@@ -75,8 +75,7 @@ def sparkjet_session(
     with ExitStack() as stack:
         if SparkContext._active_spark_context is not None:  # noqa: SLF001 - getOrCreate() would change its settings
             session = SparkSession.builder.getOrCreate().newSession()
-            for name, value in sparkjet_settings.items():
-                session.conf.set(name, value)
+            _set(session, sparkjet_settings)
         else:
             warehouse = {"spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse"))}
             settings = {**QUICK, **warehouse, **sparkjet_settings}
@@ -104,6 +103,26 @@ def sparkjet_driver(sparkjet_session: SparkSession) -> Iterator[Callable[..., St
             return driver
 
         yield make
+
+
+def _set(session: SparkSession, settings: Mapping[str, Any]) -> None:
+    """Set what a running application may change; what it has already need not be changed."""
+    from pyspark.errors import AnalysisException  # noqa: PLC0415 - on use
+
+    from sparkjet.errors import AnalysisError  # noqa: PLC0415 - on use
+
+    for name, value in settings.items():
+        given = str(value).lower() if isinstance(value, bool) else str(value)
+        if session.conf.get(name, None) == given:
+            continue
+        try:
+            session.conf.set(name, given)
+        except AnalysisException as error:
+            message = (
+                f'sparkjet_settings: Spark runs already, and its {name} cannot be made "{given}". Set it where that '
+                "session is started, by another fixture or plugin."
+            )
+            raise AnalysisError(message) from error
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.errors import AnalysisException
-from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
+from pyspark.sql.datasource import DataSource, DataSourceRegistration, SimpleDataSourceStreamReader
 
 import sparkjet as sj
 from sparkjet.connectors import formats, spark_formats
@@ -48,6 +48,21 @@ def test_a_source_without_its_extra_says_what_to_install(spark: SparkSession, mo
         monkeypatch.undo()
         sj.register_sources(spark)
     assert spark.readStream.format("sparkjet-rabbitmq").option("queues", "orders").load().columns[0] == "body"
+
+
+def test_a_source_that_spark_has_found_by_itself_is_there(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    conditions = iter(["DATA_SOURCE_ALREADY_EXISTS"] * len(formats.SOURCES) + ["DATA_SOURCE_NOT_FOUND"])
+
+    def register(self: object, source: type[DataSource]) -> None:
+        error = AnalysisException(source.name())
+        monkeypatch.setattr(error, "getCondition", lambda: condition)
+        condition = next(conditions)
+        raise error
+
+    monkeypatch.setattr(DataSourceRegistration, "register", register)
+    sj.register_sources(spark)
+    with pytest.raises(AnalysisException):
+        sj.register_sources(spark)
 
 
 class Counting(SimpleDataSourceStreamReader):

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkjet.cli import main
-from sparkjet.errors import AnalysisError, RecoveryError
+from sparkjet.errors import AnalysisError, RecoveryError, StorageError
 from sparkjet.snapshots import Delta, DirectoryStore
 from sparkjet.snapshots.copying import copy_newest
 from sparkjet.snapshots.pins import Pin, Pins
@@ -166,6 +166,16 @@ def test_what_is_wrong_with_a_pin_is_said(tmp_path: Path) -> None:
         pins.put("p", 0)
     with pytest.raises(AnalysisError, match=r'there is no pin "q"; .*Known: p'):
         pins.get("q")
+    pins_of_it = tmp_path / "snapshots" / "pins"
+    pins_of_it.rename(tmp_path / "aside")
+    # As on a disk that is read-only, of which root knows nothing.
+    pins_of_it.write_text("")
+    with pytest.raises(
+        StorageError, match=r'pin: "q" cannot be set or removed: (File exists|Not a directory) \(".*pins'
+    ):
+        pins.put("q", 0)
+    pins_of_it.unlink()
+    (tmp_path / "aside").rename(pins_of_it)
     [file] = (tmp_path / "snapshots" / "pins").iterdir()
     file.write_text("{}")
     with pytest.raises(RecoveryError, match=r'The pin "p" of record 0 cannot be read'):

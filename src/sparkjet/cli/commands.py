@@ -16,7 +16,7 @@ import typer
 
 from sparkjet.cli import grid
 from sparkjet.cli.arguments import HOME, AsJson, Home, Homes, Settings, printable
-from sparkjet.errors import AnalysisError, SparkjetError
+from sparkjet.errors import AnalysisError, SparkjetError, StorageError
 from sparkjet.query_log import without_users
 
 FAILED, NOT_UNDERSTOOD = 1, 2
@@ -51,6 +51,12 @@ def run(arguments: Sequence[str] | None = None) -> int:
         refused, status = AnalysisError(line), NOT_UNDERSTOOD
     except SparkjetError as error:
         line, refused, status = f"{PROGRAM}: {error}", error, FAILED
+    except OSError as error:
+        if error.filename is None:
+            # Not of a file that a command has been given: of the output, see `main`.
+            raise
+        refused = StorageError(f"{error.filename}: {error.strerror}")
+        line, status = f"{PROGRAM}: {refused}", FAILED
     except ModuleNotFoundError as error:
         package = str(error.name).partition(".")[0]
         if package not in _SPARKS:

@@ -51,8 +51,15 @@ EXTRAS = {
 """A package of each extra."""
 
 _OF_SPARK = (
-    *("SPARK_HOME", "SPARK_REMOTE", "SPARK_API_MODE", "SPARK_CONF_DIR", "SPARK_LOCAL_IP", "PYSPARK_PYTHON"),
-    *("PYSPARK_DRIVER_PYTHON", "PYSPARK_SUBMIT_ARGS", "JAVA_TOOL_OPTIONS"),
+    "SPARK_HOME",
+    "SPARK_REMOTE",
+    "SPARK_API_MODE",
+    "SPARK_CONF_DIR",
+    "SPARK_LOCAL_IP",
+    "PYSPARK_PYTHON",
+    "PYSPARK_DRIVER_PYTHON",
+    "PYSPARK_SUBMIT_ARGS",
+    "JAVA_TOOL_OPTIONS",
 )
 """What of the environment Spark starts by."""
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from pyspark.errors import AnalysisException
 from pyspark.sql.datasource import DataSource
 
 from sparkjet.connectors import spark_formats
@@ -73,12 +74,22 @@ def register_sources(spark: SparkSession) -> None:
     for name, source in SOURCES.items():
         missing = [package for package in source.packages if find_spec(package) is None]
         if LINE < _ADMITTING:
-            spark.dataSource.register(_absent(name, f'format("{name}") needs Spark 4.2 or later; this is {LINE_NAME}.'))
+            _register(spark, _absent(name, f'format("{name}") needs Spark 4.2 or later; this is {LINE_NAME}.'))
         elif missing:
             told = lacking(f'format("{name}"): this Python', missing, source.packages)
-            spark.dataSource.register(_absent(name, told))
+            _register(spark, _absent(name, told))
         else:
-            spark.dataSource.register(source.load())
+            _register(spark, source.load())
+
+
+def _register(spark: SparkSession, source: type[DataSource]) -> None:
+    try:
+        spark.dataSource.register(source)
+    except AnalysisException as error:
+        # Spark looks for sources of its own in a Python process that may have read one of ours before; what it has
+        # found there, no session can register any more.
+        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise
 
 
 def _absent(called: str, why: str) -> type[DataSource]:

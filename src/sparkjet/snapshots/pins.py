@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from sparkjet.errors import AnalysisError, RecoveryError, nearest
+from sparkjet.errors import AnalysisError, RecoveryError, StorageError, nearest
 from sparkjet.known_types import known
 from sparkjet.snapshots.record import Record
 
@@ -89,6 +89,7 @@ class Pins:
         Raises:
             AnalysisError: The name cannot be one, or is taken.
             RecoveryError: There is no record.
+            StorageError: The home cannot be written to.
         """
         given: object = name
         if not isinstance(given, str) or _NAME.fullmatch(given) is None:
@@ -121,7 +122,11 @@ class Pins:
     def _set(self, pin: Pin) -> bool:
         """Write a pin; False where another process has pinned the same name meanwhile, whose pin stays."""
         content = msgspec.json.encode(pin)
-        if not self._store.put_pin(pin.slot, pin.name, content):
+        try:
+            is_new = self._store.put_pin(pin.slot, pin.name, content)
+        except OSError as error:
+            raise _unwritable(pin.name, error) from error
+        if not is_new:
             try:
                 # A put that was sent twice, as NFS does with link(), meets its own entry.
                 return self._store.read_pin(pin.slot, pin.name) == content
@@ -151,11 +156,14 @@ class Pins:
 
         Raises:
             AnalysisError: There is none.
+            StorageError: The home cannot be written to.
         """
         self.get(name)
-        for slot, other in self._store.pins():
-            if name == other:
+        for slot in (slot for slot, other in self._store.pins() if name == other):
+            try:
                 self._store.remove_pin(slot, name)
+            except OSError as error:
+                raise _unwritable(name, error) from error
 
     def expire(self, before: int) -> list[Pin]:
         """Remove the pins that were set before a time in microseconds, and return them."""
@@ -178,3 +186,10 @@ class Pins:
 
 def _taken(name: str) -> AnalysisError:
     return AnalysisError(f'pin: there is a pin "{name}" already. Remove it first, or take another name.')
+
+
+def _unwritable(name: str, error: OSError) -> StorageError:
+    why = f"{error.strerror or error}" + (f' ("{error.filename}")' if error.filename else "")
+    return StorageError(
+        f'pin: "{name}" cannot be set or removed: {why}. A pin is a small file in the home of its query.'
+    )

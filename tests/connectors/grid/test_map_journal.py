@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import functions as F
 
 import sparkjet as sj
+from sparkjet.connectors.grid.format import GRID_MAP_OPTIONS
 from sparkjet.connectors.grid.journal_sink import GridJournalSink
 from sparkjet.connectors.grid.journal_sink_settings import GridJournalSettings
 from sparkjet.connectors.grid.map_journal import JournalledMapSink
@@ -303,7 +304,7 @@ def test_wrong_options_of_the_journal_are_refused_before_the_start(options: dict
     with pytest.raises(AnalysisError, match=said):
         GridMapSettings.of(Options({"path": "grid:///m", "keys": "k", **options}))
     with pytest.raises(AnalysisError, match=r'"journal.onFul" is not an option.*did you mean "journal.onFull"'):
-        Options({"journal.onFul": "wait"}).check("grid-map")
+        Options({"journal.onFul": "wait"}).only([*GRID_MAP_OPTIONS], "grid-map")
 
 
 def test_options_of_the_journal_are_those_of_a_journal_with_a_prefix() -> None:
