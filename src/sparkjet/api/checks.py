@@ -210,8 +210,8 @@ def _outputs(
     failed += [partial(_letter_files, chain, path) for path, chain in letters.items()]
     outputs += [make(name) for make, name in zip(failed, output_names("dead", len(failed)), strict=True)]
     directories = [output.sink.directory for output in outputs if isinstance(output.sink, FilesSink)]
-    # One may be a link to another, and their files would be mixed up.
-    places = [each.resolved() for each in directories] if len(directories) > 1 else []
+    # One may be a link to another, and their files would be mixed up; a store has no links, and may not answer yet.
+    places = [str(each) if each.path is None else each.resolved() for each in directories]
     places += [f"the table {output.sink.view}" for output in outputs if isinstance(output.sink, MemorySink)]
     for place in places:
         if places.count(place) > 1:

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.connectors.iceberg.reading import IcebergReader
-from tests.connectors.iceberg.test_iceberg import expire, numbers, sink_of, written
+from tests.connectors.iceberg.test_iceberg import expire, numbers, prepared, sink_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
+
+    from sparkjet.sinks.protocol import Handle
 
 EPOCHS = 300
 KEPT = 5
@@ -23,16 +25,21 @@ MERGED = 100
 
 @pytest.mark.long
 @pytest.mark.timeout(3600)
-def test_hundreds_of_epochs(iceberg: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("every", [1, 20])
+def test_hundreds_of_epochs(iceberg: SparkSession, tmp_path: Path, every: int) -> None:
     rows = iceberg.sql("SELECT 'a' AS k, 1L AS n").coalesce(1)
     sink = sink_of(iceberg, tmp_path, rows, "k")
     update = sink.table._load().updateProperties()
     update.set("write.metadata.delete-after-commit.enabled", "true")
     update.set("write.metadata.previous-versions-max", str(KEPT)).commit()
-    took = []
+    took: list[float] = []
+    waiting: list[Handle] = []
     for epoch in range(1, EPOCHS + 1):
         began = time.monotonic()
-        written(sink, rows, epoch)
+        waiting.append(prepared(sink, rows, epoch))
+        if len(waiting) == every:
+            sink.commit_all(waiting, lambda: None)
+            waiting.clear()
         took.append(time.monotonic() - began)
     version = IcebergReader(iceberg, tmp_path).version
     manifests = version.base.currentSnapshot().allManifests(version.java.io())
@@ -44,9 +51,10 @@ def test_hundreds_of_epochs(iceberg: SparkSession, tmp_path: Path) -> None:
     assert len(manifests) <= MERGED
     assert len([*metadata.glob("v*.json")]) == KEPT + 1
     # What the snapshots name, and no manifest that was merged away: a list for each, and as many for their files.
-    merged = EPOCHS // MERGED + 1
-    assert EPOCHS <= len([*metadata.glob("snap-*.avro")]) <= EPOCHS
-    assert EPOCHS - merged <= len([*metadata.glob("*-m*.avro")]) <= EPOCHS + merged
+    commits = EPOCHS // every
+    merged = commits // MERGED + 1
+    assert len([*metadata.glob("snap-*.avro")]) == commits
+    assert commits - merged <= len([*metadata.glob("*-m*.avro")]) <= commits + merged
     # Nothing that says that files wait to be added, and a directory for those of each epoch.
     assert [path for path in (tmp_path / "data" / "_sparkjet").rglob("*") if path.is_file()] == []
     assert len([*(tmp_path / "data").glob("_sparkjet-*")]) == EPOCHS

@@ -87,7 +87,7 @@ def x06(server: KafkaServer, orders: Orders) -> None:
 def x07(server: KafkaServer, orders: Orders) -> None:
     """Another writer fails in phase 1: the error restarts the query, what was prepared is rolled back."""
     with Driver(replace(orders, broken_task=True)) as driver:
-        assert driver.ended() == "ProduceError"
+        assert driver.ended() == "RefusedRowError"
     assert len(open_transactions(orders)) == orders.tasks - 1
 
 

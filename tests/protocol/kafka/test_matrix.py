@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.crash
 
 Fault = Callable[["KafkaServer", Orders, str], None]
-REFUSED = {"ProduceError", "SinkError"}
+REFUSED = {"RefusedRowError", "ProduceError", "SinkError"}
 
 
 def driver_killed(kafka: KafkaServer, orders: Orders, point: str) -> None:
