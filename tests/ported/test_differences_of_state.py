@@ -122,7 +122,7 @@ REFUSED_BY_SPARK = "join between two streaming DataFrames/Datasets is not suppor
 
 @pytest.mark.parametrize(
     ("how", "mode"),
-    # docs/guide/joins.md runs an inner one.
+    # docs/guide/joining-streams.md runs an inner one.
     [
         *(pytest.param(how, "complete", marks=pytest.mark.long) for how in ("inner", "leftOuter")),
         ("leftOuter", "update"),
