@@ -25,7 +25,10 @@ DOORS = ("tests/versions", "tests/test_spark_line.py", "README.md")
 """What goes through Spark's private doors, door by door, and the first thing that a user runs."""
 QUERIES = ("tests/catalyst", "tests/crash/farmed/test_steps.py")
 """Plans, and drivers that are killed at each step."""
-OLDER_PAGES = ("time", "several-results", "joins", "files", "state", "sinks")
+OLDER_PAGES = (
+    *("time", "sessions", "several-results", "without-windows", "duplicates"),
+    *("joins", "files", "state", "sinks"),
+)
 """Pages of the guide whose examples need nothing that the oldest lines lack."""
 WHOLE = ("4.2", "4.3")
 """Lines on which all pages run."""
