@@ -26,7 +26,7 @@ DOORS = ("tests/versions", "tests/test_spark_line.py", "README.md")
 QUERIES = ("tests/catalyst", "tests/crash/farmed/test_steps.py")
 """Plans, and drivers that are killed at each step."""
 OLDER_PAGES = (
-    *("time", "policies", "idle-substreams", "late-events"),
+    *("time", "policies", "idle-substreams", "late-events", "sessions", "without-windows", "duplicates"),
     *("several-results", "joins", "joining-results", "joining-streams", "state", "stateful-functions"),
     *("files", "sinks"),
 )

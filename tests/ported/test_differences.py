@@ -184,7 +184,7 @@ def test_an_earlier_checkpoint_is_not_read(both: Both, spark: SparkSession, tmp_
 
 
 def test_the_page_counts_the_ports(request: pytest.FixtureRequest) -> None:
-    page = (request.config.rootpath / "docs" / "guide" / "porting.md").read_text()
+    page = (request.config.rootpath / "docs" / "guide" / "porting-queries.md").read_text()
     with_state = sum(len(module.PORTS) for module in (boats, freight_queries, installed_state, invitations))
     assert f"{len(test_ported.PORTS)} queries with windows or without any, and {with_state} with state" in page
 

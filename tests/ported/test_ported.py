@@ -35,7 +35,7 @@ RESULTS = {name: port for name, port in PORTS.items() if port.write is None}
 SINKS = {name: port for name, port in PORTS.items() if port.delivered is not None}
 CONSOLE = {name: port for name, port in PORTS.items() if port.write is not None and port.delivered is None}
 
-# Each kind of window, a watermark in the query, and expressions; docs/guide/porting.md runs more of both in CI.
+# Each kind of window, a watermark in the query, and expressions; docs/guide/porting-queries.md runs more of both in CI.
 RESULTS_IN_CI = {
     "examples-windowed-word-count",
     "functions-window_time",

@@ -29,7 +29,7 @@ def check_available() -> None:
     try:
         confluent_kafka.Producer({"builtin.features": "sasl_gssapi", "log_level": "0"})
     except confluent_kafka.KafkaException as error:
-        message = "this Python's confluent-kafka has no GSSAPI: build it, as docs/guide/kafka-sink.md says"
+        message = "this Python's confluent-kafka has no GSSAPI: build it, as docs/guide/kafka-kerberos.md says"
         raise NoProgramError(message) from error
     missing = [each for each in _PROGRAMS if shutil.which(each, path=_PATH) is None]
     if missing:

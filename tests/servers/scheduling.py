@@ -19,6 +19,7 @@ SHARING = {
     "examples/test_clicks": "kafka",
     "/test_two_servers": "kafka",
     "rabbitmq": "rabbitmq",
+    "guide/queues": "rabbitmq",
     "artemis": "artemis",
 }
 """What is in the paths of files that share what is expensive to start: the drivers of the crash farm, a cluster and the
