@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from sparkjet.api.checks import checked, output_names
 from sparkjet.api.sink_formats import ChosenSink
-from sparkjet.api.writer import StreamWriter, settings_of
+from sparkjet.api.writer import StreamWriter, all_settings
 from sparkjet.connectors.grid.format import JOURNAL_SOURCE
 from sparkjet.connectors.spark_formats import SCRATCH
 from sparkjet.errors import AnalysisError
@@ -17,7 +17,7 @@ from sparkjet.options import QUERY_OPTIONS, Options
 from sparkjet.plan.spark_sources import acknowledging_source, source_names
 from sparkjet.sinks.manifest import MANIFEST_DIRECTORY
 from sparkjet.snapshots.copying import fork_pinned
-from sparkjet.storage.schemes import directory_at, scheme_of
+from sparkjet.storage.schemes import directory_at, is_within, scheme_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -70,9 +70,7 @@ class Fork:
                 journal, which would keep rows for it. Nothing has been started or changed.
             RecoveryError: If the query does not fit the pinned state.
         """
-        late = lateRows if isinstance(lateRows, Sequence) else (lateRows,)
-        dead = deadLetters if isinstance(deadLetters, Sequence) else (deadLetters,)
-        given = [[settings_of(writer) for writer in kind] for kind in (writers, late, dead)]
+        given = [all_settings(kind) for kind in (writers, lateRows, deadLetters)]
         for each in (settings for kind in given for settings in kind):
             _check_sources(each)
             self._check_beside(each)
@@ -99,7 +97,7 @@ class Fork:
         for place in filter(None, map(options.get, _PLACES)):
             if scheme_of(place) == scheme_of(self.outputs):
                 given = directory_at(place, "outputs", lambda: session).resolved()
-                if f"{given}/".startswith(f"{aside}/") or f"{aside}/".startswith(f"{given}/"):
+                if is_within(given, aside) or is_within(aside, given):
                     message = (
                         f'outputs: "{aside}" is not apart from "{given}", which a writer names. Give '
                         "sj.fork(…, outputs=…) a directory of its own."

@@ -48,6 +48,7 @@ from sparkjet.snapshots.record_log import RecordLog
 from sparkjet.storage.directory import HoldsRows
 from sparkjet.storage.full_disk import full_disks_named
 from sparkjet.storage.local_directory import local_directory
+from sparkjet.storage.schemes import is_within
 from sparkjet.storage.sharing import check_reached, check_shared
 
 if TYPE_CHECKING:
@@ -314,7 +315,7 @@ class Launch:
         """
         for table, cleaner in ((sink.directory, cleaner) for sink, cleaner in self._table_sinks):
             top, home = table.resolved().rstrip("/"), self.home.resolved()
-            if f"{home}/".startswith(f"{top}/") and not home.startswith((f"{top}/_", f"{top}/.")):
+            if is_within(home, top) and not home.startswith((f"{top}/_", f"{top}/.")):
                 message = (
                     f'checkpointLocation: "{self.home}" is in the table {table}, where {cleaner} removes what no '
                     f"version names. Give it a place of its own, or one below {table}/_checkpoints."

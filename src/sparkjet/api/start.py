@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from pyspark.sql import DataFrame
 
 from sparkjet.api.checks import checked
-from sparkjet.api.writer import StreamWriter, settings_of
+from sparkjet.api.writer import StreamWriter, all_settings
 from sparkjet.engine.replaying import ReplayRequest
 from sparkjet.errors import AnalysisError, refuse_connect
 from sparkjet.sinks.read_files import read_files
@@ -44,12 +44,10 @@ def start(
         AnalysisError: If anything is set wrongly; nothing has been started or changed.
         RecoveryError: If the stored state cannot be continued safely.
     """
-    late = lateRows if isinstance(lateRows, Sequence) else (lateRows,)
-    dead = deadLetters if isinstance(deadLetters, Sequence) else (deadLetters,)
     return checked(
-        [settings_of(writer) for writer in writers],
-        [settings_of(writer) for writer in late],
-        [settings_of(writer) for writer in dead],
+        all_settings(writers),
+        all_settings(lateRows),
+        all_settings(deadLetters),
         name=queryName,
         home=checkpointLocation,
     ).start()
@@ -102,9 +100,9 @@ def replay_dead_letters(
         return ReplayRequest(read, None if is_rows else str(letters), replaying, drops_late=late == "drop")
 
     return checked(
-        [settings_of(writer) for writer in writers],
-        [settings_of(writer) for writer in (lateRows if isinstance(lateRows, Sequence) else (lateRows,))],
-        [settings_of(writer) for writer in (deadLetters if isinstance(deadLetters, Sequence) else (deadLetters,))],
+        all_settings(writers),
+        all_settings(lateRows),
+        all_settings(deadLetters),
         name=queryName,
         home=checkpointLocation,
         replay=request,

@@ -267,6 +267,11 @@ class StreamWriter(Guided):
         return self
 
 
+def all_settings(writers: StreamWriter | Sequence[StreamWriter]) -> list[OutputSettings]:
+    """The settings of one writer, or of each of several; see :func:`settings_of`."""
+    return [settings_of(each) for each in (writers if isinstance(writers, Sequence) else (writers,))]
+
+
 def settings_of(writer: StreamWriter) -> OutputSettings:
     """The settings of a writer; not one of its methods, which are for users.
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from sparkjet.errors import AnalysisError
+from sparkjet.options import upsert_keys
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,11 +46,18 @@ class Target:
     complete: bool = False
 
 
-def _always(options: Options) -> bool:  # noqa: ARG001 - the type of `only_adds`
+def always(_: Options) -> bool:
+    """Rows stay with any options."""
     return True
 
 
-def _never(options: Options) -> bool:  # noqa: ARG001 - the type of `only_adds`
+def unless_upserting(options: Options) -> bool:
+    """Rows stay unless ``mode=upsert`` has newer ones replace them."""
+    return not upsert_keys(options)
+
+
+def never(_: Options) -> bool:
+    """Rows do not stay: newer ones may replace them, or the destination decides."""
     return False
 
 
@@ -77,7 +85,7 @@ class SinkFormat:
     method: str | None = None
     has_directories: bool = False
     takes_table: bool = False
-    only_adds: Callable[[Options], bool] = _never
+    only_adds: Callable[[Options], bool] = never
     key_option: str = "keyColumns"
     cleaner: str | None = None
 
@@ -114,10 +122,6 @@ class SourceFormat:
     load: Callable[[], type[DataSource]]
     packages: Mapping[str, str]
     known: KnownSource | None
-
-
-ADDS = _always
-"""Of formats whose rows stay with any options."""
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sparkjet.connectors.format import ADDS, SinkFormat, Target
+from sparkjet.connectors.format import SinkFormat, Target, always
 from sparkjet.errors import AnalysisError
 from sparkjet.sinks.console import ConsoleSink
 from sparkjet.sinks.file_formats import FORMATS
@@ -109,10 +109,10 @@ def _memory(target: Target) -> Sink:
     return MemorySink(target.query, target.session, complete=target.complete)
 
 
-FILES = SinkFormat("files", _files, FILE_OPTIONS, has_directories=True, only_adds=ADDS)
+FILES = SinkFormat("files", _files, FILE_OPTIONS, has_directories=True, only_adds=always)
 SCRATCH = SinkFormat("files", _files, FILE_OPTIONS)
 """Files for results of any mode, whose epochs someone compares: rows that replace earlier ones stand beside these."""
-TABLE = SinkFormat("table", _table, FILE_OPTIONS, method="toTable", has_directories=True, only_adds=ADDS)
+TABLE = SinkFormat("table", _table, FILE_OPTIONS, method="toTable", has_directories=True, only_adds=always)
 MEMORY = SinkFormat("memory", _memory, is_durable=False)
 CONSOLE = SinkFormat("console", _console, CONSOLE_OPTIONS, is_durable=False)
 FOREACH = SinkFormat("foreach", lambda target: ForeachSink(target.function), is_durable=False, method="foreach")

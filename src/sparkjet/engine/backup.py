@@ -13,6 +13,7 @@ from sparkjet.query_log import logger
 from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.copying import copy_newest
 from sparkjet.snapshots.record_log import RecordLog
+from sparkjet.storage.schemes import is_within
 
 if TYPE_CHECKING:
     from sparkjet.snapshots.record import Record
@@ -39,7 +40,7 @@ class Backup:
     def __init__(self, home: Directory, target: Directory, every: int) -> None:
         self._home, self._target, self._every = home, target, every
         own, other = home.resolved(), target.resolved()
-        if _is_within(other, own) or _is_within(own, f"{other}/snapshots"):
+        if is_within(other, own) or is_within(own, f"{other}/snapshots"):
             same = "" if str(home) == str(target) else f', which is "{other}"'
             message = (
                 f'{OPTION}: "{target}"{same} is not apart from the home of this query, "{home}": what is lost with the '
@@ -93,7 +94,3 @@ class Backup:
         else:
             self._report = BackupReport(record.epoch, None)
             logger.info("%s: record %d, epoch %d, is in %s", OPTION, slot, record.epoch, self._target)
-
-
-def _is_within(place: str, other: str) -> bool:
-    return f"{place}/".startswith(f"{other.rstrip('/')}/")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -57,12 +59,8 @@ class Pins:
         """Deltas and blobs that pinned records name."""
         slots = {slot for slot, _ in self._store.pins()}
         self._named = {slot: names for slot, names in self._named.items() if slot in slots}
-        for slot in slots - self._named.keys():
-            try:
-                self._named[slot] = frozenset(self.record(slot).names())
-            except FileNotFoundError:
-                # Given up by who was setting it: see `put`.
-                continue
+        new = self._found(slots - self._named.keys())
+        self._named |= {slot: frozenset(record.names()) for slot, record in new.items()}
         return {name for names in self._named.values() for name in names}
 
     def first(self, otherwise: int) -> int:
@@ -71,12 +69,14 @@ class Pins:
 
     def records(self) -> list[Record]:
         """The records that are pinned, without those of pins that were given up by who was setting them: see `put`."""
-        found = []
-        for slot in sorted({slot for slot, _ in self._store.pins()}):
-            try:
-                found.append(self.record(slot))
-            except FileNotFoundError:
-                continue
+        return list(self._found({slot for slot, _ in self._store.pins()}).values())
+
+    def _found(self, slots: Iterable[int]) -> dict[int, Record]:
+        found = {}
+        for slot in sorted(slots):
+            # Given up by who was setting it: see `put`.
+            with contextlib.suppress(FileNotFoundError):
+                found[slot] = self.record(slot)
         return found
 
     def record(self, slot: int) -> Record:

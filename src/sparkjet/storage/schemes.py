@@ -63,3 +63,12 @@ _SCHEME = re.compile("([a-z][a-z0-9+.-]+):", re.IGNORECASE)
 """Of two letters or more: ``C:/data`` is a path."""
 SCHEMES: dict[str, Callable[[str, str, Session], Directory]] = {"file": _on_posix, "grid": _in_grid}
 """How a directory is made, by scheme; Hadoop has all others."""
+
+
+def is_within(place: str, other: str) -> bool:
+    """Whether a place is another one, or below it; both as :meth:`Directory.resolved` says them.
+
+    >>> is_within("/a/b", "/a"), is_within("/ab", "/a")
+    (True, False)
+    """
+    return f"{place}/".startswith(f"{other.rstrip('/')}/")

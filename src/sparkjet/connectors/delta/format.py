@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sparkjet.connectors.format import SinkFormat, Target, extra
+from sparkjet.connectors.format import SinkFormat, Target, extra, unless_upserting
 from sparkjet.errors import AnalysisError
 from sparkjet.options import upsert_keys
 from sparkjet.sinks.commit_every import CommitEvery
@@ -64,6 +64,6 @@ SINK = SinkFormat(
     DELTA_OPTIONS,
     has_directories=True,
     takes_table=True,
-    only_adds=lambda options: not upsert_keys(options),
+    only_adds=unless_upserting,
     cleaner="VACUUM",
 )

@@ -7,13 +7,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from sparkjet.connectors.grid.format import JOURNAL_SOURCE
 from sparkjet.connectors.grid.location import LOCATION_OPTIONS, Location
 from sparkjet.errors import AnalysisError, nearest
 from sparkjet.options import Options
 from sparkjet_grid.journal_reader import Journal
 from sparkjet_grid.places import JournalPlace
 
-NAME = "sparkjet-grid-journal"
+NAME = JOURNAL_SOURCE.name
 OPTIONS = {
     **LOCATION_OPTIONS,
     "startingOffsets": 'Where a new query starts: earliest (default), latest or {"0": 23, "1": -2}.',

@@ -45,6 +45,7 @@ def _source() -> type[DataSource]:
     return KafkaDataSource
 
 
-_PACKAGES = {"confluent_kafka": "confluent-kafka", "pyarrow": "pyarrow"}
+PACKAGES = {"confluent_kafka": "confluent-kafka", "pyarrow": "pyarrow"}
+"""What the driver and the executors need, for the source and the sink."""
 SINK = SinkFormat("kafka", _sink, KAFKA_OPTIONS)
-SOURCE = SourceFormat("sparkjet-kafka", _source, _PACKAGES, KnownSource(True, ("topic", "partition"), _PACKAGES))
+SOURCE = SourceFormat("sparkjet-kafka", _source, PACKAGES, KnownSource(True, ("topic", "partition"), PACKAGES))

@@ -13,6 +13,7 @@ from sparkjet.connectors.kafka import producing
 from sparkjet.connectors.kafka.cluster import INVALID_TIMEOUT, NO_LEADER, UNKNOWN_TOPIC, Cluster, error_name
 from sparkjet.connectors.kafka.columns import check_columns, records
 from sparkjet.connectors.kafka.connection import BrokerError
+from sparkjet.connectors.kafka.format import PACKAGES
 from sparkjet.connectors.kafka.pool import TaskResult, TransactionPool
 from sparkjet.connectors.kafka.producer_settings import TIMEOUT
 from sparkjet.connectors.kafka.producing import KafkaWriter
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
     from sparkjet.connectors.kafka.producer_settings import KafkaSettings
 
 
-PACKAGES = {"confluent_kafka": "confluent-kafka", "pyarrow": "pyarrow"}
-"""Packages that the executors need, by the name that is imported."""
 _TRANSIENT = (UNKNOWN_TOPIC, NO_LEADER)
 """Errors of a topic that has only just been created."""
 _SETTLING = 3.0

@@ -21,13 +21,11 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from sparkjet.connectors.kafka.format import PACKAGES
 from sparkjet.connectors.kafka.positions import TopicPartition, from_offset, to_offset
 from sparkjet.connectors.kafka.starting import LATEST
 from sparkjet.errors import AnalysisError, lacking
 from sparkjet.sources.backlog import limited
-
-PACKAGES = {"confluent_kafka": "confluent-kafka", "pyarrow": "pyarrow"}
-"""Packages that the driver, its planner and the executors need, by the name that is imported."""
 
 try:
     from sparkjet.connectors.kafka.admin import Cluster
