@@ -24,11 +24,13 @@ import sparkjet_grid
 from scripts.progress_table import metrics_table, progress_table, reasons_table
 from sparkjet import _names
 from sparkjet.cli.commands import PROGRAM, app
-from sparkjet.connectors.formats import SINKS
-from sparkjet.options import OUTPUT_OPTIONS, QUERY_OPTIONS
+from sparkjet.connectors.formats import SINKS, SOURCES
+from sparkjet.options import OUTPUT_OPTIONS, QUERY_OPTIONS, Option
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from sparkjet.connectors.format import SinkFormat, SourceFormat
 
 DOCS = Path(__file__).parents[1] / "docs"
 MARKER = re.compile(r"^<!-- generated: ([\w.-]+) -->$", re.MULTILINE)
@@ -85,19 +87,11 @@ OTHERS: Mapping[str, Sequence[str]] = {
 }
 """What pages of the guide import from modules without a list of public names."""
 
-SOURCES: Mapping[str, str] = {
-    "sparkjet-kafka": "sparkjet.connectors.kafka.consumer_settings:KAFKA_SOURCE_OPTIONS",
-    "sparkjet-rabbitmq": "sparkjet.connectors.rabbitmq.source_settings:SOURCE_OPTIONS",
-    "sparkjet-artemis": "sparkjet.connectors.artemis.source_settings:ARTEMIS_OPTIONS",
-    "sparkjet-grid-journal": "sparkjet.connectors.grid.journal_source_settings:OPTIONS",
-    "sparkjet-grid-map": "sparkjet.connectors.grid.map_source:OPTIONS",
-}
-"""Where the options of each source are declared."""
 
-
-def sink_options() -> dict[str, Mapping[str, str]]:
-    """The options of each sink's format; those of tables are those of files."""
-    return {name: {} if name == "table" else each.options for name, each in SINKS.items()}
+def format_options() -> dict[str, Sequence[Option[Any]]]:
+    """The options of each format; those of tables are those of files."""
+    formats: Mapping[str, SinkFormat | SourceFormat] = {**SINKS, **SOURCES}
+    return {name: () if name == "table" else each.options for name, each in formats.items()}
 
 
 def found(path: str) -> Any:
@@ -116,21 +110,6 @@ def errors() -> Iterator[type[BaseException]]:
             ours = isinstance(each, type) and issubclass(each, BaseException) and each.__module__ == module.name
             if ours and "condition" in vars(each) and not name.startswith("_"):
                 yield each
-
-
-def source_options() -> dict[str, Mapping[str, str]]:
-    """The options of each source."""
-    return {
-        name: {each: text.replace("{kind}", name.rpartition("-")[2]) for each, text in table(where).items()}
-        for name, where in SOURCES.items()
-    }
-
-
-def table(where: str) -> Mapping[str, str]:
-    """A table of options, by ``module:NAME``."""
-    module, _, name = where.partition(":")
-    options: Mapping[str, str] = getattr(importlib.import_module(module), name)
-    return options
 
 
 def commands() -> dict[str, Any]:
@@ -156,8 +135,9 @@ def _escaped(cell: str) -> str:
     return cell if cell.startswith("`") else re.sub(r"[|<*_]", r"\\\g<0>", cell)
 
 
-def _options(options: Mapping[str, str]) -> str:
-    return _table(("option", "meaning"), [(f"`{name}`", text) for name, text in options.items()])
+def _options(options: Sequence[Option[Any]]) -> str:
+    rows = [(f"`{each.name}`", each.takes, f"`{each.default}`" * bool(each.default), each.meaning) for each in options]
+    return _table(("option", "value", "default", "meaning"), rows)
 
 
 def _described(path: str) -> str:
@@ -304,10 +284,10 @@ GENERATED: Mapping[str, Callable[[], str]] = {
     "options.query": lambda: _options(QUERY_OPTIONS),
     "options.output": lambda: _options(OUTPUT_OPTIONS),
     "options.sinks": lambda: "\n\n".join(
-        f'### format("{name}")\n\n{_options(options)}' for name, options in sink_options().items() if options
+        f'### format("{name}")\n\n{_options(each.options)}' for name, each in SINKS.items() if format_options()[name]
     ),
     "options.sources": lambda: "\n\n".join(
-        f'### format("{name}")\n\n{_options(options)}' for name, options in source_options().items()
+        f'### format("{name}")\n\n{_options(each.options)}' for name, each in SOURCES.items()
     ),
     "metrics": metrics_table,
     "progress": progress_table,

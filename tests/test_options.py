@@ -1,17 +1,40 @@
-"""Options: found whatever their case, refused with the nearest name."""
+"""Options: found whatever their case, read as what they are, refused with the nearest name."""
 
 from __future__ import annotations
 
 import pytest
 
 from sparkjet.errors import AnalysisError
-from sparkjet.options import OUTPUT_OPTIONS, QUERY_OPTIONS, Options
+from sparkjet.options import (
+    CHECKPOINT_LOCATION,
+    CLOSE_WINDOWS_AT_END,
+    KEY_COLUMNS,
+    OUTPUT_OPTIONS,
+    PATH,
+    PROCESSING_GUARANTEE,
+    QUERY_OPTIONS,
+    SNAPSHOT_BACKUP_EVERY,
+    STATE_PARTITIONS,
+    Options,
+    family,
+    interval,
+    text,
+)
 
-KNOWN = [*QUERY_OPTIONS, *OUTPUT_OPTIONS, "path"]
+RETENTION = interval("retention", "How long.")
+KNOWN = [*QUERY_OPTIONS, *OUTPUT_OPTIONS, PATH]
 
 
 def test_names_ignore_case() -> None:
-    assert Options({"CHECKPOINTLOCATION": "/x"}).get("checkpointLocation") == "/x"
+    assert Options({"CHECKPOINTLOCATION": "/x"})[CHECKPOINT_LOCATION] == "/x"
+
+
+def test_without_an_option_its_default_holds() -> None:
+    given = Options({})
+    wanted = [None, False, "exactly-once", 100, None, ()]
+    read = [CHECKPOINT_LOCATION, CLOSE_WINDOWS_AT_END, PROCESSING_GUARANTEE, SNAPSHOT_BACKUP_EVERY, STATE_PARTITIONS]
+    assert [*(given[option] for option in read), given[KEY_COLUMNS]] == wanted
+    assert CHECKPOINT_LOCATION not in given
 
 
 def test_an_unknown_option_names_the_nearest() -> None:
@@ -24,38 +47,59 @@ def test_an_option_of_another_sink_is_refused() -> None:
         Options({"numRows": "3"}).only(KNOWN, "files")
 
 
+def test_a_value_is_refused_before_anybody_reads_it() -> None:
+    with pytest.raises(AnalysisError, match="statePartitions must be a positive whole number"):
+        Options({"StatePartitions": "many"}).only(KNOWN, "files")
+
+
+def test_a_family_takes_any_name_with_its_prefix() -> None:
+    known = [family("kafka.", "Properties.")]
+    Options({"Kafka.Linger.ms": "5"}).only(known, "kafka")
+    with pytest.raises(AnalysisError, match='"kafkaLinger" is not an option'):
+        Options({"kafkaLinger": "5"}).only(known, "kafka")
+
+
 @pytest.mark.parametrize("text", ["yes", "1", ""])
 def test_a_flag_is_true_or_false(text: str) -> None:
     with pytest.raises(AnalysisError, match="closeWindowsAtEnd must be true or false"):
-        Options({"closeWindowsAtEnd": text}).flag("closeWindowsAtEnd")
+        Options({"closeWindowsAtEnd": text})[CLOSE_WINDOWS_AT_END]
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "2.5", "many"])
 def test_a_number_is_positive_and_whole(text: str) -> None:
     with pytest.raises(AnalysisError, match="statePartitions must be a positive whole number"):
-        Options({"statePartitions": text}).number("statePartitions", default=1)
+        Options({"statePartitions": text})[STATE_PARTITIONS]
 
 
 def test_a_choice_names_the_choices() -> None:
     with pytest.raises(AnalysisError, match='did you mean "exactly-once"'):
-        Options({"processingGuarantee": "exactly_once"}).choice(
-            "processingGuarantee", ("exactly-once", "at-least-once", "none"), "exactly-once"
-        )
+        Options({"processingGuarantee": "exactly_once"})[PROCESSING_GUARANTEE]
+    assert Options({"processingGuarantee": "None"})[PROCESSING_GUARANTEE] == "none"
 
 
-def test_some_options_are_taken_by_the_names_that_they_are_asked_for() -> None:
+def test_names_are_separated_by_commas() -> None:
+    assert Options({"keyColumns": " a, b,,"})[KEY_COLUMNS] == ("a", "b")
+
+
+def test_some_options_are_taken_by_their_names() -> None:
     given = {"path": "/out", "HEADER": "true", "fileFormat": "csv", "retention": "7d", "checkpointLocation": "/ck"}
-    assert Options(given).among(["header", "sep"]) == {"header": "true"}
+    assert Options(given).among([text("header", "Names."), text("sep", "Separator.")]) == {"header": "true"}
 
 
 @pytest.mark.parametrize(
     ("text", "hours"), [("12h", 12), ("7d", 168), ("7 days", 168), ("60m", 1), ("60 min", 1), ("3600s", 1)]
 )
-def test_an_age_is_written_as_for_sparks_file_sink_or_as_an_interval(text: str, hours: int) -> None:
-    assert Options({"retention": text}).age("retention") == hours * 3_600_000_000
+def test_an_interval_is_written_as_for_sparks_file_sink_or_in_words(text: str, hours: int) -> None:
+    assert Options({"retention": text})[RETENTION] == hours * 3_600_000_000
 
 
 @pytest.mark.parametrize("text", ["12", "h", "-1h", "0d", "1 month", ""])
-def test_a_wrong_age_is_refused_by_name(text: str) -> None:
+def test_a_wrong_interval_is_refused_by_name(text: str) -> None:
     with pytest.raises(AnalysisError, match="retention"):
-        Options({"retention": text}).age("retention")
+        Options({"retention": text})[RETENTION]
+
+
+def test_an_option_of_something_that_another_one_names_has_its_prefix() -> None:
+    option = RETENTION.below("journal.", "journal")
+    assert (option.name, option.meaning) == ("journal.retention", "journal: how long.")
+    assert Options({"journal.retention": "1s"})[option] == 1_000_000

@@ -15,13 +15,11 @@ from scripts.reference import (
     MARKER,
     MODULES,
     NAMES,
-    SOURCES,
     alerts,
     commands,
     conditions,
     filled,
-    sink_options,
-    source_options,
+    format_options,
     value_doc,
 )
 from sparkjet.connectors import formats
@@ -52,23 +50,19 @@ def test_what_has_no_docstring_is_no_entry() -> None:
     assert value_doc("sparkjet.time.coalescing.Final") == ""
 
 
-@pytest.mark.parametrize("format", sorted({*formats.SINKS, *SOURCES}))
+@pytest.mark.parametrize("format", sorted({*formats.SINKS, *formats.SOURCES}))
 def test_every_option_has_an_entry_below_its_format(format: str, reference: dict[str, str]) -> None:
-    options = sink_options().get(format) or source_options().get(format, {})
+    options = format_options().get(format, ())
     _, _, below = reference["reference/options.md"].partition(f'### format("{format}")\n')
     named = re.findall(r"^\| `([^`]+)` \| [^|\s]", below.partition("\n##")[0], re.MULTILINE)
-    assert named == list(options)
+    assert named == [each.name for each in options]
 
 
 def test_every_option_of_queries_and_outputs_has_an_entry(reference: dict[str, str]) -> None:
     named = set(
         re.findall(r"^\| `([^`]+)` \| [^|\s]", reference["reference/options.md"].partition("### ")[0], re.MULTILINE)
     )
-    assert named == {*QUERY_OPTIONS, *OUTPUT_OPTIONS}
-
-
-def test_every_source_says_where_its_options_are() -> None:
-    assert set(SOURCES) == set(formats.SOURCES)
+    assert named == {each.name for each in (*QUERY_OPTIONS, *OUTPUT_OPTIONS)}
 
 
 def test_every_metric_has_an_entry(reference: dict[str, str]) -> None:

@@ -8,13 +8,20 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from sparkjet.api.launch import Launch
-from sparkjet.api.query_settings import AUTO, QuerySettings
+from sparkjet.api.query_settings import QuerySettings
 from sparkjet.catalyst.plan_analysis import check_streaming
 from sparkjet.clock import SystemClock
 from sparkjet.engine.backup import Backup
 from sparkjet.errors import AnalysisError
 from sparkjet.executors import state_partitions
-from sparkjet.options import QUERY_OPTIONS, Options
+from sparkjet.options import (
+    AUTO,
+    CHECKPOINT_LOCATION,
+    DEAD_LETTERS_PATH,
+    LATE_ROWS_PATH,
+    QUERY_OPTIONS,
+    Options,
+)
 from sparkjet.plan.diverting import letters_shape
 from sparkjet.plan.outputs import AnyOutput, DeadLetterOutput, Rows, StageOutput
 from sparkjet.plan.own_input import check_own_input
@@ -132,9 +139,9 @@ def _common_options(outputs: Sequence[OutputSettings], home: str | None) -> Opti
     common: dict[str, str] = {}
     for option in QUERY_OPTIONS:
         given = [Options(output.options).get(option) for output in outputs]
-        found = _only(option, [home, *given] if option == "checkpointLocation" else given)
+        found = _only(option.name, [home, *given] if option is CHECKPOINT_LOCATION else given)
         if found is not None:
-            common[option] = found
+            common[option.name] = found
     return Options(common)
 
 
@@ -194,12 +201,12 @@ def _outputs(
     results: Sequence[OutputSettings], late: Sequence[OutputSettings], dead: Sequence[OutputSettings]
 ) -> list[AnyOutput]:
     outputs = [each.output(name) for each, name in zip(results, output_names("results", len(results)), strict=True)]
-    paths = [(each.stage, Options(each.options).get("lateRowsPath")) for each in results if each.stage is not None]
+    paths = [(each.stage, Options(each.options)[LATE_ROWS_PATH]) for each in results if each.stage is not None]
     dropped: list[Callable[[str], AnyOutput]] = [each.output for each in late]
     dropped += [partial(_late_files, stage, path) for stage, path in paths if path is not None]
     outputs += [make(name) for make, name in zip(dropped, output_names("late", len(dropped)), strict=True)]
     for each in dead:
-        if Options(each.options).get("deadLettersPath") is not None:
+        if DEAD_LETTERS_PATH in Options(each.options):
             message = "deadLettersPath: it is an option of the writers of results. Give it to one of these."
             raise AnalysisError(message)
     written = (*results, *late)
@@ -228,7 +235,7 @@ def _dead_files(results: Sequence[OutputSettings]) -> dict[str, Transformations]
     """Whose failed rows go to the directories of the option ``deadLettersPath``."""
     found: dict[str, Transformations] = {}
     for each in results:
-        path, chains = Options(each.options).get("deadLettersPath"), each.diverting
+        path, chains = Options(each.options)[DEAD_LETTERS_PATH], each.diverting
         if path is None:
             continue
         if not chains:
@@ -257,14 +264,14 @@ def _check_delivered(results: Sequence[OutputSettings], delivered: Collection[Di
 
 
 def _letter_files(chain: Transformations, path: str, name: str) -> DeadLetterOutput:
-    shape, option = letters_shape(chain.diverted_shape), "deadLettersPath"
+    shape, option = letters_shape(chain.diverted_shape), DEAD_LETTERS_PATH.name
     at = partial(directory_at, option=option, session=lambda: shape.sparkSession)
     sink = FilesSink(at(path), option=option, at=at)
     return DeadLetterOutput(name, sink, "files", chain, shape, lambda rows: rows)
 
 
 def _late_files(stage: Stage, path: str, name: str) -> StageOutput:
-    shape, option = stage.late_shape(), "lateRowsPath"
+    shape, option = stage.late_shape(), LATE_ROWS_PATH.name
     at = partial(directory_at, option=option, session=lambda: shape.sparkSession)
     rows = Rows.LATE, shape, lambda rows: rows
     return StageOutput(name, FilesSink(at(path), option=option, at=at), "files", stage, *rows)

@@ -13,7 +13,21 @@ from sparkjet.api.writer import StreamWriter, all_settings
 from sparkjet.connectors.grid.format import JOURNAL_SOURCE
 from sparkjet.connectors.spark_formats import SCRATCH
 from sparkjet.errors import AnalysisError
-from sparkjet.options import QUERY_OPTIONS, Options
+from sparkjet.options import (
+    CHECKPOINT_LOCATION,
+    DEAD_LETTERS_PATH,
+    EARLY_RESULTS_PERIOD,
+    IS_EARLY,
+    LATE_ROWS_PATH,
+    PATH,
+    PIN_RETENTION,
+    QUERY_ID,
+    QUERY_OPTIONS,
+    SNAPSHOT_BACKUP,
+    SNAPSHOT_BACKUP_EVERY,
+    SNAPSHOT_STORE,
+    Options,
+)
 from sparkjet.plan.spark_sources import acknowledging_source, source_names
 from sparkjet.sinks.manifest import MANIFEST_DIRECTORY
 from sparkjet.snapshots.copying import fork_pinned
@@ -25,9 +39,11 @@ if TYPE_CHECKING:
     from sparkjet.api.output_settings import OutputSettings
     from sparkjet.api.query import StreamingQuery
 
-_OF_A_HOME = ("checkpointLocation", "snapshotStore", "queryId", "snapshotBackup", "snapshotBackupEvery", "pinRetention")
-_PLACES = ("path", "lateRowsPath", "deadLettersPath")
-_KEPT = [*(name for name in QUERY_OPTIONS if name not in _OF_A_HOME), "earlyResultsPeriod", "isEarly"]
+_OF_A_HOME = {
+    *(CHECKPOINT_LOCATION, SNAPSHOT_STORE, QUERY_ID, SNAPSHOT_BACKUP, SNAPSHOT_BACKUP_EVERY, PIN_RETENTION),
+}
+_PLACES = (PATH, LATE_ROWS_PATH, DEAD_LETTERS_PATH)
+_KEPT = [*(option for option in QUERY_OPTIONS if option not in _OF_A_HOME), EARLY_RESULTS_PERIOD, IS_EARLY]
 
 
 @dataclass(frozen=True)
@@ -84,10 +100,10 @@ class Fork:
 
     def _aside(self, settings: OutputSettings, name: str) -> OutputSettings:
         given = Options(settings.options)
-        options = {**given.among(_KEPT), "path": f"{self.outputs}/{name}"}
-        for option, place in (("lateRowsPath", "late"), ("deadLettersPath", "dead")):
-            if given.get(option) is not None:
-                options[option] = f"{self.outputs}/{place}-of-{name}"
+        options = {**given.among(_KEPT), PATH.name: f"{self.outputs}/{name}"}
+        for option, place in ((LATE_ROWS_PATH, "late"), (DEAD_LETTERS_PATH, "dead")):
+            if option in given:
+                options[option.name] = f"{self.outputs}/{place}-of-{name}"
         return replace(settings, sink=ChosenSink(SCRATCH), options=options, partition_by=(), name=None)
 
     def _check_beside(self, settings: OutputSettings) -> None:
@@ -107,7 +123,7 @@ class Fork:
     def _check_apart(self, settings: OutputSettings) -> None:
         """Refuse places that have files of others, such as those that the first query writes to."""
         for option in _PLACES:
-            location = settings.options.get(option)
+            location = Options(settings.options).get(option)
             if location is None:
                 continue
             place = directory_at(location, "outputs", lambda: settings.chain.source.sparkSession)

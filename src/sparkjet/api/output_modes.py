@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from sparkjet.catalyst.logical_plans import analyzed, passed_nodes
 from sparkjet.errors import AnalysisError
+from sparkjet.options import EARLY_RESULTS_PERIOD, IS_EARLY, LATE_ROWS_PATH
 from sparkjet.plan.aggregation import Aggregation
 from sparkjet.plan.outputs import Rows
 from sparkjet.plan.rolling_aggregation import RollingAggregation
@@ -116,7 +117,7 @@ def _check_comparing(settings: OutputSettings) -> None:
 def _check_early(settings: OutputSettings, options: Options) -> None:
     """Refuse early rows that nobody could tell from final ones, where both stay."""
     assert settings.sink is not None  # noqa: S101 - checked by the caller
-    if settings.mode == UPDATE and _only_adds(settings, options) and not options.flag("isEarly"):
+    if settings.mode == UPDATE and _only_adds(settings, options) and not options[IS_EARLY]:
         raise _adding_error(
             settings,
             "a window again each time it has changed",
@@ -142,9 +143,9 @@ def _check_rolling(settings: OutputSettings, options: Options) -> None:
             'Use format("postgres") with keyColumns, format("kafka") with a key or foreachBatch(…), or windows on a '
             "watermark.",
         )
-    for name in ("earlyResultsPeriod", "isEarly", "lateRowsPath"):
-        if options.get(name) is not None:
-            message = f"{name}: these results are never final, so no row of them is early or late. Leave it out."
+    for option in (EARLY_RESULTS_PERIOD, IS_EARLY, LATE_ROWS_PATH):
+        if option in options:
+            message = f"{option.name}: these results are never final, so no row of them is early or late. Leave it out."
             raise AnalysisError(message)
 
 

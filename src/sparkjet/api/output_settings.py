@@ -4,22 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sparkjet.api.output_modes import APPEND, COMPLETE, UPDATE, check_sink, stage_in_mode
 from sparkjet.api.sink_formats import ChosenSink, sink_format
-from sparkjet.catalyst.columns import HIDDEN, IS_EARLY
+from sparkjet.catalyst import columns
 from sparkjet.catalyst.plan_analysis import check_stable
 from sparkjet.clock import SystemClock
 from sparkjet.engine.batch_run import rows_of
 from sparkjet.errors import AnalysisError
-from sparkjet.options import OUTPUT_OPTIONS, QUERY_OPTIONS, Options
+from sparkjet.options import (
+    EARLY_RESULTS_PERIOD,
+    IS_EARLY,
+    LATE_ROWS_PATH,
+    OUTPUT_OPTIONS,
+    QUERY_OPTIONS,
+    Option,
+    Options,
+)
 from sparkjet.plan.outputs import AnyOutput, DeadLetterOutput, Rows, StageOutput, StreamOutput
 from sparkjet.plan.planning import plan_of
 from sparkjet.plan.window_join import WindowJoin
 from sparkjet.plan.windowed_aggregation import WindowedAggregation
 from sparkjet.sinks.protocol import Keyed
-from sparkjet.time import parse_duration
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -120,9 +127,9 @@ class OutputSettings:
         else:
             # Behind divert(…) what may fail may be null.
             shown = self.chain.outlined if self.chain.divert is None else self.chain.apply
-            shape = shown(self.chain.source.drop(*HIDDEN))
+            shape = shown(self.chain.source.drop(*columns.HIDDEN))
             rows = stage, self.rows, shape, self._finished
-            marks_early, complete = options.flag("isEarly"), self.mode == COMPLETE
+            marks_early, complete = options[IS_EARLY], self.mode == COMPLETE
             modes = early, marks_early, self.chain.tables, complete
             output = StageOutput(name, sink, self.sink.name, *rows, *modes, self.chain)
         if isinstance(sink, Keyed):
@@ -131,22 +138,23 @@ class OutputSettings:
 
     def _finished(self, rows: DataFrame) -> DataFrame:
         # Dropped first: the * of an expression, as in to_json(struct(*)), would stand for them as well.
-        return self.chain.apply(rows.drop(*HIDDEN))
+        return self.chain.apply(rows.drop(*columns.HIDDEN))
 
     def _early_period(self, options: Options, stage: Stage | None) -> int | None:
-        given = options.get("earlyResultsPeriod")
         if self.rows is not Rows.LATE and not isinstance(stage, WindowedAggregation | WindowJoin):
-            of_windows = ["earlyResultsPeriod", "isEarly"] + ["lateRowsPath"] * (self.stage is None)
+            of_windows: list[Option[Any]] = [EARLY_RESULTS_PERIOD, IS_EARLY]
+            if self.stage is None:
+                of_windows.append(LATE_ROWS_PATH)
             for option in of_windows:
-                if options.get(option) is not None:
-                    message = f"{option}: without windows no row is early or late. Leave it out."
+                if option in options:
+                    message = f"{option.name}: without windows no row is early or late. Leave it out."
                     raise AnalysisError(message)
             # As in Spark, update mode is append mode: no row changes.
             return None
         if self.mode != UPDATE:
-            for name in ("earlyResultsPeriod", "isEarly"):
-                if options.get(name) is not None:
-                    message = f'{name}: early rows need outputMode("update").'
+            for option in (EARLY_RESULTS_PERIOD, IS_EARLY):
+                if option in options:
+                    message = f'{option.name}: early rows need outputMode("update").'
                     raise AnalysisError(message)
             return None
         if isinstance(stage, WindowJoin):
@@ -155,10 +163,10 @@ class OutputSettings:
                 "side would have to be taken back when the other side brings a match."
             )
             raise AnalysisError(message)
-        if options.flag("isEarly") and IS_EARLY in self.chain.shape.columns:
-            message = f'option("isEarly") adds a column {IS_EARLY!r}, which exists already. Rename yours.'
+        if options[IS_EARLY] and columns.IS_EARLY in self.chain.shape.columns:
+            message = f'option("isEarly") adds a column {columns.IS_EARLY!r}, which exists already. Rename yours.'
             raise AnalysisError(message)
-        return 0 if given is None else parse_duration(given, "earlyResultsPeriod", minimum=1)
+        return options[EARLY_RESULTS_PERIOD] or 0
 
 
 def computed(settings: OutputSettings) -> DataFrame:

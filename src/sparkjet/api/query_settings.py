@@ -7,11 +7,22 @@ from dataclasses import dataclass
 from urllib.parse import quote
 
 from sparkjet.errors import AnalysisError
-from sparkjet.options import MOST_PARTITIONS, Options
+from sparkjet.options import (
+    AUTO,
+    CHECKPOINT_LOCATION,
+    CLOSE_WINDOWS_AT_END,
+    OVERLAP_EPOCHS,
+    PIN_RETENTION,
+    PROCESSING_GUARANTEE,
+    QUERY_ID,
+    SNAPSHOT_BACKUP,
+    SNAPSHOT_BACKUP_EVERY,
+    SNAPSHOT_STORE,
+    STATE_PARTITIONS,
+    Options,
+)
 from sparkjet.sinks.protocol import Guarantee
 from sparkjet.storage.schemes import scheme_of
-
-AUTO = "auto"
 
 
 @dataclass(frozen=True)
@@ -50,16 +61,16 @@ class QuerySettings:
             AnalysisError: One is wrong, or needs another one that is missing.
         """
         settings = QuerySettings(
-            Guarantee(options.choice("processingGuarantee", tuple(each.value for each in Guarantee), "exactly-once")),
-            options.flag("closeWindowsAtEnd"),
-            options.choice("overlapEpochs", (AUTO, "true", "false"), AUTO),
-            options.number("statePartitions", default=0, most=MOST_PARTITIONS) or None,
-            options.get("checkpointLocation"),
-            options.get("snapshotStore"),
-            options.get("queryId"),
-            options.get("snapshotBackup"),
-            options.number("snapshotBackupEvery", default=100),
-            options.age("pinRetention"),
+            Guarantee(options[PROCESSING_GUARANTEE]),
+            options[CLOSE_WINDOWS_AT_END],
+            options[OVERLAP_EPOCHS],
+            options[STATE_PARTITIONS],
+            options[CHECKPOINT_LOCATION],
+            options[SNAPSHOT_STORE],
+            options[QUERY_ID],
+            options[SNAPSHOT_BACKUP],
+            options[SNAPSHOT_BACKUP_EVERY],
+            options[PIN_RETENTION],
         )
         if settings.close_at_end and not trigger.get("availableNow"):
             message = "closeWindowsAtEnd needs trigger(availableNow=True): other queries have no end."
@@ -67,7 +78,7 @@ class QuerySettings:
         if settings.identity is not None and settings.store is None:
             message = "option: queryId names a query in a grid: set snapshotStore too, or leave it out."
             raise AnalysisError(message)
-        if settings.backup is None and options.get("snapshotBackupEvery") is not None:
+        if settings.backup is None and SNAPSHOT_BACKUP_EVERY in options:
             message = "option: snapshotBackupEvery needs snapshotBackup, the home to copy to. Set both, or none."
             raise AnalysisError(message)
         return settings

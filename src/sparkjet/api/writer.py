@@ -18,7 +18,7 @@ from sparkjet.clock import Clock
 from sparkjet.connectors.delta.format import SINK as DELTA
 from sparkjet.connectors.spark_formats import FILES, FOREACH, FOREACH_BATCH, TABLE
 from sparkjet.errors import AnalysisError, nearest
-from sparkjet.options import Options
+from sparkjet.options import PATH, Options
 from sparkjet.sinks.foreach import ForeachSink
 from sparkjet.sinks.foreach_batch import BatchFunction, takes_info
 from sparkjet.sinks.table import provider_of
@@ -200,7 +200,7 @@ class StreamWriter(Guided):
         if path is not None:
             self.option("path", path)
         self._given(format, outputMode, partitionBy, queryName, options)
-        if self._settings.sink is None and Options(self._settings.options).get("path") is not None:
+        if self._settings.sink is None and PATH in Options(self._settings.options):
             self.format(str(self._settings.chain.source.sparkSession.conf.get("spark.sql.sources.default")))
         return checked([self._settings]).start()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSource
 
     from sparkjet.clock import Clock
-    from sparkjet.options import Options
+    from sparkjet.options import Option, Options
     from sparkjet.sinks.protocol import Sink
 
 
@@ -68,7 +68,7 @@ class SinkFormat:
     Attributes:
         name: As ``format(…)`` takes it.
         create: Makes the sink; raises an AnalysisError where an option is missing or wrong.
-        options: Its own, each with its meaning; a name that ends in ``.*`` stands for all with that prefix.
+        options: Its own.
         is_durable: Whether the output outlives the session, so that the query's state must as well.
         method: The writer's method that chooses it, where more than its name is needed.
         has_directories: Whether it takes ``partitionBy``.
@@ -80,7 +80,7 @@ class SinkFormat:
 
     name: str
     create: Callable[[Target], Sink]
-    options: Mapping[str, str] = field(default_factory=dict)
+    options: Sequence[Option[Any]] = ()
     is_durable: bool = True
     method: str | None = None
     has_directories: bool = False
@@ -114,12 +114,14 @@ class SourceFormat:
     Attributes:
         name: As ``format(…)`` takes it.
         load: Imports its class.
+        options: Its own.
         packages: Those that the driver needs: the name to install, by the name that is imported.
         known: What is known of it as a stream; None if it is none.
     """
 
     name: str
     load: Callable[[], type[DataSource]]
+    options: Sequence[Option[Any]]
     packages: Mapping[str, str]
     known: KnownSource | None
 

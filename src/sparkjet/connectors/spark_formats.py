@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sparkjet.connectors.format import SinkFormat, Target, always
 from sparkjet.errors import AnalysisError
+from sparkjet.options import COMPRESSION, MAX_RECORDS_PER_FILE, Option, choice, flag, interval, number, text
 from sparkjet.sinks.console import ConsoleSink
 from sparkjet.sinks.file_formats import FORMATS
 from sparkjet.sinks.files import FilesSink
@@ -22,51 +23,50 @@ if TYPE_CHECKING:
     from sparkjet.sinks.protocol import Sink
 
 
-FILE_OPTIONS: Mapping[str, str] = {
-    "path": "Output directory, a path or a URI.",
-    "fileFormat": "parquet (default), orc, json, csv or text; or name it in format(…).",
-    "retention": "How long read_files lists an epoch's files, as in Spark's file sink: 12h, 7d, 30 days (for ever).",
-    "compression": "Codec, as in Spark's writer.",
-    "maxRecordsPerFile": "As in Spark's writer.",
-    "header": "csv: whether files start with the column names.",
-    "sep": "csv: separator.",
-    "delimiter": "csv: the same.",
-    "quote": "csv: quoting character.",
-    "quoteAll": "csv: whether every value is quoted.",
-    "escape": "csv: escaping character.",
-    "escapeQuotes": "csv: whether values with quotes are quoted.",
-    "charToEscapeQuoteEscaping": "csv: character that escapes the escape of a quote.",
-    "ignoreLeadingWhiteSpace": "csv: whether values lose leading white space.",
-    "ignoreTrailingWhiteSpace": "csv: whether values lose trailing white space.",
-    "nullValue": "csv: text of a null.",
-    "emptyValue": "csv: text of an empty string.",
-    "encoding": "csv, json and text: character set.",
-    "lineSep": "csv, json and text: line separator.",
-    "dateFormat": "csv and json: pattern of dates.",
-    "timestampFormat": "csv and json: pattern of timestamps.",
-    "timestampNTZFormat": "csv and json: pattern of timestamps without time zone.",
-    "timeZone": "csv and json: zone of timestamps; the session's by default.",
-    "locale": "csv and json: language of dates and timestamps, such as en-US.",
-    "ignoreNullFields": "json: whether to leave null fields out.",
-}
-"""Options of ``format("files")``; all but the first three are passed to Spark's writer."""
-WRITERS = tuple(name for name in FILE_OPTIONS if name not in {"path", "fileFormat", "retention"})
+_PATH = text("path", "Output directory, a path or a URI.")
+_FILE_FORMAT = choice("fileFormat", "Format of the files; or name it in format(…).", FORMATS, "parquet")
+_RETENTION = interval(
+    "retention", "How long read_files lists an epoch's files, as in Spark's file sink; for ever by default."
+)
+WRITERS: Sequence[Option[Any]] = (
+    COMPRESSION,
+    MAX_RECORDS_PER_FILE,
+    flag("header", "csv: whether files start with the column names."),
+    text("sep", "csv: separator.", ","),
+    text("delimiter", "csv: the same.", ","),
+    text("quote", "csv: quoting character.", '"'),
+    flag("quoteAll", "csv: whether every value is quoted."),
+    text("escape", "csv: escaping character.", "\\"),
+    flag("escapeQuotes", "csv: whether values with quotes are quoted.", default=True),
+    text("charToEscapeQuoteEscaping", "csv: character that escapes the escape of a quote."),
+    flag("ignoreLeadingWhiteSpace", "csv: whether values lose leading white space.", default=True),
+    flag("ignoreTrailingWhiteSpace", "csv: whether values lose trailing white space.", default=True),
+    text("nullValue", "csv: text of a null."),
+    text("emptyValue", "csv: text of an empty string.", '""'),
+    text("encoding", "csv, json and text: character set.", "UTF-8"),
+    text("lineSep", "csv, json and text: line separator.", "\\n"),
+    text("dateFormat", "csv and json: pattern of dates.", "yyyy-MM-dd"),
+    text("timestampFormat", "csv and json: pattern of timestamps."),
+    text("timestampNTZFormat", "csv and json: pattern of timestamps without time zone."),
+    text("timeZone", "csv and json: zone of timestamps; the session's by default."),
+    text("locale", "csv and json: language of dates and timestamps.", "en-US"),
+    flag("ignoreNullFields", "json: whether to leave null fields out.", default=True),
+)
 """The options of files that are passed to Spark's writer."""
+FILE_OPTIONS: Sequence[Option[Any]] = (_PATH, _FILE_FORMAT, _RETENTION, *WRITERS)
+"""Options of ``format("files")``."""
 
-CONSOLE_OPTIONS: Mapping[str, str] = {
-    "numRows": "Number of rows to print of each epoch (20).",
-    "truncate": "Whether to truncate long values (true).",
-}
-"""Options of ``format("console")``."""
+_NUM_ROWS = number("numRows", "Number of rows to print of each epoch.", 20)
+_TRUNCATE = flag("truncate", "Whether to truncate long values.", default=True)
 
 
 def _files(target: Target) -> Sink:
     options, named = target.options, target.file_format
-    path = options.get("path")
+    path = options[_PATH]
     if path is None:
         message = f'start: format("{named or FILES.name}") needs a directory: start("…") or option("path", "…").'
         raise AnalysisError(message)
-    file_format = options.choice("fileFormat", FORMATS, named or "parquet")
+    file_format = options[_FILE_FORMAT.defaulting_to(named or _FILE_FORMAT.otherwise)]
     if named not in {None, file_format}:
         message = f'start: format("{named}") contradicts fileFormat="{file_format}". Leave one out.'
         raise AnalysisError(message)
@@ -76,7 +76,7 @@ def _files(target: Target) -> Sink:
         file_format,
         target.partition_by,
         options.among(WRITERS),
-        retention=options.age("retention"),
+        retention=options[_RETENTION],
         clock=target.clock,
         at=at,
     )
@@ -87,18 +87,18 @@ def _table(target: Target) -> Sink:
     return table_sink(
         target.table,
         target.session,
-        target.file_format or options.get("fileFormat"),
+        target.file_format or options.get(_FILE_FORMAT),
         target.partition_by,
         options.among(WRITERS),
-        options.get("path"),
-        retention=options.age("retention"),
+        options[_PATH],
+        retention=options[_RETENTION],
         clock=target.clock,
     )
 
 
 def _console(target: Target) -> Sink:
     options = target.options
-    return ConsoleSink(options.number("numRows", default=20), truncate=options.flag("truncate", default=True))
+    return ConsoleSink(options[_NUM_ROWS], truncate=options[_TRUNCATE])
 
 
 def _foreach_batch(target: Target) -> Sink:
@@ -114,7 +114,7 @@ SCRATCH = SinkFormat("files", _files, FILE_OPTIONS)
 """Files for results of any mode, whose epochs someone compares: rows that replace earlier ones stand beside these."""
 TABLE = SinkFormat("table", _table, FILE_OPTIONS, method="toTable", has_directories=True, only_adds=always)
 MEMORY = SinkFormat("memory", _memory, is_durable=False)
-CONSOLE = SinkFormat("console", _console, CONSOLE_OPTIONS, is_durable=False)
+CONSOLE = SinkFormat("console", _console, (_NUM_ROWS, _TRUNCATE), is_durable=False)
 FOREACH = SinkFormat("foreach", lambda target: ForeachSink(target.function), is_durable=False, method="foreach")
 FOREACH_BATCH = SinkFormat("foreachBatch", _foreach_batch, is_durable=False, method="foreachBatch")
 NOOP = SinkFormat("noop", lambda _: NoopSink(), is_durable=False)

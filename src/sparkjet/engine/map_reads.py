@@ -127,14 +127,14 @@ class MapReads:
         key = self._keys.get(frozenset(options.items()))
         # Of read_every_epoch(…); or of this epoch already, in rows that would be computed again if they were no longer
         # those that are persisted.
-        if key is None or MANIFEST in options:
+        if key is None or MANIFEST.name in options:
             return None
         taken = self._taken[key]
         # Otherwise Spark would start a process of Python's to ask for it.
         schema = StructType.fromJson(msgspec.json.decode(taken.version.spark_schema))
         reader = session.read
         pinned = msgspec.json.encode(taken.manifest).decode()
-        return reader.format(GRID_MAP).options(**options).option(MANIFEST, pinned).schema(schema).load()
+        return reader.format(GRID_MAP).options(**options).option(MANIFEST.name, pinned).schema(schema).load()
 
 
 def _of_lost_grid(key: str, recorded: Mapping[str, MapRead]) -> MapRead | None:

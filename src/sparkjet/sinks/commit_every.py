@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sparkjet.errors import AnalysisError
-from sparkjet.options import upsert_keys
+from sparkjet.options import Option, microseconds, number, upsert_keys
 
 if TYPE_CHECKING:
     from sparkjet.options import Options
 
-OPTION = "commitEvery"
 MOST = 1000
 """Epochs at once: each record names all that are decided and not committed."""
 
@@ -38,15 +37,12 @@ class CommitEvery:
         >>> CommitEvery.of(Options({"commitEvery": "2 minutes"}))
         CommitEvery(epochs=1000, duration=120000000)
         """
-        text = options.get(OPTION)
-        if text is None or text.isdecimal():
-            every = CommitEvery(options.number(OPTION, default=1, most=MOST))
-        else:
-            every = CommitEvery(MOST, options.age(OPTION))
+        every = options[COMMIT_EVERY]
         if every.gathers and upsert_keys(options):
             message = (
-                f"{OPTION}: with mode=upsert the table is given each epoch by itself, as its rows replace those of the "
-                f'epochs before, and not "{text}". Leave it out, and let epochs be longer: trigger(processingTime="…").'
+                "commitEvery: with mode=upsert the table is given each epoch by itself, as its rows replace those of "
+                f'the epochs before, and not "{options.get(COMMIT_EVERY)}". Leave it out, and let epochs be longer: '
+                'trigger(processingTime="…").'
             )
             raise AnalysisError(message)
         return every
@@ -61,4 +57,20 @@ class CommitEvery:
         return epochs >= self.epochs or (self.duration is not None and elapsed >= self.duration)
 
 
+def _read(name: str, given: str) -> CommitEvery:
+    """A number of epochs, or an interval."""
+    if given.isdecimal():
+        return CommitEvery(_EPOCHS.read(name, given))
+    return CommitEvery(MOST, microseconds(name, given))
+
+
 EACH_EPOCH = CommitEvery()
+_EPOCHS = number("commitEvery", "Epochs.", 1, most=MOST)
+COMMIT_EVERY = Option(
+    "commitEvery",
+    "How many epochs the table is given at once, or an interval after which it is given them.",
+    "a number, or an interval",
+    _read,
+    EACH_EPOCH,
+    "1",
+)

@@ -12,14 +12,24 @@ from sparkjet.api.grouped import LateStream
 from sparkjet.api.stream import Stream
 from sparkjet.api.writer import settings_of
 from sparkjet.errors import AnalysisError, nearest
-from sparkjet.options import Options
+from sparkjet.options import (
+    EARLY_RESULTS_PERIOD,
+    IS_EARLY,
+    OVERLAP_EPOCHS,
+    PROCESSING_GUARANTEE,
+    STATE_PARTITIONS,
+    Options,
+    text,
+)
 from sparkjet.sinks.protocol import Guarantee
 
 if TYPE_CHECKING:
     from sparkjet.plan.outputs import AnyOutput
     from sparkjet.sinks.protocol import Sink
 
-_KNOWN = ("processingGuarantee", "overlapEpochs", "statePartitions", "outputMode", "earlyResultsPeriod", "isEarly")
+_OUTPUT_MODE = text("outputMode", "As of writeStream.outputMode.", "append")
+_OPTIONS = (PROCESSING_GUARANTEE, OVERLAP_EPOCHS, STATE_PARTITIONS, _OUTPUT_MODE, EARLY_RESULTS_PERIOD, IS_EARLY)
+_KNOWN = [option.name for option in _OPTIONS]
 
 
 @dataclass(frozen=True)
@@ -46,14 +56,12 @@ class DriverOptions:
                 raise AnalysisError(message)
         options = Options({name: str(value) for name, value in given.items()})
         return DriverOptions(
-            guarantee=Guarantee(
-                options.choice("processingGuarantee", tuple(g.value for g in Guarantee), Guarantee.EXACTLY_ONCE.value)
-            ),
-            overlap=options.flag("overlapEpochs"),
-            partitions=options.number("statePartitions", default=2),
-            output_mode=options.get("outputMode") or "append",
-            early_period=options.get("earlyResultsPeriod"),
-            marks_early=options.get("isEarly"),
+            guarantee=Guarantee(options[PROCESSING_GUARANTEE]),
+            overlap=options[OVERLAP_EPOCHS] == "true",
+            partitions=options[STATE_PARTITIONS] or 2,
+            output_mode=options[_OUTPUT_MODE],
+            early_period=options.get(EARLY_RESULTS_PERIOD),
+            marks_early=options.get(IS_EARLY),
         )
 
     def output(self, name: str, result: AggregateRows | DeadLetters | LateStream | Stream, sink: Sink) -> AnyOutput:

@@ -11,12 +11,12 @@ import pytest
 from pyspark.sql import functions as F
 
 import sparkjet as sj
-from sparkjet.connectors.grid.format import GRID_MAP_OPTIONS
 from sparkjet.connectors.grid.journal_sink import GridJournalSink
 from sparkjet.connectors.grid.journal_sink_settings import GridJournalSettings
 from sparkjet.connectors.grid.map_journal import JournalledMapSink
 from sparkjet.connectors.grid.map_sink import GridMapSink
 from sparkjet.connectors.grid.map_sink_settings import GridMapSettings
+from sparkjet.connectors.grid.options import MAP_OPTIONS
 from sparkjet.errors import AnalysisError, RecoveryError, SinkError
 from sparkjet.options import Options
 from sparkjet.storage.grid_location import GridLocation
@@ -304,7 +304,7 @@ def test_wrong_options_of_the_journal_are_refused_before_the_start(options: dict
     with pytest.raises(AnalysisError, match=said):
         GridMapSettings.of(Options({"path": "grid:///m", "keys": "k", **options}))
     with pytest.raises(AnalysisError, match=r'"journal.onFul" is not an option.*did you mean "journal.onFull"'):
-        Options({"journal.onFul": "wait"}).only([*GRID_MAP_OPTIONS], "grid-map")
+        Options({"journal.onFul": "wait"}).only(MAP_OPTIONS, "grid-map")
 
 
 def test_options_of_the_journal_are_those_of_a_journal_with_a_prefix() -> None:

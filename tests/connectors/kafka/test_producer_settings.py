@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkjet.connectors.kafka.format import KAFKA_OPTIONS
+from sparkjet.connectors.kafka.options import SINK_OPTIONS
 from sparkjet.connectors.kafka.producer_settings import KafkaSettings
 from sparkjet.connectors.kafka.requests import Node
 from sparkjet.errors import AnalysisError
@@ -22,7 +22,7 @@ def settings(**options: str) -> KafkaSettings:
     given = {"kafka.bootstrap.servers": "one:9093, two", "topic": "out"}
     given |= {name.replace("__", "."): value for name, value in options.items()}
     checked = Options(given)
-    checked.only([*KAFKA_OPTIONS, *QUERY_OPTIONS], "kafka")
+    checked.only([*SINK_OPTIONS, *QUERY_OPTIONS], "kafka")
     return KafkaSettings.of(checked)
 
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from sparkjet.connectors.rabbitmq.format import RABBITMQ_OPTIONS
+from sparkjet.connectors.rabbitmq.options import SINK_OPTIONS
 from sparkjet.connectors.rabbitmq.sink_settings import RabbitSinkSettings
 from sparkjet.errors import AnalysisError
 from sparkjet.options import Options
@@ -24,7 +24,7 @@ def test_options_are_those_of_the_messages_and_the_connection() -> None:
         "virtualHost": "shop", "user": "u", "password": "s3cret", "heartbeat": "10",
     }  # fmt: skip
     options = Options(given)
-    options.only([*RABBITMQ_OPTIONS], "rabbitmq")
+    options.only(SINK_OPTIONS, "rabbitmq")
     found = RabbitSinkSettings.of(options)
     assert (found.exchange, found.routing_key, found.patience) == ("", "orders", 1.5)
     connection = found.connection
@@ -51,7 +51,7 @@ def test_over_tls_there_is_another_port() -> None:
 )
 def test_bad_options_are_named(options: dict[str, str], message: str) -> None:
     def parse(given: Options) -> RabbitSinkSettings:
-        given.only([*RABBITMQ_OPTIONS], "rabbitmq")
+        given.only(SINK_OPTIONS, "rabbitmq")
         return RabbitSinkSettings.of(given)
 
     with pytest.raises(AnalysisError, match=re.escape(message)):

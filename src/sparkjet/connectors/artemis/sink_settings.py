@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sparkjet.connectors.artemis.options import MOST_MESSAGES, QUEUE, TOPIC
 from sparkjet.connectors.artemis.stomp_options import address_of
 from sparkjet.errors import AnalysisError
 
@@ -35,7 +36,7 @@ class ArtemisSinkSettings:
     @staticmethod
     def of(options: Options) -> ArtemisSinkSettings:
         """The settings in some options; does not connect."""
-        queue, topic = options.get("queue"), options.get("topic")
+        queue, topic = options[QUEUE], options[TOPIC]
         destination = queue or topic
         if destination is None or (queue and topic):
             message = 'option: format("artemis") needs option("queue", "…") or option("topic", "…"), one of the two.'
@@ -44,5 +45,5 @@ class ArtemisSinkSettings:
             address_of(options),
             destination,
             ANYCAST if queue else MULTICAST,
-            options.number("maxMessagesPerTransaction", default=10_000),
+            options[MOST_MESSAGES],
         )

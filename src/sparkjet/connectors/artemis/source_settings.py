@@ -5,21 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sparkjet.connectors.artemis.format import ARTEMIS_CONNECTION_OPTIONS, SOURCE
+from sparkjet.connectors.artemis.format import SOURCE
+from sparkjet.connectors.artemis.options import ID_PROPERTY, SOURCE_OPTIONS, WINDOW_SIZE
 from sparkjet.connectors.artemis.stomp import StompAddress
 from sparkjet.connectors.artemis.stomp_options import address_of
 from sparkjet.errors import AnalysisError
 from sparkjet.options import Options
-from sparkjet.sources.acknowledging.reader import READER_OPTIONS, queue_names
-
-ARTEMIS_OPTIONS: Mapping[str, str] = {
-    "queues": "Queues, separated by commas, or address::queue; each is a substream.",
-    **ARTEMIS_CONNECTION_OPTIONS,
-    "idProperty": "Property in which producers identify a message, unlike any other; the broker's number by default.",
-    "consumerWindowSize": "Bytes that the broker delivers of a queue before they are acknowledged (16777216).",
-    **READER_OPTIONS,
-}
-"""Options of ``format("sparkjet-artemis")``."""
+from sparkjet.sources.acknowledging.reader_options import queue_names
 
 
 @dataclass(frozen=True)
@@ -42,7 +34,7 @@ class ArtemisSettings:
     def of(given: Mapping[str, str]) -> ArtemisSettings:
         """The settings in the options of a reader; does not connect."""
         options = Options(given)
-        options.only(list(ARTEMIS_OPTIONS), SOURCE.name)
+        options.only(SOURCE_OPTIONS, SOURCE.name)
         queues = queue_names(options, SOURCE.name)
         named: dict[str, str] = {}
         for queue in queues:
@@ -53,7 +45,7 @@ class ArtemisSettings:
                 raise AnalysisError(message)
         return ArtemisSettings(
             queues,
-            options.number("consumerWindowSize", default=1 << 24),
-            options.get("idProperty"),
+            options[WINDOW_SIZE],
+            options[ID_PROPERTY],
             address_of(options),
         )

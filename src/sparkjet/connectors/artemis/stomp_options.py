@@ -2,35 +2,38 @@
 
 from __future__ import annotations
 
+from sparkjet.connectors.artemis.options import HOST, PORT, USER
 from sparkjet.connectors.artemis.stomp import StompAddress, TlsFiles
 from sparkjet.errors import AnalysisError
-from sparkjet.options import Options
+from sparkjet.options import CA_FILE, CERT_FILE, HEARTBEAT, KEY_FILE, PASSWORD, TLS, Options
+
+_FILES = (CA_FILE, CERT_FILE, KEY_FILE)
 
 
 def address_of(options: Options) -> StompAddress:
     """Where the broker is, and who logs in; does not connect."""
     return StompAddress(
-        options.get("host") or "localhost",
-        options.number("port", default=61616),
-        options.get("user") or "",
-        options.get("password") or "",
+        options[HOST] or HOST.otherwise,
+        options[PORT],
+        options[USER],
+        options[PASSWORD] or "",
         _tls(options),
-        options.number("heartbeat", default=60),
+        options[HEARTBEAT],
     )
 
 
 def _tls(options: Options) -> TlsFiles | None:
-    files = [options.get(name) for name in ("caFile", "certFile", "keyFile")]
-    if options.flag("tls"):
-        found = TlsFiles(*files)
+    if options[TLS]:
+        found = TlsFiles(*(options[each] for each in _FILES))
         try:
             found.context()
         except OSError as error:
             message = f"option: caFile, certFile or keyFile cannot be used: {error}"
             raise AnalysisError(message) from error
         return found
-    if any(files):
-        name = next(name for name in ("caFile", "certFile", "keyFile") if options.get(name))
-        message = f'option: {name} is of TLS: set option("tls", True), or leave it out.'
+    for option in _FILES:
+        if not options[option]:
+            continue
+        message = f'option: {option.name} is of TLS: set option("tls", True), or leave it out.'
         raise AnalysisError(message)
     return None

@@ -2,35 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
 from sparkjet.connectors.format import SinkFormat, Target, extra, unless_upserting
 from sparkjet.errors import AnalysisError
-from sparkjet.options import upsert_keys
-from sparkjet.sinks.commit_every import CommitEvery
+from sparkjet.options import COMPRESSION, MAX_RECORDS_PER_FILE, MERGE_SCHEMA, UPSERT_OPTIONS, text, upsert_keys
+from sparkjet.sinks.commit_every import COMMIT_EVERY, CommitEvery
 from sparkjet.storage.schemes import directory_at
 
 if TYPE_CHECKING:
     from sparkjet.sinks.protocol import Sink
 
 
-DELTA_OPTIONS: Mapping[str, str] = {
-    "path": "The table: a path or a URI; it is created if there is none. Or give toTable a name.",
-    "mode": "append (default) or upsert.",
-    "keyColumns": "mode=upsert: columns, separated by commas, that identify the row to replace.",
-    "commitEvery": "How many epochs the table is given at once (1), or an interval after which it is given them.",
-    "mergeSchema": "Whether the start adds columns of the rows that the table lacks, as in Spark's writers (false).",
-    "compression": "Codec of its Parquet files, as in Spark's writer.",
-    "maxRecordsPerFile": "As in Spark's writer.",
-}
-"""Options of ``format("delta")``."""
+_PATH = text("path", "The table: a path or a URI; it is created if there is none. Or give toTable a name.")
+_WRITERS = (COMPRESSION, MAX_RECORDS_PER_FILE)
 
 
 def _sink(target: Target) -> Sink:
     options, session = target.options, target.session
-    path, named = options.get("path"), None
+    path, named = options[_PATH], None
     if path is None and not target.table:
         message = (
             'start: format("delta") needs a table: start("…") or option("path", "…") for its directory, or '
@@ -48,20 +39,20 @@ def _sink(target: Target) -> Sink:
         at(place),
         session,
         target.partition_by,
-        options.among(("compression", "maxRecordsPerFile")),
+        options.among(_WRITERS),
         option,
         at,
         upsert_keys(options),
         CommitEvery.of(options),
         named=named,
-        merge_schema=options.flag("mergeSchema"),
+        merge_schema=options[MERGE_SCHEMA],
     )
 
 
 SINK = SinkFormat(
     "delta",
     _sink,
-    DELTA_OPTIONS,
+    (_PATH, *UPSERT_OPTIONS, COMMIT_EVERY, MERGE_SCHEMA, *_WRITERS),
     has_directories=True,
     takes_table=True,
     only_adds=unless_upserting,

@@ -1,10 +1,22 @@
-"""Options of ``format("grid-journal")``."""
+"""Settings of ``format("grid-journal")``."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from sparkjet.connectors.grid.options import (
+    FULL_TIMEOUT,
+    JOURNAL_KEYS,
+    JOURNAL_MAX_BYTES,
+    JOURNAL_PATH,
+    NUM_PARTITIONS,
+    ON_FULL,
+    PROGRESS_INTERVAL,
+    RETENTION_AGE,
+    RETENTION_BYTES,
+    WAIT,
+)
 from sparkjet.errors import AnalysisError
 from sparkjet_grid.journal_version import Retention
 from sparkjet_grid.sizes import size_of
@@ -14,7 +26,6 @@ if TYPE_CHECKING:
 
 PARTITIONS = 16
 """Of a new journal, if nobody says how many."""
-_MOST_PARTITIONS = 1024
 _SECOND = 1_000_000
 
 
@@ -41,35 +52,31 @@ class GridJournalSettings:
     @classmethod
     def of(cls, options: Options) -> GridJournalSettings:
         """The settings of some options."""
-        path = options.get("path")
+        path = options[JOURNAL_PATH]
         if path is None:
             message = (
                 'start: format("grid-journal") needs a grid and a name of the journal: '
                 'start("grid://10.0.0.1:5710/orders"), or start("grid:///orders") for a grid on this machine.'
             )
             raise AnalysisError(message)
-        partitions = None if options.get("numPartitions") is None else options.number("numPartitions", default=1)
-        if partitions is not None and partitions > _MOST_PARTITIONS:
-            message = f"option: numPartitions is {partitions}, and {_MOST_PARTITIONS} are the most for a journal."
-            raise AnalysisError(message)
         return cls(
             path,
-            tuple(name.strip() for name in (options.get("keys") or "").split(",") if name.strip()),
-            partitions,
+            options[JOURNAL_KEYS],
+            options[NUM_PARTITIONS],
             _retention(options),
-            options.age("progressInterval") or cls.progress_interval,
-            options.age("fullTimeout") or cls.full_timeout,
+            options[PROGRESS_INTERVAL],
+            options[FULL_TIMEOUT],
         )
 
 
 def _retention(options: Options) -> Retention:
-    size = size_of(options.get("retentionBytes") or str(Retention.size), "retentionBytes")
-    limit = size_of(options.get("maxBytes") or str(2 * size), "maxBytes")
+    size = size_of(options[RETENTION_BYTES], "retentionBytes")
+    limit = size_of(options[JOURNAL_MAX_BYTES] or str(2 * size), "maxBytes")
     if limit < size:
         message = (
             f"maxBytes: {limit} bytes are fewer than the {size} of retentionBytes, which stay when no reader needs "
             "them. Give it more, or retentionBytes less."
         )
         raise AnalysisError(message)
-    waits = options.choice("onFull", ("wait", "trim"), "wait") == "wait"
-    return Retention(size, options.age("retentionAge"), limit, waits)
+    waits = options[ON_FULL] == WAIT
+    return Retention(size, options[RETENTION_AGE], limit, waits)

@@ -1,4 +1,4 @@
-"""Options of the source ``sparkjet-grid-journal``."""
+"""Settings of the source ``sparkjet-grid-journal``."""
 
 from __future__ import annotations
 
@@ -8,23 +8,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sparkjet.connectors.grid.format import JOURNAL_SOURCE
-from sparkjet.connectors.grid.location import LOCATION_OPTIONS, Location
+from sparkjet.connectors.grid.location import Location
+from sparkjet.connectors.grid.options import (
+    FAIL_ON_DATA_LOSS,
+    INCLUDE_METADATA,
+    JOURNAL_SOURCE_OPTIONS,
+    MAX_OFFSETS,
+    READER,
+    STARTING_OFFSETS,
+)
 from sparkjet.errors import AnalysisError, nearest
 from sparkjet.options import Options
 from sparkjet_grid.journal_reader import Journal
 from sparkjet_grid.places import JournalPlace
 
 NAME = JOURNAL_SOURCE.name
-OPTIONS = {
-    **LOCATION_OPTIONS,
-    "startingOffsets": 'Where a new query starts: earliest (default), latest or {"0": 23, "1": -2}.',
-    "maxOffsetsPerTrigger": "Approximate limit of rows per batch, split in proportion to each partition's backlog.",
-    "failOnDataLoss": "Whether the query fails if rows to read are gone (true), or goes on and counts them.",
-    "reader": "Name under which the journal keeps rows for this query; by default one that the query keeps.",
-    "includeMetadata": "Whether to add the columns _partition, _offset and _epoch (false).",
-}
-"""Options of ``format("sparkjet-grid-journal")``."""
-
 LATEST, EARLIEST = -1, -2
 """Offsets that stand for a partition's end and its beginning, as in Spark's option for Kafka."""
 _WORDS = {"latest": LATEST, "earliest": EARLIEST}
@@ -55,17 +53,17 @@ class JournalSettings:
     @staticmethod
     def of(options: Options) -> JournalSettings:
         """The settings of some options; connects to nothing."""
-        options.only(list(OPTIONS), NAME)
-        limit, reader = options.get("maxOffsetsPerTrigger"), options.get("reader")
+        options.only(JOURNAL_SOURCE_OPTIONS, NAME)
+        reader = options[READER]
         if reader is not None:
             JournalPlace.of(reader, "reader")
         return JournalSettings(
             Location.of(options, NAME, "journal"),
-            _starting(options.get("startingOffsets") or "earliest"),
-            None if limit is None else options.number("maxOffsetsPerTrigger", default=1),
-            options.flag("failOnDataLoss", default=True),
+            _starting(options[STARTING_OFFSETS]),
+            options[MAX_OFFSETS],
+            options[FAIL_ON_DATA_LOSS],
             reader,
-            options.flag("includeMetadata"),
+            options[INCLUDE_METADATA],
         )
 
     def starts(self, first: Mapping[int, int], ends: Mapping[int, int]) -> dict[int, int]:

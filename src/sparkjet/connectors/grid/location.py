@@ -5,18 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypedDict
 
+from sparkjet.connectors.grid.options import ACCESS
 from sparkjet.errors import AnalysisError
-from sparkjet.options import Options
+from sparkjet.options import PATH, Options
 from sparkjet_grid.places import split_uri
-
-LOCATION_OPTIONS = {
-    "path": "The {kind}: grid://host:port,…/name of some members; grid:///name for the grid of this machine.",
-    "tokenFile": "File with the token, on driver and executors; else it is in the environment, SPARKJET_GRID_TOKEN.",
-    "tlsCertificate": "PEM file of this side, where members use TLS.",
-    "tlsKey": "PEM file with its key.",
-    "tlsAuthorities": "PEM file of the authorities that sign the certificates of all.",
-}
-"""Options that both sources have."""
 
 
 class Files(TypedDict):
@@ -42,13 +34,13 @@ class Location:
     @staticmethod
     def of(options: Options, format: str, kind: str) -> Location:
         """The location in some options."""
-        scheme, members, name = split_uri(options.get("path") or "")
+        scheme, members, name = split_uri(options[PATH] or "")
         if scheme != "grid" or not name:
             message = (
                 f'path: format("{format}") needs load("grid://10.0.0.1:5710/orders"): some members, and the {kind}.'
             )
             raise AnalysisError(message)
-        files = (options.get(each) for each in ("tokenFile", "tlsCertificate", "tlsKey", "tlsAuthorities"))
+        files = (options[each] for each in ACCESS)
         return Location(f"grid://{members}", name, *files)
 
     @property

@@ -1,16 +1,24 @@
-"""Options of ``format("grid-map")``."""
+"""Settings of ``format("grid-map")``."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from sparkjet.connectors.grid.journal_sink_settings import GridJournalSettings
+from sparkjet.connectors.grid.options import (
+    DELETED,
+    EXPIRE_INTERVAL,
+    JOURNAL,
+    JOURNAL_PREFIX,
+    MAP_KEYS,
+    MAP_MAX_BYTES,
+    MAP_PATH,
+    TIME_TO_LIVE,
+)
 from sparkjet.errors import AnalysisError
 from sparkjet.options import Options
 from sparkjet_grid.places import JournalPlace
 from sparkjet_grid.sizes import size_of
-
-EXPIRE_INTERVAL = 10_000_000
 
 
 @dataclass(frozen=True)
@@ -31,41 +39,41 @@ class GridMapSettings:
     keys: tuple[str, ...]
     deleted: str | None = None
     time_to_live: int | None = None
-    expire_interval: int = EXPIRE_INTERVAL
+    expire_interval: int = EXPIRE_INTERVAL.otherwise
     max_bytes: int | None = None
     journal: GridJournalSettings | None = None
 
     @classmethod
     def of(cls, options: Options) -> GridMapSettings:
         """The settings of some options."""
-        path = options.get("path")
+        path = options[MAP_PATH]
         if path is None:
             message = (
                 'start: format("grid-map") needs a grid and a name of the map: start("grid://10.0.0.1:5710/orders"), '
                 'or start("grid:///orders") for a grid on this machine.'
             )
             raise AnalysisError(message)
-        keys = tuple(name.strip() for name in (options.get("keys") or "").split(",") if name.strip())
+        keys = options[MAP_KEYS]
         if not keys:
             message = 'format("grid-map") needs option("keys", "a, b"): the columns that identify the row to replace.'
             raise AnalysisError(message)
-        size, interval = options.get("maxBytes"), options.age("expireInterval")
-        if interval is not None and options.get("timeToLive") is None:
+        size = options[MAP_MAX_BYTES]
+        if EXPIRE_INTERVAL in options and TIME_TO_LIVE not in options:
             message = 'expireInterval: no row ever expires. Say with option("timeToLive", "12h") how long they last.'
             raise AnalysisError(message)
         return cls(
             path,
             keys,
-            options.get("deleted"),
-            options.age("timeToLive"),
-            EXPIRE_INTERVAL if interval is None else interval,
-            None if size is None else size_of(size, "maxBytes"),
+            options[DELETED],
+            options[TIME_TO_LIVE],
+            options[EXPIRE_INTERVAL],
+            size_of(size, "maxBytes") if size else None,
             _journal(options, path, keys),
         )
 
 
 def _journal(options: Options, path: str, keys: tuple[str, ...]) -> GridJournalSettings | None:
-    name, own = options.get("journal"), options.beginning_with("journal.")
+    name, own = options[JOURNAL], options.beginning_with(JOURNAL_PREFIX)
     if name is None:
         if own:
             option = next(iter(own))

@@ -13,9 +13,10 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from sparkjet.connectors.grid.format import GRID_MAP
-from sparkjet.connectors.grid.location import LOCATION_OPTIONS, Location
+from sparkjet.connectors.grid.location import Location
+from sparkjet.connectors.grid.options import EPOCH, MAP_SOURCE_OPTIONS, ONLY_KEYS
 from sparkjet.errors import AnalysisError
-from sparkjet.options import Options
+from sparkjet.options import Options, text
 from sparkjet_grid.known_types import known
 from sparkjet_grid.map_keys import key_of, texts_of_keys
 from sparkjet_grid.map_reader import Map
@@ -27,12 +28,7 @@ if TYPE_CHECKING:
     from sparkjet_grid.map_version import MapVersion
 
 NAME = GRID_MAP
-OPTIONS = {
-    **LOCATION_OPTIONS,
-    "epoch": "The epoch to read, while it is visible (the newest).",
-    "keys": "The only keys to read, as JSON: a list of values, or of lists of them (all).",
-}
-MANIFEST = "sparkjet.manifest"
+MANIFEST = text("sparkjet.manifest", "One version to read.")
 """The option by which an epoch of a query reads one version, whether or not it is visible still: it holds it."""
 _TASK_BYTES = 32 << 20
 """Bytes of layers that a task reads, unless one partition has more."""
@@ -52,11 +48,10 @@ class MapSettings:
     @classmethod
     def of(cls, options: Options) -> MapSettings:
         """The settings of some options."""
-        options.only([*OPTIONS, MANIFEST], NAME)
-        epoch = None if options.get("epoch") is None else options.number("epoch", default=1)
-        pinned = options.get(MANIFEST)
+        options.only([*MAP_SOURCE_OPTIONS, MANIFEST], NAME)
+        pinned = options[MANIFEST]
         manifest = None if pinned is None else msgspec.json.decode(pinned, type=known(Held))
-        return cls(Location.of(options, NAME, "map"), epoch, manifest, options.get("keys"))
+        return cls(Location.of(options, NAME, "map"), options[EPOCH], manifest, options[ONLY_KEYS])
 
     def open(self) -> Map:
         """The map."""

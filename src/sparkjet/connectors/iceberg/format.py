@@ -2,36 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
 from sparkjet.connectors.format import SinkFormat, Target, extra, unless_upserting
 from sparkjet.errors import AnalysisError
-from sparkjet.options import upsert_keys
-from sparkjet.sinks.commit_every import CommitEvery
+from sparkjet.options import COMPRESSION, MAX_RECORDS_PER_FILE, MERGE_SCHEMA, UPSERT_OPTIONS, text, upsert_keys
+from sparkjet.sinks.commit_every import COMMIT_EVERY, CommitEvery
 from sparkjet.storage.schemes import directory_at
 
 if TYPE_CHECKING:
     from sparkjet.sinks.protocol import Sink
 
 
-ICEBERG_OPTIONS: Mapping[str, str] = {
-    "path": "The table, by its directory: a path or a URI; it is created if there is none. Or give toTable a name.",
-    "mode": "append (default) or upsert.",
-    "keyColumns": "mode=upsert: columns, separated by commas, that identify the row to replace.",
-    "commitEvery": "How many epochs the table is given at once (1), or an interval after which it is given them.",
-    "branch": "The branch of the table that is given the rows, as in Iceberg's writer for Spark; main by default.",
-    "mergeSchema": "Whether the start adds columns of the rows that the table lacks, as in Spark's writers (false).",
-    "compression": "Codec of its Parquet files, as in Spark's writer; the table's own by default.",
-    "maxRecordsPerFile": "As in Spark's writer.",
-}
-"""Options of ``format("iceberg")``."""
+_PATH = text(
+    "path", "The table, by its directory: a path or a URI; it is created if there is none. Or give toTable a name."
+)
+_BRANCH = text("branch", "The branch of the table that is given the rows, as in Iceberg's writer for Spark.", "main")
+_WRITERS = (COMPRESSION, MAX_RECORDS_PER_FILE)
 
 
 def _sink(target: Target) -> Sink:
     options, session, table = target.options, target.session, target.table
-    path = options.get("path")
+    path = options[_PATH]
     if (path is None) == (not table):
         message = (
             'start: format("iceberg") needs one table: start("…") or option("path", "…") for its directory, or '
@@ -41,7 +34,6 @@ def _sink(target: Target) -> Sink:
     with extra("iceberg"):
         from sparkjet.connectors.iceberg.library import CatalogTable, PathTable, table_at  # noqa: PLC0415 - the extra is optional
         from sparkjet.connectors.iceberg.sink import IcebergSink  # noqa: PLC0415 - as above
-        from sparkjet.connectors.iceberg.version import MAIN  # noqa: PLC0415 - as above
     by_name = CatalogTable(session, table)
     found = by_name if path is None else PathTable(session, directory_at(path, "path", lambda: session))
     option, at = "toTable" if path is None else "path", partial(table_at, session=session)
@@ -49,20 +41,20 @@ def _sink(target: Target) -> Sink:
         found,
         session,
         target.partition_by,
-        options.among(("compression", "maxRecordsPerFile")),
+        options.among(_WRITERS),
         option,
         at,
         upsert_keys(options),
         CommitEvery.of(options),
-        branch=options.get("branch") or MAIN,
-        merge_schema=options.flag("mergeSchema"),
+        branch=options[_BRANCH] or _BRANCH.otherwise,
+        merge_schema=options[MERGE_SCHEMA],
     )
 
 
 SINK = SinkFormat(
     "iceberg",
     _sink,
-    ICEBERG_OPTIONS,
+    (_PATH, *UPSERT_OPTIONS, COMMIT_EVERY, _BRANCH, MERGE_SCHEMA, *_WRITERS),
     has_directories=True,
     takes_table=True,
     only_adds=unless_upserting,

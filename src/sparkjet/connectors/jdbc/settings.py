@@ -5,18 +5,46 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from sparkjet.connectors.jdbc.format import JDBC_OPTIONS
 from sparkjet.errors import AnalysisError
-from sparkjet.options import MOST_PARTITIONS, upsert_keys
+from sparkjet.options import MOST_PARTITIONS, PASSWORD, UPSERT_OPTIONS, Option, flag, number, text, upsert_keys
 
 if TYPE_CHECKING:
     from sparkjet.options import Options
 
-_OWN = {"mode", "keyColumns", "tryOut", "createTableOptions", "createTableColumnTypes", "sessionInitStatement"}
-_SPARKS = tuple(name for name in JDBC_OPTIONS if name not in _OWN)
+_URL = text("url", "The database, jdbc:…; what follows a ? or ; in it is never logged or recorded.")
+_TABLE = text("dbtable", "Name of the table as it stands in SQL; it is created if it does not exist.")
+_SPARKS: Sequence[Option[Any]] = (
+    _URL,
+    text("driver", "Class of the driver; by default the one that is registered for the URL."),
+    text("user", "User name."),
+    PASSWORD,
+    _TABLE,
+    text("batchsize", "Rows of a round trip, as in Spark's JDBC writer.", "1000"),
+    number("numPartitions", "Maximum number of connections, as in Spark's JDBC writer.", most=MOST_PARTITIONS),
+    text("isolationLevel", "Of the transactions in which tasks write, as in Spark's JDBC writer.", "READ_UNCOMMITTED"),
+    text("queryTimeout", "Seconds that a statement may take, as in Spark's JDBC writer; for ever by default."),
+    text("connectionProvider", "Name of the provider of connections, as in Spark's JDBC writer."),
+    text("keytab", "File with the Kerberos key, as in Spark's JDBC writer."),
+    text("principal", "Of Kerberos, as in Spark's JDBC writer."),
+    text("refreshKrb5Config", "As in Spark's JDBC writer."),
+)
 """The options that are passed to Spark's data source."""
+_TRY_OUT = flag("tryOut", "Whether the rows of an epoch are written and rolled back before its decision.", default=True)
+_INIT_STATEMENT = text("sessionInitStatement", "Statement with which each connection that publishes rows begins.")
+_TABLE_OPTIONS = text(
+    "createTableOptions", "What CREATE TABLE ends with for a new table, as in Spark's JDBC writer.", ""
+)
+_TABLE_TYPES = text(
+    "createTableColumnTypes", "Types of columns of a new table, as in Spark's JDBC writer: name VARCHAR(64), …."
+)
+OPTIONS: Sequence[Option[Any]] = (
+    *_SPARKS,
+    *UPSERT_OPTIONS,
+    *(_TRY_OUT, _INIT_STATEMENT, _TABLE_OPTIONS, _TABLE_TYPES),
+)
+"""Options of ``format("jdbc")``."""
 
 _SHOWN = re.compile(r"(jdbc:(?:[\w+-]+:)*(?://)?)(?:[^?;]*@|[^=]*@)?([^?;=(,]*).*", re.DOTALL | re.IGNORECASE)
 """What of a URL holds no password: the scheme, and what comes after an @ and before all values with names."""
@@ -70,7 +98,7 @@ class JdbcSettings:
     @staticmethod
     def of(options: Options) -> JdbcSettings:
         """The settings in some options."""
-        url, table = options.get("url"), options.get("dbtable")
+        url, table = options[_URL], options[_TABLE]
         if not url or not url.lower().startswith("jdbc:"):
             message = 'start: format("jdbc") needs option("url", "jdbc:…"), the database, as in Spark.'
             raise AnalysisError(message)
@@ -83,14 +111,12 @@ class JdbcSettings:
                 'in SQL, with what qualifies it: shop.orders; quoted if it has other characters: shop."my orders".'
             )
             raise AnalysisError(message)
-        if options.get("numPartitions") is not None:
-            options.number("numPartitions", default=1, most=MOST_PARTITIONS)
         return JdbcSettings(
             options.among(_SPARKS),
             table,
             upsert_keys(options),
-            options.flag("tryOut", default=True),
-            options.get("createTableOptions") or "",
-            options.get("createTableColumnTypes"),
-            options.get("sessionInitStatement"),
+            options[_TRY_OUT],
+            options[_TABLE_OPTIONS],
+            options[_TABLE_TYPES],
+            options[_INIT_STATEMENT],
         )

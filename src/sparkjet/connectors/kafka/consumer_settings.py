@@ -10,28 +10,20 @@ from confluent_kafka import Consumer
 
 from sparkjet.connectors.kafka import properties as kafka_properties
 from sparkjet.connectors.kafka.format import SOURCE
+from sparkjet.connectors.kafka.options import (
+    FAIL_ON_DATA_LOSS,
+    INCLUDE_HEADERS,
+    MAX_OFFSETS,
+    POLL_TIMEOUT,
+    PREFIX,
+    SOURCE_OPTIONS,
+)
 from sparkjet.connectors.kafka.starting import Starting
 from sparkjet.connectors.kafka.subscription import Subscription
 from sparkjet.errors import AnalysisError
 from sparkjet.options import Options
 
 NAME = SOURCE.name
-
-KAFKA_SOURCE_OPTIONS: Mapping[str, str] = {
-    "kafka.*": "librdkafka's properties; kafka.bootstrap.servers is required. Never logged or recorded.",
-    "subscribe": "Topics, separated by commas.",
-    "subscribePattern": "Regular expression that matches the whole topic name; new topics are discovered.",
-    "assign": 'Partitions: {"topic": [0, 1]}.',
-    "startingOffsets": 'Where a new query starts: latest (default), earliest or {"topic": {"0": 23, "1": -2}}.',
-    "startingTimestamp": "Start time for all partitions: milliseconds since 1970.",
-    "startingOffsetsByTimestamp": 'Start time by partition: {"topic": {"0": 1700000000000}}.',
-    "startingOffsetsByTimestampStrategy": "If no record is at or after the start time: error (default) or latest.",
-    "maxOffsetsPerTrigger": "Approximate limit of offsets per batch, split in proportion to each partition's backlog.",
-    "failOnDataLoss": "Whether the query fails if records to read are gone (true), or continues without them.",
-    "includeHeaders": "Whether to add a column headers (false).",
-    "kafkaConsumer.pollTimeoutMs": "How long to wait for an unresponsive broker (120000).",
-}
-"""Options of ``format("sparkjet-kafka")``, with the names of Spark's source."""
 
 _OURS = {
     "auto.offset.reset": "use startingOffsets",
@@ -94,16 +86,15 @@ class KafkaSourceSettings:
     def of(given: Mapping[str, str]) -> KafkaSourceSettings:
         """The settings in the options of a reader; does not connect."""
         options = Options(given)
-        options.only(list(KAFKA_SOURCE_OPTIONS), NAME)
-        limit = options.get("maxOffsetsPerTrigger")
+        options.only(SOURCE_OPTIONS, NAME)
         return KafkaSourceSettings(
             Subscription.of(options),
             Starting.of(options),
             _client(options),
-            None if limit is None else options.number("maxOffsetsPerTrigger", default=1),
-            options.flag("failOnDataLoss", default=True),
-            options.flag("includeHeaders"),
-            options.number("kafkaConsumer.pollTimeoutMs", default=120_000) / 1000,
+            options[MAX_OFFSETS],
+            options[FAIL_ON_DATA_LOSS],
+            options[INCLUDE_HEADERS],
+            options[POLL_TIMEOUT] / 1000,
         )
 
     @property
@@ -120,14 +111,12 @@ class KafkaSourceSettings:
 def _client(options: Options) -> dict[str, str]:
     given = kafka_properties.properties_of(options, _OURS)
     if not given.get("bootstrap.servers"):
-        message = (
-            f'option: format("{NAME}") needs option("{kafka_properties.PREFIX}bootstrap.servers", "host:port, …").'
-        )
+        message = f'option: format("{NAME}") needs option("{PREFIX}bootstrap.servers", "host:port, …").'
         raise AnalysisError(message)
     for name in given:
         if kafka_properties.escapes_redaction(name):
             hint = _INSTEAD.get(name, "Put it into a file, if librdkafka has a property for one")
-            message = f"option: {kafka_properties.PREFIX}{name}: leave it out; Spark would show it in plans. {hint}."
+            message = f"option: {PREFIX}{name}: leave it out; Spark would show it in plans. {hint}."
             raise AnalysisError(message)
     complete = {**_DEFAULTS, **_QUIET, **given, **_FIXED}
     kafka_properties.check_properties(

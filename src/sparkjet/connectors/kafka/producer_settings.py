@@ -11,8 +11,16 @@ import confluent_kafka
 
 from sparkjet.connectors.kafka import properties as kafka_properties
 from sparkjet.connectors.kafka.access import Access
+from sparkjet.connectors.kafka.options import (
+    NUM_PARTITIONS,
+    ON_LOST_TRANSACTION,
+    ON_RESTORED_BACKUP,
+    PREFIX,
+    PROGRESS_TOPIC,
+    TOPIC,
+)
 from sparkjet.errors import AnalysisError
-from sparkjet.options import MOST_PARTITIONS
+from sparkjet.options import PROCESSING_GUARANTEE
 from sparkjet.sinks.protocol import Guarantee
 
 if TYPE_CHECKING:
@@ -80,7 +88,7 @@ class KafkaSettings:
         """The settings in some options."""
         given = kafka_properties.properties_of(options, OURS)
         access = Access.of(given)
-        if options.get("progressTopic") is not None:
+        if PROGRESS_TOPIC in options:
             message = (
                 "progressTopic: this is for commit=staged. Prepared transactions, and rows that are written at least "
                 "once, have no markers: leave it out."
@@ -91,17 +99,17 @@ class KafkaSettings:
         return KafkaSettings(
             access,
             producer_properties({**DEFAULTS, **given}, in_transactions=promises is Guarantee.EXACTLY_ONCE),
-            options.get("topic"),
-            options.number("numPartitions", default=16, most=MOST_PARTITIONS),
-            options.choice("onLostTransaction", ("fail", "continue"), "fail") == "continue",
+            options[TOPIC],
+            options[NUM_PARTITIONS],
+            options[ON_LOST_TRANSACTION] == "continue",
             promises,
-            options.choice("onRestoredBackup", ("fail", "continue"), "fail") == "continue",
+            options[ON_RESTORED_BACKUP] == "continue",
         )
 
 
 def guarantee_of(options: Options) -> Guarantee:
     """What the user asks for."""
-    return Guarantee(options.choice("processingGuarantee", tuple(each.value for each in Guarantee), "exactly-once"))
+    return Guarantee(options[PROCESSING_GUARANTEE])
 
 
 def producer_properties(properties: dict[str, str], *, in_transactions: bool) -> dict[str, str]:
@@ -109,7 +117,7 @@ def producer_properties(properties: dict[str, str], *, in_transactions: bool) ->
     for name, unit in _NUMBERS.items():
         # librdkafka takes 0x10 and 010 too, as C does: sparkjet would compute with another number, or fail.
         if name in properties and not (_NUMBER.fullmatch(properties[name]) and int(properties[name]) < 2**31):
-            message = f'{kafka_properties.PREFIX}{name}: "{properties[name]}" is not a number of {unit}.'
+            message = f'{PREFIX}{name}: "{properties[name]}" is not a number of {unit}.'
             raise AnalysisError(message)
     # librdkafka rejects a message timeout longer than the transaction's.
     patience = min(int(properties["message.timeout.ms"]), int(properties[TIMEOUT]))

@@ -8,11 +8,9 @@ from collections.abc import Callable, Iterable, Mapping
 
 import confluent_kafka
 
+from sparkjet.connectors.kafka.options import PREFIX
 from sparkjet.errors import AnalysisError, nearest
 from sparkjet.options import Options
-
-PREFIX = "kafka."
-"""Prefix of the options that are passed to librdkafka."""
 
 _JAVA_ONLY = {
     "sasl.jaas.config": f"use {PREFIX}sasl.username and {PREFIX}sasl.password",

@@ -11,6 +11,13 @@ import confluent_kafka
 
 from sparkjet.connectors.kafka import properties as kafka_properties
 from sparkjet.connectors.kafka.access import Access, servers_of
+from sparkjet.connectors.kafka.options import (
+    NUM_PARTITIONS,
+    ON_LOST_TRANSACTION,
+    ON_RESTORED_BACKUP,
+    PROGRESS_TOPIC,
+    TOPIC,
+)
 from sparkjet.connectors.kafka.producer_settings import DEFAULTS, OURS, TIMEOUT, guarantee_of, producer_properties
 from sparkjet.connectors.kafka.producing import NAME, NAMES
 from sparkjet.connectors.kafka.publishing import READER
@@ -94,18 +101,21 @@ class StagedSettings:
         if guarantee_of(options) is not Guarantee.EXACTLY_ONCE:
             message = "commit: staged is for processingGuarantee=exactly-once; leave commit out for others."
             raise AnalysisError(message)
-        if options.get("onLostTransaction") is not None:
+        if ON_LOST_TRANSACTION in options:
             message = (
                 "onLostTransaction: this is for commit=prepared. With commit=staged, the default, no rows wait in the "
                 "brokers, where they could be lost: leave it out."
             )
             raise AnalysisError(message)
-        topic, progress = options.get("topic"), options.get("progressTopic")
+        topic, progress = options[TOPIC], options[PROGRESS_TOPIC]
         if progress and progress == topic:
             message = f'progressTopic: "{progress}" is the topic of the rows, whose readers would get the markers too.'
             raise AnalysisError(message)
         if progress and not NAME.fullmatch(progress):
             message = f'progressTopic: "{progress}" cannot be the name of a topic: {NAMES}.'
+            raise AnalysisError(message)
+        if options[NUM_PARTITIONS] > _MOST_PARTS:
+            message = f"option: numPartitions must be {_MOST_PARTS} at most, not {options[NUM_PARTITIONS]}."
             raise AnalysisError(message)
         producer = producer_properties({**DEFAULTS, TIMEOUT: _SHORT, **given}, in_transactions=True)
         # Clients would log which properties are for producers only.
@@ -117,9 +127,9 @@ class StagedSettings:
             client,
             _access(given),
             topic,
-            options.number("numPartitions", default=16, most=_MOST_PARTS),
+            options[NUM_PARTITIONS],
             progress,
-            options.choice("onRestoredBackup", ("fail", "continue"), "fail") == "continue",
+            options[ON_RESTORED_BACKUP] == "continue",
         )
 
 

@@ -6,6 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sparkjet.connectors.kafka.options import (
+    STARTING_OFFSETS,
+    STARTING_OFFSETS_BY_TIMESTAMP,
+    STARTING_TIMESTAMP,
+    STRATEGY,
+)
 from sparkjet.connectors.kafka.positions import TopicPartition, numbers
 from sparkjet.errors import AnalysisError, nearest
 
@@ -17,7 +23,7 @@ LATEST, EARLIEST = -1, -2
 _WORDS = {"latest": LATEST, "earliest": EARLIEST}
 _END = 2**63
 """Offsets and times are less."""
-_WAYS = ("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp")
+_WAYS = (STARTING_OFFSETS, STARTING_TIMESTAMP, STARTING_OFFSETS_BY_TIMESTAMP)
 
 
 @dataclass(frozen=True)
@@ -44,11 +50,11 @@ class Starting:
     @staticmethod
     def of(options: Options) -> Starting:
         """The start in some options."""
-        given = [(way, text) for way in _WAYS if (text := options.get(way)) is not None]
+        given = [(way.name, text) for way in _WAYS if (text := options.get(way)) is not None]
         if len(given) > 1:
             message = f"option: {' and '.join(way for way, _ in given)} contradict each other; give one."
             raise AnalysisError(message)
-        strategy = options.choice("startingOffsetsByTimestampStrategy", ("error", "latest"), "error")
+        strategy = options[STRATEGY]
         if not given:
             return Starting()
         way, text = given[0]

@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sparkjet.connectors.kafka.options import ASSIGN, SUBSCRIBE, SUBSCRIBE_PATTERN
 from sparkjet.connectors.kafka.positions import TopicPartition, parsed
 from sparkjet.errors import AnalysisError
 
 if TYPE_CHECKING:
     from sparkjet.options import Options
 
-WAYS = ("subscribe", "subscribePattern", "assign")
+_WAYS = (SUBSCRIBE, SUBSCRIBE_PATTERN, ASSIGN)
 
 
 @dataclass(frozen=True)
@@ -31,13 +32,14 @@ class Subscription:
     @staticmethod
     def of(options: Options) -> Subscription:
         """The subscription in some options."""
-        given = [(way, text) for way in WAYS if (text := options.get(way)) is not None]
+        given = [(way.name, text) for way in _WAYS if (text := options.get(way)) is not None]
         if len(given) != 1:
             found = ", ".join(way for way, _ in given) or "none of them"
-            message = f'option: give exactly one of {", ".join(WAYS)}, e.g. subscribe="clicks"; found {found}.'
+            ways = ", ".join(way.name for way in _WAYS)
+            message = f'option: give exactly one of {ways}, e.g. subscribe="clicks"; found {found}.'
             raise AnalysisError(message)
         way, text = given[0]
-        if way == "subscribe":
+        if way == SUBSCRIBE.name:
             topics = tuple(name for part in text.split(",") if (name := part.strip()))
             if not topics:
                 message = (
@@ -45,7 +47,7 @@ class Subscription:
                 )
                 raise AnalysisError(message)
             return Subscription(topics=topics)
-        if way == "subscribePattern":
+        if way == SUBSCRIBE_PATTERN.name:
             try:
                 re.compile(text)
             except re.error as error:

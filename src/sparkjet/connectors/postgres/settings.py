@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from sparkjet.connectors.postgres.options import DSN, NUM_PARTITIONS, PARTS, PREPARED, TABLE
 from sparkjet.errors import AnalysisError
-from sparkjet.options import MOST_PARTITIONS, upsert_keys
+from sparkjet.options import upsert_keys
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from sparkjet.options import Options
-
-_PARTS = ("host", "port", "user", "password", "dbname")
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,7 @@ class PostgresSettings:
     @staticmethod
     def of(options: Options) -> PostgresSettings:
         """The settings in some options."""
-        table = options.get("dbtable")
+        table = options[TABLE]
         if table is None:
             message = 'start: format("postgres") needs option("dbtable", "…"), the table to write to.'
             raise AnalysisError(message)
@@ -48,20 +47,17 @@ class PostgresSettings:
             _conninfo(options),
             table,
             upsert_keys(options),
-            options.choice("prepared", ("auto", "always", "never"), "auto"),
-            None
-            if options.get("numPartitions") is None
-            else options.number("numPartitions", default=1, most=MOST_PARTITIONS),
+            options[PREPARED],
+            options[NUM_PARTITIONS],
         )
 
 
 def _conninfo(options: Options) -> str:
-    given = {name: options.get(name) for name in _PARTS}
-    dsn = options.get("dsn") or ""
-    if not dsn and given["host"] is None and given["dbname"] is None:
+    given, dsn = options.among(PARTS), options[DSN]
+    if not dsn and "host" not in given and "dbname" not in given:
         message = 'start: format("postgres") needs option("dsn", "host=… dbname=… user=…"), or host, dbname and user.'
         raise AnalysisError(message)
-    return connection_string(dsn, {name: value for name, value in given.items() if value is not None})
+    return connection_string(dsn, given)
 
 
 def connection_string(dsn: str, given: Mapping[str, str] | None = None) -> str:

@@ -16,7 +16,9 @@ from pika.adapters.utils.connection_workflow import (
 )
 from pika.exceptions import AMQPError, ConnectionOpenAborted, ProbableAccessDeniedError, ProbableAuthenticationError
 
+from sparkjet.connectors.rabbitmq.options import HOST, PORT, USER, VIRTUAL_HOST
 from sparkjet.errors import AnalysisError
+from sparkjet.options import CA_FILE, CERT_FILE, HEARTBEAT, KEY_FILE, PASSWORD, TLS
 
 if TYPE_CHECKING:
     from sparkjet.options import Options
@@ -31,28 +33,28 @@ _PROBABLE = (ProbableAuthenticationError, ProbableAccessDeniedError)
 _SILENT = (ConnectionOpenAborted, AMQPConnectorStackTimeout)
 _SAID = re.compile(r"ConnectionClosedByBroker: \((\d+)\) (.*)", re.DOTALL)
 _ACCESS_REFUSED, _NOT_ALLOWED = 403, 530
-_TLS = ("caFile", "certFile", "keyFile")
+_TLS = (CA_FILE, CERT_FILE, KEY_FILE)
 _LONGEST_HEARTBEAT = 65_535
 """Seconds: AMQP has two bytes for it."""
 
 
 def connection_of(options: Options) -> pika.ConnectionParameters:
-    """How pika connects, by the options of the connection in ``format.py``; it includes the password."""
-    host = options.get("host") or "localhost"
-    tls = options.flag("tls")
-    for name in _TLS:
-        if options.get(name) is not None and not tls:
-            message = f'option: {name} is of TLS: set option("tls", True), or leave it out.'
+    """How pika connects, by the options of a connection; it includes the password."""
+    host = options[HOST] or HOST.otherwise
+    tls = options[TLS]
+    for option in _TLS:
+        if option in options and not tls:
+            message = f'option: {option.name} is of TLS: set option("tls", True), or leave it out.'
             raise AnalysisError(message)
-    heartbeat = options.number("heartbeat", default=60)
+    heartbeat = options[HEARTBEAT]
     if heartbeat > _LONGEST_HEARTBEAT:
         message = f"option: heartbeat={heartbeat} is in seconds, of which AMQP takes {_LONGEST_HEARTBEAT} at most."
         raise AnalysisError(message)
     return pika.ConnectionParameters(
         host=host,
-        port=options.number("port", default=5671 if tls else 5672),
-        virtual_host=options.get("virtualHost") or "/",
-        credentials=pika.PlainCredentials(options.get("user") or "guest", options.get("password") or "guest"),
+        port=options[PORT] or (5671 if tls else 5672),
+        virtual_host=options[VIRTUAL_HOST] or VIRTUAL_HOST.otherwise,
+        credentials=pika.PlainCredentials(options[USER] or USER.otherwise, options[PASSWORD] or "guest"),
         ssl_options=pika.SSLOptions(_context(options), host) if tls else None,
         heartbeat=heartbeat,
         client_properties={"connection_name": "sparkjet"},
@@ -101,10 +103,10 @@ def abandon(connection: pika.SelectConnection) -> None:
 
 def _context(options: Options) -> ssl.SSLContext:
     try:
-        context = ssl.create_default_context(cafile=options.get("caFile"))
-        certificate = options.get("certFile")
+        context = ssl.create_default_context(cafile=options[CA_FILE])
+        certificate = options[CERT_FILE]
         if certificate is not None:
-            context.load_cert_chain(certificate, options.get("keyFile"))
+            context.load_cert_chain(certificate, options[KEY_FILE])
     except (OSError, ssl.SSLError) as error:
         message = f"option: caFile, certFile or keyFile cannot be used: {error}"
         raise AnalysisError(message) from error

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from sparkjet.connectors.rabbitmq.format import SOURCE
+from sparkjet.connectors.rabbitmq.options import INCLUDE_HEADERS
 from sparkjet.options import Options
 from sparkjet.sources.acknowledging.data_source import AcknowledgingDataSource
 
@@ -43,7 +44,7 @@ class RabbitDataSource(AcknowledgingDataSource):
     @property
     def rows(self) -> pa.Schema:
         """Body and properties, and headers if they are wanted."""
-        headers = Options(self.options).flag("includeHeaders")
+        headers = Options(self.options)[INCLUDE_HEADERS]
         return pa.schema([*ROWS, *FURTHER]) if headers else ROWS
 
     def source(self) -> RabbitSource:

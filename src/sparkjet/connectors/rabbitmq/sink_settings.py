@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sparkjet.connectors.rabbitmq.connection import connection_of
+from sparkjet.connectors.rabbitmq.options import CONFIRM_TIMEOUT, EXCHANGE, ROUTING_KEY
 
 if TYPE_CHECKING:
     import pika
@@ -33,8 +34,8 @@ class RabbitSinkSettings:
     def of(options: Options) -> RabbitSinkSettings:
         """The settings in some options; does not connect."""
         return RabbitSinkSettings(
-            options.get("exchange"),
-            options.get("routingKey"),
-            options.number("confirmTimeoutMs", default=60_000) / 1000,
+            options[EXCHANGE],
+            options[ROUTING_KEY],
+            options[CONFIRM_TIMEOUT] / 1000,
             connection_of(options),
         )

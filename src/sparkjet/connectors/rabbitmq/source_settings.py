@@ -8,18 +8,13 @@ from dataclasses import dataclass, field
 import pika
 
 from sparkjet.connectors.rabbitmq.connection import connection_of
-from sparkjet.connectors.rabbitmq.format import RABBITMQ_CONNECTION_OPTIONS, SOURCE
+from sparkjet.connectors.rabbitmq.format import SOURCE
+from sparkjet.connectors.rabbitmq.options import INCLUDE_HEADERS, SOURCE_OPTIONS
 from sparkjet.errors import AnalysisError
 from sparkjet.options import Options
-from sparkjet.sources.acknowledging.reader import READER_OPTIONS, ReaderSettings, queue_names
+from sparkjet.sources.acknowledging.reader import ReaderSettings
+from sparkjet.sources.acknowledging.reader_options import queue_names
 
-SOURCE_OPTIONS: Mapping[str, str] = {
-    "queues": "Queues, separated by commas; each is a substream.",
-    "includeHeaders": "Whether to add columns headers, type, reply_to and redelivered (false).",
-    **RABBITMQ_CONNECTION_OPTIONS,
-    **READER_OPTIONS,
-}
-"""Options of ``format("sparkjet-rabbitmq")``."""
 _MOST_UNACKNOWLEDGED = 65_535
 """AMQP's prefetch count has two bytes."""
 _LONGEST_NAME = 255
@@ -46,7 +41,7 @@ class RabbitSettings:
     def of(given: Mapping[str, str]) -> RabbitSettings:
         """The settings in the options of a reader; does not connect."""
         options = Options(given)
-        options.only(list(SOURCE_OPTIONS), SOURCE.name)
+        options.only(SOURCE_OPTIONS, SOURCE.name)
         queues = queue_names(options, SOURCE.name)
         for queue in queues:
             if len(queue.encode()) > _LONGEST_NAME:
@@ -60,4 +55,4 @@ class RabbitSettings:
                 f"{_MOST_UNACKNOWLEDGED} messages."
             )
             raise AnalysisError(message)
-        return RabbitSettings(queues, most // len(queues), options.flag("includeHeaders"), connection_of(options))
+        return RabbitSettings(queues, most // len(queues), options[INCLUDE_HEADERS], connection_of(options))

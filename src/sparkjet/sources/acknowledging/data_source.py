@@ -23,8 +23,8 @@ class AcknowledgingDataSource(DataSource):
 
     A subclass says what it is called (``name()``), which columns a message has, and how to read the queues. Register it
     with ``spark.dataSource.register`` and read it with ``sj.stream(df)``; no other query can acknowledge its messages.
-    Its options include those of :data:`~sparkjet.sources.acknowledging.reader.READER_OPTIONS`, of which the base takes
-    care. Instances are pickled: keep nothing in them.
+    Its options include those of :data:`~sparkjet.sources.acknowledging.reader_options.READER_OPTIONS`, of which the
+    base takes care. Instances are pickled: keep nothing in them.
     """
 
     @property

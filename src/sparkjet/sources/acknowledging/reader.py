@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from sparkjet.errors import AnalysisError, SourceError
+from sparkjet.errors import SourceError
 from sparkjet.sources.acknowledging.contract import AcknowledgingSource
 from sparkjet.sources.acknowledging.control import Acknowledge, ControlServer, Held, Request, Start, Stop
 from sparkjet.sources.acknowledging.ledger import Ledger, LedgerState
 from sparkjet.sources.acknowledging.offset import Counts, QueueOffset
+from sparkjet.sources.acknowledging.reader_options import (
+    MAX_MESSAGES,
+    MAX_SPOOL_BYTES,
+    MAX_UNACKNOWLEDGED,
+    RECONNECT_TIMEOUT,
+)
 from sparkjet.sources.acknowledging.receiver import Limits, Receiver
 from sparkjet.sources.acknowledging.scratch import Scratch
 from sparkjet.sources.acknowledging.spool import Spool
@@ -32,15 +38,6 @@ _LOOKING = 5.0
 """Seconds that a receiver is given for finding messages, or the end of the queues, before Spark looks again."""
 
 
-READER_OPTIONS: Mapping[str, str] = {
-    "maxMessagesPerTrigger": "Maximum number of messages in a batch (all that have arrived).",
-    "maxUnacknowledged": "Maximum number of messages that the broker delivers before they are decided (50000).",
-    "maxSpoolBytes": "Size of their rows on the driver's disk at which reading waits (1073741824).",
-    "reconnectTimeoutMs": "How long the broker may be away (60000).",
-}
-"""Options of every acknowledging source."""
-
-
 @dataclass(frozen=True)
 class ReaderSettings:
     """What an acknowledging source is read with.
@@ -55,34 +52,15 @@ class ReaderSettings:
 
     @staticmethod
     def of(options: Options) -> ReaderSettings:
-        """The settings in the options of a source, which are those of :data:`READER_OPTIONS`.
+        """The settings in the options of a source, with those of every acknowledging source.
 
         Raises:
             AnalysisError: Naming an option that is invalid.
         """
-        most = "maxMessagesPerTrigger"
         return ReaderSettings(
-            None if options.get(most) is None else options.number(most, default=1),
-            Limits(
-                options.number("maxUnacknowledged", default=50_000),
-                options.number("maxSpoolBytes", default=1 << 30),
-                options.number("reconnectTimeoutMs", default=60_000) / 1000,
-            ),
+            options[MAX_MESSAGES],
+            Limits(options[MAX_UNACKNOWLEDGED], options[MAX_SPOOL_BYTES], options[RECONNECT_TIMEOUT] / 1000),
         )
-
-
-def queue_names(options: Options, source: str) -> tuple[str, ...]:
-    """The queues in the option of this name, each once.
-
-    Raises:
-        AnalysisError: There is none; ``source`` is what its format is called.
-    """
-    names = (name.strip() for name in (options.get("queues") or "").split(","))
-    found = tuple(dict.fromkeys(filter(None, names)))
-    if not found:
-        message = f'option: format("{source}") needs option("queues", "name, …").'
-        raise AnalysisError(message)
-    return found
 
 
 class AcknowledgingStreamReader(TaskRows, SupportsTriggerAvailableNow):

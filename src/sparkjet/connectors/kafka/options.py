@@ -1,0 +1,71 @@
+"""Options of ``format("kafka")`` and ``format("sparkjet-kafka")``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sparkjet.options import MOST_PARTITIONS, Option, choice, family, flag, number, text
+
+PREFIX = "kafka."
+"""Prefix of the options that are passed to librdkafka."""
+_PROPERTIES = family(PREFIX, "librdkafka's properties; kafka.bootstrap.servers is required. Never logged or recorded.")
+
+TOPIC = text("topic", "Topic to write to; overrides a column topic.")
+NUM_PARTITIONS = number("numPartitions", "Maximum number of transactions per epoch.", 16, most=MOST_PARTITIONS)
+STAGED, PREPARED = "staged", "prepared"
+COMMIT = choice(
+    "commit",
+    "Whether rows wait for the decision in the home, or in open transactions. Without exactly-once, prepared.",
+    (STAGED, PREPARED),
+    STAGED,
+)
+PROGRESS_TOPIC = text(
+    "progressTopic", "commit=staged: compacted topic of the markers; named after query and output by default."
+)
+_WAYS = ("fail", "continue")
+ON_LOST_TRANSACTION = choice(
+    "onLostTransaction", "commit=prepared: what to do if the brokers have dropped what was decided.", _WAYS, "fail"
+)
+ON_RESTORED_BACKUP = choice(
+    "onRestoredBackup", "What to do if the topic has epochs that the snapshots do not know.", _WAYS, "fail"
+)
+SINK_OPTIONS: Sequence[Option[Any]] = (
+    *(_PROPERTIES, TOPIC, NUM_PARTITIONS, COMMIT, PROGRESS_TOPIC, ON_LOST_TRANSACTION, ON_RESTORED_BACKUP),
+)
+
+SUBSCRIBE = text("subscribe", "Topics, separated by commas.")
+SUBSCRIBE_PATTERN = text(
+    "subscribePattern", "Regular expression that matches the whole topic name; new topics are discovered."
+)
+ASSIGN = text("assign", 'Partitions: {"topic": [0, 1]}.')
+STARTING_OFFSETS = text(
+    "startingOffsets", 'Where a new query starts: latest, earliest or {"topic": {"0": 23, "1": -2}}.', "latest"
+)
+STARTING_TIMESTAMP = text("startingTimestamp", "Start time for all partitions: milliseconds since 1970.")
+STARTING_OFFSETS_BY_TIMESTAMP = text(
+    "startingOffsetsByTimestamp", 'Start time by partition: {"topic": {"0": 1700000000000}}.'
+)
+STRATEGY = choice(
+    "startingOffsetsByTimestampStrategy",
+    "What to do if no record is at or after the start time.",
+    ("error", "latest"),
+    "error",
+)
+MAX_OFFSETS = number(
+    "maxOffsetsPerTrigger",
+    "Approximate limit of offsets per batch, split in proportion to each partition's backlog.",
+)
+FAIL_ON_DATA_LOSS = flag(
+    "failOnDataLoss",
+    "Whether the query fails if records to read are gone, or continues without them.",
+    default=True,
+)
+INCLUDE_HEADERS = flag("includeHeaders", "Whether to add a column headers.")
+POLL_TIMEOUT = number("kafkaConsumer.pollTimeoutMs", "How long to wait for an unresponsive broker.", 120_000)
+SOURCE_OPTIONS: Sequence[Option[Any]] = (
+    *(_PROPERTIES, SUBSCRIBE, SUBSCRIBE_PATTERN, ASSIGN),
+    *(STARTING_OFFSETS, STARTING_TIMESTAMP, STARTING_OFFSETS_BY_TIMESTAMP, STRATEGY),
+    *(MAX_OFFSETS, FAIL_ON_DATA_LOSS, INCLUDE_HEADERS, POLL_TIMEOUT),
+)
+"""With the names of Spark's source."""

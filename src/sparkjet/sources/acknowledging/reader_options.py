@@ -1,0 +1,33 @@
+"""Options that every acknowledging source has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sparkjet.errors import AnalysisError
+from sparkjet.options import Option, Options, names, number
+
+QUEUES = names("queues", "Queues; each is a substream.")
+MAX_MESSAGES = number("maxMessagesPerTrigger", "Maximum number of messages in a batch; all that arrived by default.")
+MAX_UNACKNOWLEDGED = number(
+    "maxUnacknowledged", "Maximum number of messages that the broker delivers before they are decided.", 50_000
+)
+MAX_SPOOL_BYTES = number("maxSpoolBytes", "Size of their rows on the driver's disk at which reading waits.", 1 << 30)
+RECONNECT_TIMEOUT = number("reconnectTimeoutMs", "How long the broker may be away.", 60_000)
+READER_OPTIONS: Sequence[Option[Any]] = (MAX_MESSAGES, MAX_UNACKNOWLEDGED, MAX_SPOOL_BYTES, RECONNECT_TIMEOUT)
+"""Those of which :class:`AcknowledgingDataSource` takes care."""
+
+
+def queue_names(options: Options, source: str) -> tuple[str, ...]:
+    """The queues in the option of this name, each once.
+
+    Raises:
+        AnalysisError: There is none; ``source`` is what its format is called.
+    """
+    given = options[QUEUES]
+    found = tuple(dict.fromkeys(given))
+    if not found:
+        message = f'option: format("{source}") needs option("queues", "name, …").'
+        raise AnalysisError(message)
+    return found
