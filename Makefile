@@ -48,16 +48,16 @@ orders: checked $(READY) ## RabbitMQ to sessions to PostgreSQL with a kill in th
 board: checked $(READY) ## Two queries joined by a journal into a map that a terminal reads, while a member and a driver are killed
 	@$(PYTHON_RUN) examples/board.py
 
-test: checked $(READY) $(CLASSES) ## What a change needs (10 minutes with set-up): everything but crash matrices and long tests
+test: checked $(READY) $(CLASSES) ## What a change needs (10 minutes with set-up): all that needs no server, no kills and no hours
 	@# Spark generates no code for their thousands of small queries; it does in `make test-crash` and `make docs`.
-	@$(IN_THREE) -m "not crash and not long" --interpreted --ignore=$(TYPES)
+	@$(IN_THREE) -m "not crash and not server and not long" --interpreted --ignore=$(TYPES)
 
-test-crash: checked $(READY) $(CLASSES) ## Drivers, executors and servers killed at every step; random queries
-	@$(IN_THREE) -m "crash and not long"
+test-crash: checked $(READY) $(CLASSES) ## Connectors on their servers; drivers, executors and servers killed at every step; random queries
+	@$(IN_THREE) -m "(crash or server) and not long"
 
 test-unit: $(READY) ## The tests that need no Java (under two minutes)
 	@# No Java to be found: a test that starts a JVM without saying so (the `spark` fixture, a mark) fails here.
-	@JAVA_HOME=/dev/null $(PYTEST) -m "not spark and not crash and not long"
+	@JAVA_HOME=/dev/null $(PYTEST) -m "not spark and not crash and not server and not long"
 
 test-long: checked $(READY) $(CLASSES) ## The long ones: every crash point, many seeds (hours)
 	@$(PYTEST) -m long

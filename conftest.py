@@ -33,8 +33,12 @@ settings.load_profile("sparkjet")
 MACHINES = {"artemis", "hdfs", "kafka", "kafka_old", "kafka_secure", "rabbitmq", "spark", "zookeeper"}
 """Fixtures that start a virtual machine, Java's or Erlang's: `make test-unit` does without."""
 
-BUILT = {"kafka_secure", "s3"}
-"""Fixtures whose server takes minutes to be built, or is started for a few tests: those run in `make test-crash`."""
+SERVERS = {
+    *("artemis", "delta", "hdfs", "iceberg", "jdbc", "kafka", "kafka_old", "kafka_secure", "mariadb", "postgres"),
+    *("rabbitmq", "s3"),
+}
+"""Fixtures of what is not ours, servers and libraries of tables: what uses one runs in `make test-crash`, so that `make
+test` needs Python and Java alone."""
 
 MATRICES = ("cluster", "crash", "differential", "environment", "faults", "ported", "protocol", "soak")
 """Folders of tests over many cases: killed drivers, executors and servers, random queries, strange environments, and
@@ -162,9 +166,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if not MACHINES.isdisjoint(getattr(item, "fixturenames", ())):
             item.add_marker("spark")
-        if not BUILT.isdisjoint(getattr(item, "fixturenames", ())) or any(
-            item.path.is_relative_to(folder) for folder in matrices
-        ):
+        if not SERVERS.isdisjoint(getattr(item, "fixturenames", ())):
+            item.add_marker("server")
+        if any(item.path.is_relative_to(folder) for folder in matrices):
             item.add_marker("crash")
         # Of a contract that many classes keep, some have in CI only what is their own.
         owner = getattr(item, "cls", None)

@@ -120,6 +120,8 @@ def test_wheels_say_what_they_are(wheel: Path, grid_wheel: Path) -> None:
     assert any(name.startswith("sparkjet/monitoring/static/") for name in zipfile.ZipFile(wheel).namelist())
 
 
+# A fresh environment is installed for it.
+@pytest.mark.crash
 @pytest.mark.spark
 def test_the_first_steps_need_nothing_but_the_wheel(wheel: Path, tmp_path: Path) -> None:
     python = installed(wheel, tmp_path / "env")
