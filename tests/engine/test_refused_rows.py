@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 import sparkjet as sj
 from sparkjet.errors import RefusedRowsError
-from sparkjet.plan import planning
+from sparkjet.plan.outputs import Output
 from sparkjet.testing import CollectingSink, StreamDriver
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def test_rows_that_have_failed_are_counted_also_where_a_sink_has_not_read_them(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # As a sink of sparkjet's own, for which no batch is held.
-    monkeypatch.setattr(planning, "READ_ONCE", _Every())
+    monkeypatch.setattr(Output, "reads_once", True)
 
     def query(stream: sj.Stream) -> list[Any]:
         found = stream.divert(errors=True)
@@ -144,8 +144,3 @@ def test_rows_that_have_failed_are_counted_also_where_a_sink_has_not_read_them(
     for given, letters in (([("good", 1), ("bad", 5), ("good", 0)], 2), ([("bad", 3)], 3), ([("good", 3)], 3)):
         driver.process(rows_of(*given))
         assert len(driver.results(1)) == letters
-
-
-class _Every(frozenset[str]):
-    def __contains__(self, item: object) -> bool:
-        return True

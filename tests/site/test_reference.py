@@ -58,6 +58,15 @@ def test_every_option_has_an_entry_below_its_format(format: str, reference: dict
     assert named == [each.name for each in options]
 
 
+@pytest.mark.parametrize("page", ["../README.md", "guarantees.md", "guide/sinks.md"])
+def test_every_sink_stands_in_the_tables_of_sinks(page: str) -> None:
+    cells = " ".join(re.findall(r"^\| ([^|]+) \|", (DOCS / page).read_text(encoding="utf-8"), re.MULTILINE))
+    named = {name.strip("`") for name in re.findall(r"`[^`]+`", cells)} | set(re.findall(r'format\("([^"]+)"\)', cells))
+    calls = {re.sub(r"\(.*", "", name) for name in named}
+    missing = [name for name, each in formats.SINKS.items() if not {name, each.method or name} & (named | calls)]
+    assert missing == []
+
+
 def test_every_option_of_queries_and_outputs_has_an_entry(reference: dict[str, str]) -> None:
     named = set(
         re.findall(r"^\| `([^`]+)` \| [^|\s]", reference["reference/options.md"].partition("### ")[0], re.MULTILINE)

@@ -69,12 +69,17 @@ class SinkFormat:
         name: As ``format(…)`` takes it.
         create: Makes the sink; raises an AnalysisError where an option is missing or wrong.
         options: Its own.
-        is_durable: Whether the output outlives the session, so that the query's state must as well.
+        is_durable: Whether the output outlives the session, so that the query's state must as well; otherwise a query
+            without a ``checkpointLocation`` has a home in a temporary directory, and begins again with each start.
         method: The writer's method that chooses it, where more than its name is needed.
         has_directories: Whether it takes ``partitionBy``.
         takes_table: Whether ``toTable`` takes it.
         only_adds: Whether rows that are there stay, whatever comes after them, with some options.
         key_option: The option that names the columns by which rows replace older ones.
+        reads_once: Whether it reads all rows of an epoch when it prepares them, and not again: what is counted while it
+            reads is then known, and no batch need be held for it.
+        names_columns: Whether it finds rows by the names of their columns, so that no two may be alike; those that
+            keep an outbox and files do in any case.
         cleaner: The command of others that removes files which no version names, where there is one.
     """
 
@@ -87,6 +92,8 @@ class SinkFormat:
     takes_table: bool = False
     only_adds: Callable[[Options], bool] = never
     key_option: str = "keyColumns"
+    reads_once: bool = False
+    names_columns: bool = False
     cleaner: str | None = None
 
 

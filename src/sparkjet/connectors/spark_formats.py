@@ -109,13 +109,15 @@ def _memory(target: Target) -> Sink:
     return MemorySink(target.query, target.session, complete=target.complete)
 
 
-FILES = SinkFormat("files", _files, FILE_OPTIONS, has_directories=True, only_adds=always)
+FILES = SinkFormat("files", _files, FILE_OPTIONS, has_directories=True, only_adds=always, reads_once=True)
 SCRATCH = SinkFormat("files", _files, FILE_OPTIONS)
 """Files for results of any mode, whose epochs someone compares: rows that replace earlier ones stand beside these."""
-TABLE = SinkFormat("table", _table, FILE_OPTIONS, method="toTable", has_directories=True, only_adds=always)
-MEMORY = SinkFormat("memory", _memory, is_durable=False)
+TABLE = SinkFormat(
+    "table", _table, FILE_OPTIONS, method="toTable", has_directories=True, only_adds=always, reads_once=True
+)
+MEMORY = SinkFormat("memory", _memory, is_durable=False, reads_once=True)
 CONSOLE = SinkFormat("console", _console, (_NUM_ROWS, _TRUNCATE), is_durable=False)
 FOREACH = SinkFormat("foreach", lambda target: ForeachSink(target.function), is_durable=False, method="foreach")
 FOREACH_BATCH = SinkFormat("foreachBatch", _foreach_batch, is_durable=False, method="foreachBatch")
-NOOP = SinkFormat("noop", lambda _: NoopSink(), is_durable=False)
+NOOP = SinkFormat("noop", lambda _: NoopSink(), is_durable=False, reads_once=True)
 SINKS = (FILES, TABLE, MEMORY, CONSOLE, FOREACH, FOREACH_BATCH, NOOP)

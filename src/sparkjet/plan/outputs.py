@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from pyspark.sql import functions as F
 
 from sparkjet.catalyst.columns import HIDDEN, IS_EARLY
+from sparkjet.connectors.formats import SINKS
 from sparkjet.sinks.column_names import check_names
 from sparkjet.sinks.files import FilesSink
 from sparkjet.sinks.outbox import Outbox
@@ -51,6 +52,12 @@ class Output(ABC):
     sink: Sink
     format: str
 
+    @property
+    def reads_once(self) -> bool:
+        """Whether the sink is known to read all rows of an epoch when it prepares them; nothing is of a user's own."""
+        known = SINKS.get(self.format)
+        return known is not None and known.reads_once
+
     @abstractmethod
     def sample(self) -> DataFrame:
         """A DataFrame with the schema of the rows as the sink gets them, for analysis only."""
@@ -63,8 +70,8 @@ class Output(ABC):
     def check(self) -> None:
         """Have the sink look at the rows and at where they go; nothing is changed."""
         sample = self.sample()
-        # By their names: the classes need the packages of the extra "grid".
-        if isinstance(self.sink, FilesSink | Outbox) or self.format in {"delta", "grid-journal", "grid-map", "iceberg"}:
+        known = SINKS.get(self.format)
+        if isinstance(self.sink, FilesSink | Outbox) or (known is not None and known.names_columns):
             check_names(sample, self.format)
         self.sink.check(sample.schema)
 

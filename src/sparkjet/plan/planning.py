@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from sparkjet.plan.stage import Feed, Stage
     from sparkjet.plan.transformations import Link, Transformations
 
-READ_ONCE = frozenset({"delta", "files", "iceberg", "jdbc", "kafka", "memory", "noop", "postgres", "table"})
-"""Formats of sinks that read all rows of an epoch when they prepare it."""
 _Name = TypeVar("_Name", int, str)
 Planned: TypeAlias = PlannedOutput | PlannedStreamOutput | PlannedDeadLetters
 
@@ -275,7 +273,7 @@ def _without_stages(outputs: Sequence[StreamOutput], of_failures: Sequence[DeadL
     rest = {id(chain): chain.after(shared) for chain in chains}
     counted = expected_chains([(0, chain) for chain in chains])
     counts = bool(of_failures) and not counted and not alone
-    counts = counts and _can_count(chains) and outputs[0].format in READ_ONCE
+    counts = counts and _can_count(chains) and outputs[0].reads_once
     readers = [Reader(0, chain, (output.name,)) for output, chain in zip(outputs, chains, strict=True)]
     return Plan(
         counts_failures=counts,

@@ -66,7 +66,7 @@ class SinkUnderTest:
 
     sink: Sink
     read: Callable[[], Sequence[tuple[str, int]]]
-    """Rows that a plain reader sees, in any order."""
+    """Rows that a plain reader sees, in any order; of a sink that delivers at least once, each once."""
     dangling: Callable[[], int]
     """Number of transactions that are neither committed nor rolled back."""
     refused: Callable[[DataFrame], DataFrame] | None = None

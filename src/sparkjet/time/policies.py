@@ -62,7 +62,9 @@ class WatermarkPolicy(Protocol):
 class PolicySettings(Protocol):
     """What a user writes: settings that create a policy with its own state for every substream.
 
-    An attribute ``uses_clock = False`` declares that the policy needs no ticks in a lull; see :func:`uses_clock`.
+    An attribute ``uses_clock = False`` declares that the policy needs no ticks in a lull; see :func:`uses_clock`. An
+    attribute ``lag``, in microseconds, says how far an event may be behind others and not be late: keys of
+    ``dropDuplicatesWithinWatermark`` are kept for as long, and without it that method refuses the policy.
     """
 
     def create(self) -> WatermarkPolicy:

@@ -56,5 +56,7 @@ SINK = SinkFormat(
     has_directories=True,
     takes_table=True,
     only_adds=unless_upserting,
+    reads_once=True,
+    names_columns=True,
     cleaner="VACUUM",
 )

@@ -46,8 +46,8 @@ def _journal_source() -> type[DataSource]:
 
 _READERS = {name: name for name in ("msgspec", "pyarrow", "tenacity", "xxhash")}
 _PACKAGES = {"sparkjet_grid": '"sparkjet[grid]"', **_READERS}
-MAP = SinkFormat("grid-map", _map, MAP_OPTIONS, key_option="keys")
-JOURNAL = SinkFormat("grid-journal", _journal, JOURNAL_OPTIONS)
+MAP = SinkFormat("grid-map", _map, MAP_OPTIONS, names_columns=True, key_option="keys")
+JOURNAL = SinkFormat("grid-journal", _journal, JOURNAL_OPTIONS, names_columns=True)
 GRID_MAP = "sparkjet-grid-map"
 MAP_SOURCE = SourceFormat(GRID_MAP, _map_source, MAP_SOURCE_OPTIONS, _PACKAGES, None)
 JOURNAL_SOURCE = SourceFormat(

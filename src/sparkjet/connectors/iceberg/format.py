@@ -58,5 +58,7 @@ SINK = SinkFormat(
     has_directories=True,
     takes_table=True,
     only_adds=unless_upserting,
+    reads_once=True,
+    names_columns=True,
     cleaner="remove_orphan_files",
 )

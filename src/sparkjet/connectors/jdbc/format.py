@@ -17,4 +17,4 @@ def _sink(target: Target) -> Sink:
     return JdbcSink(JdbcSettings.of(target.options), target.session)
 
 
-SINK = SinkFormat("jdbc", _sink, OPTIONS)
+SINK = SinkFormat("jdbc", _sink, OPTIONS, reads_once=True)

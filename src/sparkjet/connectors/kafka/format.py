@@ -35,7 +35,7 @@ def _source() -> type[DataSource]:
 
 PACKAGES = {"confluent_kafka": "confluent-kafka", "pyarrow": "pyarrow"}
 """What the driver and the executors need, for the source and the sink."""
-SINK = SinkFormat("kafka", _sink, SINK_OPTIONS)
+SINK = SinkFormat("kafka", _sink, SINK_OPTIONS, reads_once=True)
 SOURCE = SourceFormat(
     "sparkjet-kafka", _source, SOURCE_OPTIONS, PACKAGES, KnownSource(True, ("topic", "partition"), PACKAGES)
 )

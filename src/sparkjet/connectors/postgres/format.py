@@ -18,4 +18,4 @@ def _sink(target: Target) -> Sink:
     return PostgresSink(PostgresSettings.of(target.options))
 
 
-SINK = SinkFormat("postgres", _sink, OPTIONS)
+SINK = SinkFormat("postgres", _sink, OPTIONS, reads_once=True)
