@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from sparkjet.api.checks import checked, output_names
 from sparkjet.api.sink_formats import ChosenSink
 from sparkjet.api.writer import StreamWriter, all_settings
-from sparkjet.connectors.grid.format import JOURNAL_SOURCE
+from sparkjet.connectors.grid.options import GRID_JOURNAL
 from sparkjet.connectors.spark_formats import SCRATCH
 from sparkjet.errors import AnalysisError
 from sparkjet.options import (
@@ -182,9 +182,9 @@ def _check_sources(settings: OutputSettings) -> None:
     if source is not None:
         message = f"fork: {source} discards what has been read: the query that this comes from would lack it."
         raise AnalysisError(message)
-    if JOURNAL_SOURCE.name in source_names(frame):
+    if GRID_JOURNAL in source_names(frame):
         message = (
-            f'fork: format("{JOURNAL_SOURCE.name}") would register a reader, for which the journal keeps rows. Read '
+            f'fork: format("{GRID_JOURNAL}") would register a reader, for which the journal keeps rows. Read '
             "the same rows from elsewhere, such as a table that they were written to."
         )
         raise AnalysisError(message)

@@ -24,7 +24,7 @@ from sparkjet.catalyst.columns import HIDDEN, SUBSTREAM, TIME, TRIED, quoted, su
 from sparkjet.catalyst.doors import check_doors, check_one_release, named_if_locked
 from sparkjet.catalyst.plan_analysis import check_source
 from sparkjet.catalyst.python_sources import options_of
-from sparkjet.connectors.grid.format import GRID_MAP
+from sparkjet.connectors.grid.options import GRID_MAP
 from sparkjet.engine.batch_run import check_expectations
 from sparkjet.errors import AnalysisError
 from sparkjet.executors import platform_of

@@ -10,7 +10,7 @@ import msgspec
 from pyspark.sql.types import StructType
 
 from sparkjet.catalyst.python_sources import exchanged
-from sparkjet.connectors.grid.format import GRID_MAP
+from sparkjet.connectors.grid.options import GRID_MAP
 from sparkjet.errors import SourceError
 from sparkjet.known_types import known
 from sparkjet.options import Options

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from sparkjet.catalyst import alternatives
 from sparkjet.catalyst.columns import quoted
 from sparkjet.catalyst.python_sources import options_of
-from sparkjet.connectors.grid.format import GRID_MAP
+from sparkjet.connectors.grid.options import GRID_MAP
 from sparkjet.errors import AnalysisError, SourceError, refuse_connect
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from sparkjet.connectors.artemis.format import SOURCE
+from sparkjet.connectors.artemis.options import SOURCE_NAME
 from sparkjet.sources.acknowledging.data_source import AcknowledgingDataSource
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class ArtemisDataSource(AcknowledgingDataSource):
     @classmethod
     def name(cls) -> str:
         """The name in ``readStream.format(…)``."""
-        return SOURCE.name
+        return SOURCE_NAME
 
     @property
     def rows(self) -> pa.Schema:

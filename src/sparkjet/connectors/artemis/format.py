@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sparkjet.connectors.artemis.options import SINK_OPTIONS, SOURCE_OPTIONS
+from sparkjet.connectors.artemis.options import SINK_OPTIONS, SOURCE_NAME, SOURCE_OPTIONS
 from sparkjet.connectors.format import KnownSource, SinkFormat, SourceFormat, Target, extra
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def _source() -> type[DataSource]:
 
 SINK = SinkFormat("artemis", _sink, SINK_OPTIONS)
 SOURCE = SourceFormat(
-    "sparkjet-artemis",
+    SOURCE_NAME,
     _source,
     SOURCE_OPTIONS,
     {"pyarrow": "pyarrow"},

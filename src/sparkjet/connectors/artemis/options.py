@@ -8,6 +8,8 @@ from typing import Any
 from sparkjet.options import BROKER_OPTIONS, Option, names, number, text
 from sparkjet.sources.acknowledging.reader_options import QUEUES, READER_OPTIONS
 
+SOURCE_NAME = "sparkjet-artemis"
+"""The name of the source."""
 HOST = text("host", "Host name of the broker.", "localhost")
 PORT = number("port", "Port of an acceptor that takes STOMP.", 61_616)
 USER = text("user", "User name.", "")

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sparkjet.connectors.artemis.format import SOURCE
-from sparkjet.connectors.artemis.options import ID_PROPERTY, SOURCE_OPTIONS, WINDOW_SIZE
+from sparkjet.connectors.artemis.options import ID_PROPERTY, SOURCE_NAME, SOURCE_OPTIONS, WINDOW_SIZE
 from sparkjet.connectors.artemis.stomp import StompAddress
 from sparkjet.connectors.artemis.stomp_options import address_of
 from sparkjet.errors import AnalysisError
@@ -34,8 +33,8 @@ class ArtemisSettings:
     def of(given: Mapping[str, str]) -> ArtemisSettings:
         """The settings in the options of a reader; does not connect."""
         options = Options(given)
-        options.only(SOURCE_OPTIONS, SOURCE.name)
-        queues = queue_names(options, SOURCE.name)
+        options.only(SOURCE_OPTIONS, SOURCE_NAME)
+        queues = queue_names(options, SOURCE_NAME)
         named: dict[str, str] = {}
         for queue in queues:
             other = named.setdefault(queue.rpartition("::")[2], queue)

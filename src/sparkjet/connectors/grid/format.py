@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from sparkjet.connectors.format import KnownSource, SinkFormat, SourceFormat, Target, extra
 from sparkjet.connectors.grid.options import (
+    GRID_JOURNAL,
+    GRID_MAP,
     JOURNAL_OPTIONS,
     JOURNAL_SOURCE_OPTIONS,
     MAP_OPTIONS,
@@ -48,10 +50,9 @@ _READERS = {name: name for name in ("msgspec", "pyarrow", "tenacity", "xxhash")}
 _PACKAGES = {"sparkjet_grid": '"sparkjet[grid]"', **_READERS}
 MAP = SinkFormat("grid-map", _map, MAP_OPTIONS, names_columns=True, key_option="keys")
 JOURNAL = SinkFormat("grid-journal", _journal, JOURNAL_OPTIONS, names_columns=True)
-GRID_MAP = "sparkjet-grid-map"
 MAP_SOURCE = SourceFormat(GRID_MAP, _map_source, MAP_SOURCE_OPTIONS, _PACKAGES, None)
 JOURNAL_SOURCE = SourceFormat(
-    "sparkjet-grid-journal",
+    GRID_JOURNAL,
     _journal_source,
     JOURNAL_SOURCE_OPTIONS,
     _PACKAGES,

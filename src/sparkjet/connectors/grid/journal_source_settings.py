@@ -7,10 +7,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sparkjet.connectors.grid.format import JOURNAL_SOURCE
 from sparkjet.connectors.grid.location import Location
 from sparkjet.connectors.grid.options import (
     FAIL_ON_DATA_LOSS,
+    GRID_JOURNAL,
     INCLUDE_METADATA,
     JOURNAL_SOURCE_OPTIONS,
     MAX_OFFSETS,
@@ -22,7 +22,7 @@ from sparkjet.options import Options
 from sparkjet_grid.journal_reader import Journal
 from sparkjet_grid.places import JournalPlace
 
-NAME = JOURNAL_SOURCE.name
+NAME = GRID_JOURNAL
 LATEST, EARLIEST = -1, -2
 """Offsets that stand for a partition's end and its beginning, as in Spark's option for Kafka."""
 _WORDS = {"latest": LATEST, "earliest": EARLIEST}

@@ -12,9 +12,8 @@ import msgspec
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from sparkjet.connectors.grid.format import GRID_MAP
 from sparkjet.connectors.grid.location import Location
-from sparkjet.connectors.grid.options import EPOCH, MAP_SOURCE_OPTIONS, ONLY_KEYS
+from sparkjet.connectors.grid.options import EPOCH, GRID_MAP, MAP_SOURCE_OPTIONS, ONLY_KEYS
 from sparkjet.errors import AnalysisError
 from sparkjet.options import Options, text
 from sparkjet_grid.known_types import known

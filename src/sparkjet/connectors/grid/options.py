@@ -13,6 +13,8 @@ def _size(name: str, meaning: str, default: str = "") -> Option[str]:
     return Option(name, meaning, "a size: 512m, 2g", lambda _, given: given, default, default)
 
 
+GRID_MAP, GRID_JOURNAL = "sparkjet-grid-map", "sparkjet-grid-journal"
+"""The names of the sources."""
 _MEMBERS = "grid://host:port,…/name of some members; grid:///name for a grid on this machine."
 JOURNAL_PATH = text("path", f"The journal: {_MEMBERS}")
 JOURNAL_KEYS = names("keys", "Columns: rows with the same values are in one partition; without any, tasks take turns.")

@@ -9,21 +9,19 @@ from dataclasses import dataclass, field
 from confluent_kafka import Consumer
 
 from sparkjet.connectors.kafka import properties as kafka_properties
-from sparkjet.connectors.kafka.format import SOURCE
 from sparkjet.connectors.kafka.options import (
     FAIL_ON_DATA_LOSS,
     INCLUDE_HEADERS,
     MAX_OFFSETS,
     POLL_TIMEOUT,
     PREFIX,
+    SOURCE_NAME,
     SOURCE_OPTIONS,
 )
 from sparkjet.connectors.kafka.starting import Starting
 from sparkjet.connectors.kafka.subscription import Subscription
 from sparkjet.errors import AnalysisError
 from sparkjet.options import Options
-
-NAME = SOURCE.name
 
 _OURS = {
     "auto.offset.reset": "use startingOffsets",
@@ -86,7 +84,7 @@ class KafkaSourceSettings:
     def of(given: Mapping[str, str]) -> KafkaSourceSettings:
         """The settings in the options of a reader; does not connect."""
         options = Options(given)
-        options.only(SOURCE_OPTIONS, NAME)
+        options.only(SOURCE_OPTIONS, SOURCE_NAME)
         return KafkaSourceSettings(
             Subscription.of(options),
             Starting.of(options),
@@ -111,7 +109,7 @@ class KafkaSourceSettings:
 def _client(options: Options) -> dict[str, str]:
     given = kafka_properties.properties_of(options, _OURS)
     if not given.get("bootstrap.servers"):
-        message = f'option: format("{NAME}") needs option("{PREFIX}bootstrap.servers", "host:port, …").'
+        message = f'option: format("{SOURCE_NAME}") needs option("{PREFIX}bootstrap.servers", "host:port, …").'
         raise AnalysisError(message)
     for name in given:
         if kafka_properties.escapes_redaction(name):

@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sparkjet.connectors.format import KnownSource, SinkFormat, SourceFormat, Target, extra
-from sparkjet.connectors.kafka.options import COMMIT, PREPARED, SINK_OPTIONS, SOURCE_OPTIONS, STAGED
+from sparkjet.connectors.kafka.options import (
+    COMMIT,
+    PACKAGES,
+    PREPARED,
+    SINK_OPTIONS,
+    SOURCE_NAME,
+    SOURCE_OPTIONS,
+    STAGED,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSource
@@ -33,9 +41,7 @@ def _source() -> type[DataSource]:
     return KafkaDataSource
 
 
-PACKAGES = {"confluent_kafka": "confluent-kafka", "pyarrow": "pyarrow"}
-"""What the driver and the executors need, for the source and the sink."""
 SINK = SinkFormat("kafka", _sink, SINK_OPTIONS, reads_once=True)
 SOURCE = SourceFormat(
-    "sparkjet-kafka", _source, SOURCE_OPTIONS, PACKAGES, KnownSource(True, ("topic", "partition"), PACKAGES)
+    SOURCE_NAME, _source, SOURCE_OPTIONS, PACKAGES, KnownSource(True, ("topic", "partition"), PACKAGES)
 )

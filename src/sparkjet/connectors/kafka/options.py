@@ -7,6 +7,10 @@ from typing import Any
 
 from sparkjet.options import MOST_PARTITIONS, Option, choice, family, flag, number, text
 
+SOURCE_NAME = "sparkjet-kafka"
+"""The name of the source."""
+PACKAGES = {"confluent_kafka": "confluent-kafka", "pyarrow": "pyarrow"}
+"""What the driver and the executors need, for the source and the sink."""
 PREFIX = "kafka."
 """Prefix of the options that are passed to librdkafka."""
 _PROPERTIES = family(PREFIX, "librdkafka's properties; kafka.bootstrap.servers is required. Never logged or recorded.")

@@ -13,7 +13,7 @@ from sparkjet.connectors.kafka import producing
 from sparkjet.connectors.kafka.cluster import INVALID_TIMEOUT, NO_LEADER, UNKNOWN_TOPIC, Cluster, error_name
 from sparkjet.connectors.kafka.columns import check_columns, records
 from sparkjet.connectors.kafka.connection import BrokerError
-from sparkjet.connectors.kafka.format import PACKAGES
+from sparkjet.connectors.kafka.options import PACKAGES
 from sparkjet.connectors.kafka.pool import TaskResult, TransactionPool
 from sparkjet.connectors.kafka.producer_settings import TIMEOUT
 from sparkjet.connectors.kafka.producing import KafkaWriter

@@ -21,7 +21,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from sparkjet.connectors.kafka.format import PACKAGES
+from sparkjet.connectors.kafka.options import PACKAGES, SOURCE_NAME
 from sparkjet.connectors.kafka.positions import TopicPartition, from_offset, to_offset
 from sparkjet.connectors.kafka.starting import LATEST
 from sparkjet.errors import AnalysisError, lacking
@@ -29,7 +29,7 @@ from sparkjet.sources.backlog import limited
 
 try:
     from sparkjet.connectors.kafka.admin import Cluster
-    from sparkjet.connectors.kafka.consumer_settings import NAME, KafkaSourceSettings
+    from sparkjet.connectors.kafka.consumer_settings import KafkaSourceSettings
     from sparkjet.connectors.kafka.end_offsets import EndOffsets
     from sparkjet.connectors.kafka.reading import Range
     from sparkjet.connectors.kafka.records import record_batches
@@ -65,7 +65,7 @@ class KafkaDataSource(DataSource):
     @classmethod
     def name(cls) -> str:
         """The name in ``readStream.format(…)``."""
-        return NAME
+        return SOURCE_NAME
 
     @cached_property
     def settings(self) -> KafkaSourceSettings:
@@ -81,7 +81,7 @@ class KafkaDataSource(DataSource):
     def streamReader(self, schema: StructType) -> KafkaStreamReader:
         """A reader of the topics."""
         if schema.simpleString() != self.schema().simpleString():
-            message = f'format("{NAME}") has a fixed schema: leave schema(…) out and select from its columns.'
+            message = f'format("{SOURCE_NAME}") has a fixed schema: leave schema(…) out and select from its columns.'
             raise AnalysisError(message)
         return KafkaStreamReader(self.settings)
 

@@ -18,7 +18,7 @@ from sparkjet.connectors.kafka.columns import check_columns, records
 from sparkjet.connectors.kafka.connection import BrokerError
 from sparkjet.connectors.kafka.division import names_of, parts_of
 from sparkjet.connectors.kafka.ends import PartitionEnds
-from sparkjet.connectors.kafka.format import PACKAGES
+from sparkjet.connectors.kafka.options import PACKAGES
 from sparkjet.connectors.kafka.parts import Marker, Part, PublishError
 from sparkjet.connectors.kafka.progress_topic import COMPLETE, ProgressTopic, key_of, reached
 from sparkjet.connectors.kafka.publishing import KafkaBrokers, Place, PublishTask

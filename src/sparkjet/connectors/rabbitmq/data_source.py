@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from sparkjet.connectors.rabbitmq.format import SOURCE
-from sparkjet.connectors.rabbitmq.options import INCLUDE_HEADERS
+from sparkjet.connectors.rabbitmq.options import INCLUDE_HEADERS, SOURCE_NAME
 from sparkjet.options import Options
 from sparkjet.sources.acknowledging.data_source import AcknowledgingDataSource
 
@@ -39,7 +38,7 @@ class RabbitDataSource(AcknowledgingDataSource):
     @classmethod
     def name(cls) -> str:
         """The name in ``readStream.format(…)``."""
-        return SOURCE.name
+        return SOURCE_NAME
 
     @property
     def rows(self) -> pa.Schema:

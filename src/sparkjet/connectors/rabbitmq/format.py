@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sparkjet.connectors.format import KnownSource, SinkFormat, SourceFormat, Target, extra
-from sparkjet.connectors.rabbitmq.options import SINK_OPTIONS, SOURCE_OPTIONS
+from sparkjet.connectors.rabbitmq.options import SINK_OPTIONS, SOURCE_NAME, SOURCE_OPTIONS
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSource
@@ -28,7 +28,7 @@ def _source() -> type[DataSource]:
 
 SINK = SinkFormat("rabbitmq", _sink, SINK_OPTIONS)
 SOURCE = SourceFormat(
-    "sparkjet-rabbitmq",
+    SOURCE_NAME,
     _source,
     SOURCE_OPTIONS,
     {"pika": "pika", "pyarrow": "pyarrow"},

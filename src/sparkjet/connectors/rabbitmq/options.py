@@ -8,6 +8,8 @@ from typing import Any
 from sparkjet.options import BROKER_OPTIONS, Option, flag, number, text
 from sparkjet.sources.acknowledging.reader_options import QUEUES, READER_OPTIONS
 
+SOURCE_NAME = "sparkjet-rabbitmq"
+"""The name of the source."""
 HOST = text("host", "Host name of the broker.", "localhost")
 PORT = number("port", "Port of the broker; 5672 by default, 5671 with tls.")
 VIRTUAL_HOST = text("virtualHost", "Virtual host.", "/")

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 import pika
 
 from sparkjet.connectors.rabbitmq.connection import connection_of
-from sparkjet.connectors.rabbitmq.format import SOURCE
-from sparkjet.connectors.rabbitmq.options import INCLUDE_HEADERS, SOURCE_OPTIONS
+from sparkjet.connectors.rabbitmq.options import INCLUDE_HEADERS, SOURCE_NAME, SOURCE_OPTIONS
 from sparkjet.errors import AnalysisError
 from sparkjet.options import Options
 from sparkjet.sources.acknowledging.reader import ReaderSettings
@@ -41,8 +40,8 @@ class RabbitSettings:
     def of(given: Mapping[str, str]) -> RabbitSettings:
         """The settings in the options of a reader; does not connect."""
         options = Options(given)
-        options.only(SOURCE_OPTIONS, SOURCE.name)
-        queues = queue_names(options, SOURCE.name)
+        options.only(SOURCE_OPTIONS, SOURCE_NAME)
+        queues = queue_names(options, SOURCE_NAME)
         for queue in queues:
             if len(queue.encode()) > _LONGEST_NAME:
                 # Asked for, it would look like a broker that is away.
