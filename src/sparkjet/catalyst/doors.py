@@ -139,6 +139,23 @@ TRIES = Door(
     ),
     "divert(…) is refused",
 )
+RECORDED = Door(
+    "batches that a query has read before, from sources that are opened outside of Spark's query",
+    ("catalyst/recorded_batches",),
+    (
+        f"{_CATALYST}.expressions.Alias(6)",
+        f"{_CATALYST}.plans.logical.LogicalPlan.transformUp(1)",
+        f"{_CATALYST}.plans.logical.Project(2)",
+        f"{_CATALYST}.streaming.StreamingRelationV2.v1Relation(0)",
+        f"{_EXECUTION}.QueryExecution.sparkPlan(0)",
+        f"{_FILES}.DataSource.createSource(1)",
+        f"{_FILES}.LogicalRelation.copy(5)",
+        f"{_FILES}.LogicalRelation.withMetadataColumns(0)",
+        f"{_FILES}.v2.MicroBatchScanExec(7)",
+        f"{_LOGS}{'.runtime' if LINE >= (4, 1) else ''}.SerializedOffset(1)",
+    ),
+    "replays are refused",
+)
 DOORS = (
     Door(
         "plans of Columns and DataFrames, taken apart and made again",
@@ -233,6 +250,7 @@ DOORS = (
     JDBC,
     KEPT_PLANS,
     MICRO_BATCH,
+    RECORDED,
     TRIES,
     Door(
         "Spark's query: its sources, its end, its progress, its listeners, its logs",

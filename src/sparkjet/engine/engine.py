@@ -153,6 +153,12 @@ class Engine:
         if any(stage.is_open for stage in self.state.stages.values()):
             self._run(EpochRequest(EpochKind.CLOSING, self._now()))
 
+    def repeat(self, request: EpochRequest) -> None:
+        """Run an epoch once more that another query has recorded (``request.again``), in the place of Spark's."""
+        self._run(request, overlap=self._context.overlap)
+        if request.batch_id is not None:
+            self._batch = request.batch_id
+
     def replay(self, request: ReplayRequest) -> None:
         """Have dead letters go through the query, as an epoch of their own; before Spark's query starts."""
         replay = request.replay(self.record)
@@ -271,6 +277,8 @@ class Engine:
                     if request.replay is not None:
                         request.replay.check(epoch.late)
                     self.join()
+                    if request.again is not None and request.again.polled is not None:
+                        self.state.tracker.restore(request.again.polled)
                     # Not the record's: the policies may have been polled since, and must get nothing twice.
                     tracked = tracked or self.state.tracker.snapshot()
                     if (self._executors.lost() or lost) and self.state.has_lost:
