@@ -78,7 +78,7 @@ class RecordedSources:
         places = self._places if len(ends) == len(self._places) else [*range(len(self._sources))]
         if len(ends) != len(places) or len(starts) not in {0, len(ends)}:
             message = (
-                f"replay: the query reads {len(places)} sources, and its records have offsets of {len(ends)}. Replay "
+                f"replay: the query reads {len(self._places)} sources, and its records have offsets of {len(ends)}. Replay "
                 "it with the sources that it had."
             )
             raise RecoveryError(message)
@@ -141,7 +141,7 @@ class _OfRelation:
                 # The query reads _metadata.
                 plan = plan.withMetadataColumns()
             rest = getattr(plan, "copy$default$5")()
-            plan = plan.copy(plan.relation(), plan.output(), plan.catalogTable(), False, rest)  # noqa: FBT003
+            plan = plan.copy(plan.relation(), plan.output(), plan.catalogTable(), False, rest)
         alias = java_class(self._session, "org.apache.spark.sql.catalyst.expressions.Alias")
         project = java_class(self._session, "org.apache.spark.sql.catalyst.plans.logical.Project")
         nowhere = as_seq(self._session, [])

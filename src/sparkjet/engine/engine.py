@@ -277,8 +277,6 @@ class Engine:
                     if request.replay is not None:
                         request.replay.check(epoch.late)
                     self.join()
-                    if request.again is not None and request.again.polled is not None:
-                        self.state.tracker.restore(request.again.polled)
                     # Not the record's: the policies may have been polled since, and must get nothing twice.
                     tracked = tracked or self.state.tracker.snapshot()
                     if (self._executors.lost() or lost) and self.state.has_lost:

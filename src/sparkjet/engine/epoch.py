@@ -100,6 +100,9 @@ class Epoch:
     def advance(self, record: Record) -> None:
         """Advance the watermark and the windows, in memory only."""
         tracker, request = self._state.tracker, self.request
+        again = request.again
+        if again is not None and again.polled is not None:
+            tracker.restore(again.polled)
         before = tracker.snapshot()
         self._polled = None if before.goes_on_like(record.watermarks) else before
         self._results.begin(request.now, tracker.watermark)
@@ -110,7 +113,7 @@ class Epoch:
         inputs = self._context.plan.inputs
         ends: list[str] = []
         if request.batch_id is not None:
-            recorded = None if request.again is None else request.again.position
+            recorded = None if again is None else again.position
             offsets = ends_of(recorded) if recorded else self._checkpoint.end_offsets(request.batch_id)
             self._ends = dict(offsets)
             self._received = self._context.receivers.meet(offsets, record.queues)

@@ -152,8 +152,8 @@ class RecordedEpochs:
 
     def _gone(self) -> RecoveryError:
         return RecoveryError(
-            f'replay: records after epoch {self.epoch} are gone from the home of the query, as its pin "{self.pin}" was '
-            "removed. Pin it again, and fork it from there."
+            f"replay: records after epoch {self.epoch} are gone from the home of the query, as its pin "
+            f'"{self.pin}" was removed. Pin it again, and fork it from there.'
         )
 
 

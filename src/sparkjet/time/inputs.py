@@ -35,9 +35,9 @@ class InputsState(msgspec.Struct, frozen=True):
     now: int
 
     def goes_on_like(self, other: InputsState) -> bool:
-        """Whether a tracker would do the same from both: what the next :meth:`InputTracker.advance` is told is left out.
+        """Whether a tracker would do the same from both, whatever they say that the next ``advance`` is told.
 
-        That is the clock, which it has not passed yet, and what sources say of their ends.
+        That is the clock, which has not passed it yet, and what sources say of their ends.
         """
         return _untold(self) == _untold(other)
 
