@@ -78,8 +78,8 @@ class RecordedSources:
         places = self._places if len(ends) == len(self._places) else [*range(len(self._sources))]
         if len(ends) != len(places) or len(starts) not in {0, len(ends)}:
             message = (
-                f"replay: the query reads {len(self._places)} sources, and its records have offsets of {len(ends)}. Replay "
-                "it with the sources that it had."
+                f"replay: the query reads {len(self._places)} sources, and its records have offsets of {len(ends)}. "
+                "Replay it with the sources that it had."
             )
             raise RecoveryError(message)
         parts: dict[int, Any] = {}
