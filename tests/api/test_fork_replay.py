@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
@@ -11,7 +13,9 @@ from pyspark.sql import functions as F
 
 import sparkjet as sj
 from sparkjet.engine.phases import EpochPhase
+from sparkjet.engine.rerunning import check_rerun
 from sparkjet.errors import AnalysisError, RecoveryError, SourceError
+from sparkjet.plan.static_tables import MapTable
 from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.pins import Pins
 from sparkjet.snapshots.record import EpochKind, Record
@@ -168,41 +172,48 @@ def test_other_code_has_the_same_batches_and_watermarks_of_its_own(
 
 
 def test_what_cannot_be_replayed_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    feed, clock, home = Feed(tmp_path / "in"), sj.ManualClock(START * SECOND), tmp_path / "home"
+    feed, home = Feed(tmp_path / "in"), tmp_path / "home"
 
-    def run() -> Any:
-        into = writer(spark, feed, tmp_path, clock).trigger(availableNow=True)
-        query = into.option("checkpointLocation", home).start()
-        query.awaitTermination()
-        return query
+    def rows_of(place: str) -> Any:
+        into = sj.stream(feed.read(spark)).select("k", "v").writeStream.format("files").option("path", tmp_path / place)
+        return into.trigger(availableNow=True)
 
-    feed.add(*rows([1], p="a", k="x", v=1))
-    run().snapshot("before")
-    for number in range(12):
-        feed.add(*rows([10 * number], p="a", k="x", v=1))
-    query = run()
+    feed.add(*rows([1], k="x", v=1))
+    query = rows_of("out").option("checkpointLocation", home).start()
+    query.awaitTermination()
+    pin = query.snapshot("before")
+    for number in range(5):
+        feed.add(*rows([10 * number], k="x", v=number))
+    rows_of("out").option("checkpointLocation", home).start().awaitTermination()
     fork = sj.fork(home, at="before", to=tmp_path / "fork")
     wrong: Any = True
     for until in (0, 99, wrong):
-        with pytest.raises(AnalysisError, match=r"until: .* is neither a pin nor the number of an epoch from 1"):
-            fork.replay(writer(spark, feed, tmp_path, clock), until=until)
+        with pytest.raises(
+            AnalysisError, match=r"until: .* is neither a pin nor the number of an epoch from 1 .* to 6"
+        ):
+            fork.replay(rows_of("out"), until=until)
     with pytest.raises(AnalysisError, match='there is no pin "after"'):
-        fork.replay(writer(spark, feed, tmp_path, clock), until="after")
-    gone = tmp_path / "in" / "00004.json"
+        fork.replay(rows_of("out"), until="after")
+    gone = tmp_path / "in" / "00003.json"
     content = gone.read_text()
     gone.unlink()
-    with pytest.raises(SourceError, match=r"1 files that FileSource\[.*/in\] has read are gone, such as .*00004\.json"):
-        fork.replay(writer(spark, feed, tmp_path, clock))
-    assert max(records(tmp_path / "fork")) == 4
+    with pytest.raises(SourceError, match=r"1 files that FileSource\[.*/in\] has read are gone, such as .*00003\.json"):
+        fork.replay(rows_of("out"))
+    assert max(records(tmp_path / "fork")) == 3
     gone.write_text(content)
-    assert fork.replay(writer(spark, feed, tmp_path, clock), until=6).epochs == 2
-    DirectoryStore(home / "snapshots").remove_pin(fork_slot(tmp_path / "fork"), "before")
-    feed.add(*rows([200], p="a", k="x", v=1))
-    del query
-    run()
+    log = home / "snapshots" / "log"
+    fifth = next(path for path in sorted(log.iterdir()) if json.loads(path.read_text())["epoch"] == 5)
+    fifth.write_text(json.dumps({**json.loads(fifth.read_text()), "replayed": {"dead": [[1, 2]]}}))
+    with pytest.raises(
+        RecoveryError, match=r"in epoch 5 dead letters were replayed, which no source has\. Replay until 4"
+    ):
+        fork.replay(rows_of("out"))
+    assert read(Path(fork.outputs) / "results") == [f"Row(k='x', v={number})" for number in range(3)]
+    store = DirectoryStore(home / "snapshots")
+    store.remove_pin(pin.slot, "before")
+    store.trim(pin.slot + 1)
     with pytest.raises(RecoveryError, match='are gone from the home of the query, as its pin "before" was removed'):
-        fork.replay(writer(spark, feed, tmp_path, clock))
-
-
-def fork_slot(home: Path) -> int:
-    return DirectoryStore(home / "snapshots").slots()[0]
+        fork.replay(rows_of("out"))
+    joined: Any = SimpleNamespace(tables=[MapTable(spark.range(1), [])])
+    with pytest.raises(AnalysisError, match="joins a map of a grid, whose versions of then are gone"):
+        check_rerun(joined)

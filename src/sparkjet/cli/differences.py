@@ -76,7 +76,9 @@ def _print_tables(found: Diff, rows: dict[str, list[dict[str, Any]]]) -> None:
     for name, lines in rows.items():
         if lines:
             names = [each for each in found.toDF(name).columns if any(each in line for line in lines)]
-            table = Table(*(Text(printable(each)) for each in names), title=Text(printable(name)))
+            table = Table(title=Text(printable(name)))
+            for each in names:
+                table.add_column(Text(printable(each)))
             for line in lines:
                 table.add_row(*(Text(printable(_shown(line.get(each)))) for each in names))
             console.print(table)
