@@ -37,7 +37,7 @@ MARKER = re.compile(r"^<!-- generated: ([\w.-]+) -->$", re.MULTILINE)
 
 NAMES: Mapping[str, Sequence[str]] = {
     "queries": ("stream", "start", "replay_dead_letters", "Stream", "StreamingQuery", "EpochPhase", "EpochInfo"),
-    "forks": ("fork", "Fork"),
+    "forks": ("fork", "Fork", "Replayed", "diff", "Diff"),
     "windows": ("window", "session_window"),
     "reading": ("read_files", "register_sources", "StaticTable", "read_once", "read_every_epoch"),
     "aggregates": ("Aggregate", "AggregateOperation", "python_aggregate"),

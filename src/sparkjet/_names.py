@@ -2,7 +2,8 @@
 
 from sparkjet.aggregates.operation import Aggregate, AggregateOperation
 from sparkjet.aggregates.python_aggregate import python_aggregate
-from sparkjet.api.fork import Fork, fork
+from sparkjet.api.diff import Diff, diff
+from sparkjet.api.fork import Fork, Replayed, fork
 from sparkjet.api.query import StreamingQuery
 from sparkjet.api.start import replay_dead_letters, start
 from sparkjet.api.stream import Stream, stream
@@ -51,6 +52,7 @@ __all__ = [
     "AnalysisError",
     "Clock",
     "CopiedHomeError",
+    "Diff",
     "EpochInfo",
     "EpochPhase",
     "ExpectationError",
@@ -62,6 +64,7 @@ __all__ = [
     "PolicySettings",
     "RecoveryError",
     "RefusedRowsError",
+    "Replayed",
     "SinkError",
     "SourceError",
     "SparkjetError",
@@ -74,6 +77,7 @@ __all__ = [
     "UnsettledError",
     "WatermarkPolicy",
     "carried",
+    "diff",
     "emit_by_frame",
     "emit_by_min_step",
     "fork",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +12,7 @@ from sparkjet.api.sink_formats import ChosenSink
 from sparkjet.api.writer import StreamWriter, all_settings
 from sparkjet.connectors.grid.options import GRID_JOURNAL
 from sparkjet.connectors.spark_formats import SCRATCH
+from sparkjet.engine.rerunning import RecordedEpochs, last_epoch
 from sparkjet.errors import AnalysisError
 from sparkjet.options import (
     CHECKPOINT_LOCATION,
@@ -30,12 +31,15 @@ from sparkjet.options import (
 )
 from sparkjet.plan.spark_sources import acknowledging_source, source_names
 from sparkjet.sinks.manifest import MANIFEST_DIRECTORY
-from sparkjet.snapshots.copying import fork_pinned
+from sparkjet.snapshots import DirectoryStore
+from sparkjet.snapshots.copying import fork_pinned, origin_of
+from sparkjet.snapshots.record_log import RecordLog
 from sparkjet.storage.schemes import directory_at, is_within, scheme_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from sparkjet.api.launch import Launch
     from sparkjet.api.output_settings import OutputSettings
     from sparkjet.api.query import StreamingQuery
 
@@ -55,12 +59,16 @@ class Fork:
         outputs: The directory below which each of its outputs is a directory of Parquet files.
         query: Its id.
         epoch: The epoch of the pinned record, after which it goes on.
+        parent: The home of the query that it comes from.
+        pin: Name of the pin.
     """
 
     home: str
     outputs: str
     query: str
     epoch: int
+    parent: str
+    pin: str
 
     def start(
         self,
@@ -86,6 +94,52 @@ class Fork:
                 journal, which would keep rows for it. Nothing has been started or changed.
             RecoveryError: If the query does not fit the pinned state.
         """
+        return self._launch(writers, lateRows, deadLetters, queryName).start()
+
+    def replay(
+        self,
+        *writers: StreamWriter,
+        lateRows: StreamWriter | Sequence[StreamWriter] = (),
+        deadLetters: StreamWriter | Sequence[StreamWriter] = (),
+        until: int | str | None = None,
+    ) -> Replayed:
+        """Run the epochs that the first query has had since the pin, and return when they are committed.
+
+        Each has the rows that it had then, from the same offsets of the sources, and the same reading of the clock; so
+        it is tried in minutes what has taken days. The first query may be running. Called again, also after a crash, it
+        goes on after the last epoch that it has run; :meth:`start` then goes on with what is new.
+
+        Args:
+            writers: As of :meth:`start`, of the code that is tried.
+            lateRows: As of :meth:`start`.
+            deadLetters: As of :meth:`start`.
+            until: The last epoch, by its number or as that of another pin of the first query; by default the newest
+                that is recorded.
+
+        Raises:
+            AnalysisError: As of :meth:`start`; there is no such epoch; or the fork was started before, and has read its
+                sources by itself.
+            RecoveryError: The query does not fit the pinned state, or the records are gone with the pin.
+            SourceError: A source no longer has the rows.
+        """
+        launch = self._launch(writers, lateRows, deadLetters, None)
+        session = launch.plan.source.sparkSession
+        store = DirectoryStore(directory_at(self.parent, "parent", lambda: session).below("snapshots"))
+        log, origin = RecordLog(store), origin_of(launch.home)
+        if origin is None:
+            message = f'replay: "{self.home}" is no fork any more. Make a new one with sj.fork(…).'
+            raise AnalysisError(message)
+        last = last_epoch(log, self.epoch, until)
+        reran = launch.rerun(RecordedEpochs(log, store, origin.slot, self.epoch, self.pin, last))
+        return Replayed(reran.epochs, reran.last, reran.rows, self)
+
+    def _launch(
+        self,
+        writers: Sequence[StreamWriter],
+        lateRows: StreamWriter | Sequence[StreamWriter],
+        deadLetters: StreamWriter | Sequence[StreamWriter],
+        name: str | None,
+    ) -> Launch:
         given = [all_settings(kind) for kind in (writers, lateRows, deadLetters)]
         for each in (settings for kind in given for settings in kind):
             _check_sources(each)
@@ -96,7 +150,7 @@ class Fork:
         )
         for each in (*results, *dropped, *failed):
             self._check_apart(each)
-        return checked(results, dropped, failed, name=queryName, home=self.home).start()
+        return checked(results, dropped, failed, name=name, home=self.home)
 
     def _aside(self, settings: OutputSettings, name: str) -> OutputSettings:
         given = Options(settings.options)
@@ -137,6 +191,23 @@ class Fork:
                 raise AnalysisError(message)
 
 
+@dataclass(frozen=True)
+class Replayed:
+    """What :meth:`Fork.replay` has done.
+
+    Attributes:
+        epochs: How many epochs it has run; 0 if it had run all of them before.
+        last: The last epoch that the fork has now.
+        rows: Rows of these epochs, by the name of their output.
+        fork: The fork.
+    """
+
+    epochs: int
+    last: int
+    rows: Mapping[str, int]
+    fork: Fork
+
+
 def fork(
     home: str | Path,
     at: str,
@@ -173,7 +244,7 @@ def fork(
     source = directory_at(str(home), "home", lambda: _session(session))
     target = directory_at(str(to), "to", lambda: _session(session))
     origin = fork_pinned(source, target, at)
-    return Fork(str(to), aside, origin.query, origin.epoch)
+    return Fork(str(to), aside, origin.query, origin.epoch, str(home), origin.pin)
 
 
 def _check_sources(settings: OutputSettings) -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections import deque
-from collections.abc import Mapping
+from collections import Counter, deque
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from pyspark.sql import SparkSession
@@ -28,6 +28,7 @@ from sparkjet.engine.entry_point import EntryPoint
 from sparkjet.engine.plain_logs import plain_logs
 from sparkjet.engine.receivers import Receivers
 from sparkjet.engine.recovery import recover
+from sparkjet.engine.rerunning import Rerun, check_rerun
 from sparkjet.engine.start_steps import StartSteps
 from sparkjet.engine.supervisor import Supervisor
 from sparkjet.engine.ticker import Ticker, tick_interval
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from sparkjet.engine.phases import PhaseListener
     from sparkjet.engine.progress_report import ProgressReport
     from sparkjet.engine.replaying import ReplayRequest
+    from sparkjet.engine.rerunning import RecordedEpochs
     from sparkjet.engine.spark_checkpoint import SparkCheckpoint
     from sparkjet.plan.plan import Plan
     from sparkjet.snapshots.record import Record
@@ -72,6 +74,25 @@ _NO_HOME = (
     "checkpointLocation is missing, and executors on other machines cannot use the driver's temporary directory. Give "
     'option("checkpointLocation", "…") a directory that all machines share'
 )
+
+
+class Reran(NamedTuple):
+    """What came of a rerun: the number of epochs, the last of them, and the rows of each output."""
+
+    epochs: int
+    last: int
+    rows: dict[str, int]
+
+
+class _Recovered(NamedTuple):
+    """A query at its newest record, and what its epochs are told to."""
+
+    context: EngineContext
+    engine: Engine
+    checkpoint: SparkCheckpoint
+    reports: deque[ProgressReport]
+    events: ListenerEvents
+    feed: Feed
 
 
 @dataclass(frozen=True)
@@ -134,7 +155,43 @@ class Launch:
         with full_disks_named(self.places), about(self.name or self.home), steps.told():
             return self._start(steps)
 
+    def rerun(self, epochs: RecordedEpochs) -> Reran:
+        """Check and recover as :meth:`start`, and run what another query has recorded; see :meth:`Fork.replay`."""
+        steps, rows, done = StartSteps(), Counter[str](), 0
+        with full_disks_named(self.places), about(self.name or self.home), steps.told():
+            check_rerun(self.plan)
+            recovered = self._recover(steps, lambda report: rows.update(_rows_of(report)))
+            engine = recovered.engine
+            with ExitStack() as finish:
+                finish.callback(engine.close)
+                for table in self.plan.tables:
+                    table.acquire()
+                    finish.callback(table.release)
+                checkpoint = recovered.checkpoint.directory
+                rerun = Rerun(engine, self.plan, epochs, checkpoint, recovered.context.store)
+                steps.at("replaying epochs", epochs.until - engine.record.epoch)
+                with engine.turn:
+                    for _ in rerun.run():
+                        steps.one()
+                        done += 1
+                    engine.settle(last=True)
+        return Reran(done, engine.record.epoch, dict(rows))
+
     def _start(self, steps: StartSteps) -> StreamingQuery:
+        found = self._recover(steps)
+        if self.replay is not None:
+            steps.at("replaying dead letters")
+            try:
+                found.engine.replay(self.replay)
+            except BaseException:
+                found.engine.close()
+                raise
+        steps.at("starting Spark's query")
+        receivers = found.context.receivers
+        return self._run(receivers, found.engine, found.checkpoint, found.reports, found.events, found.feed)
+
+    def _recover(self, steps: StartSteps, on_report: Callable[[ProgressReport], None] = lambda _: None) -> _Recovered:
+        """Check the destinations, and recover; ``on_report`` is called after each epoch."""
         self._check_name()
         store = DirectoryStore(self.home.below("snapshots"))
         sinks = {output.name: output.sink for output in self.plan.outputs}
@@ -172,6 +229,7 @@ class Launch:
         def on_progress(report: ProgressReport) -> None:
             report = self._with_backup(report)
             reports.append(report)
+            on_report(report)
             events.post(report)
             feed.post(report)
             if self.backup is not None:
@@ -197,15 +255,7 @@ class Launch:
         context.configure(session)
         engine, checkpoint = recover(context, self._spark_directory)
         run.query = engine.record.query
-        if self.replay is not None:
-            steps.at("replaying dead letters")
-            try:
-                engine.replay(self.replay)
-            except BaseException:
-                engine.close()
-                raise
-        steps.at("starting Spark's query")
-        return self._run(context.receivers, engine, checkpoint, reports, events, feed)
+        return _Recovered(context, engine, checkpoint, reports, events, feed)
 
     def _newest(self, log: RecordLog) -> tuple[int, Record] | None:
         """The newest record, before anything else is asked of the home.
@@ -367,6 +417,12 @@ class Launch:
             output.name: max(self.guarantee, output.sink.guarantee, sources, key=order.index).value
             for output in self.plan.outputs
         }
+
+
+def _rows_of(report: ProgressReport) -> dict[str, int]:
+    """The rows that an epoch has brought to each output, as far as their sinks count them."""
+    number = report.epoch.number
+    return {each.name: each.rows for each in report.sinks if each.rows is not None and each.epoch(number) == number}
 
 
 def _own_session(session: SparkSession) -> SparkSession:

@@ -139,6 +139,17 @@ TRIES = Door(
     ),
     "divert(…) is refused",
 )
+RECORDED = Door(
+    "batches that a query has read before, from sources that are opened outside of Spark's query",
+    ("catalyst/recorded_batches",),
+    (
+        f"{_CATALYST}.streaming.StreamingRelationV2.v1Relation(0)",
+        *(f"{_FILES}.{each}" for each in ("DataSource.createSource(1)", "v2.MicroBatchScanExec(7)")),
+        f"{_FILES}.LogicalRelation.copy(5)",
+        f"{_LOGS}{'.runtime' if LINE >= (4, 1) else ''}.SerializedOffset(1)",
+    ),
+    "replays are refused",
+)
 DOORS = (
     Door(
         "plans of Columns and DataFrames, taken apart and made again",
@@ -233,6 +244,7 @@ DOORS = (
     JDBC,
     KEPT_PLANS,
     MICRO_BATCH,
+    RECORDED,
     TRIES,
     Door(
         "Spark's query: its sources, its end, its progress, its listeners, its logs",
@@ -248,9 +260,7 @@ DOORS = (
             f"{_SQL}.streaming.StreamingQueryException(4)",
             f"{_SQL}.classic.StreamingQueryManager.listListeners(0)",
             f"{_SQL}.classic.StreamingQueryManager.postListenerEvent(1)",
-            f"{_QUERY}.noNewData(0)",
-            f"{_QUERY}.streamDeathCause(0)",
-            f"{_QUERY}.streamDeathCause_$eq(1)",
+            *(f"{_QUERY}.{each}" for each in ("noNewData(0)", "streamDeathCause(0)", "streamDeathCause_$eq(1)")),
             f"{_CHECKPOINTS}.FileSystemBasedCheckpointFileManager(2)",
             f"{_CATALYST}.streaming.StreamingRelationV2",
             f"{_FILES}.v2.python.PythonDataSourceV2",
@@ -264,8 +274,7 @@ DOORS = (
             f"{_FILES}.FileFormatWriter.write(11|12)",
             f"{_FILES}.FileFormatWriter$OutputSpec(3)",
             f"{_FILES}.SQLHadoopMapReduceCommitProtocol(3)",
-            f"{_FILES}.BasicWriteJobStatsTracker(2)",
-            f"{_FILES}.BasicWriteJobStatsTracker.metrics(0)",
+            *(f"{_FILES}.BasicWriteJobStatsTracker{each}" for each in ("(2)", ".metrics(0)")),
             f"{_SINKS}.FileStreamSinkLog(4)",
             f"{_SINKS}.FileStreamSinkLog.VERSION(0)",
             f"{_LOGS}.ManifestFileCommitProtocol(2)",

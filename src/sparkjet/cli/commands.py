@@ -35,6 +35,7 @@ snapshots = typer.Typer(help="Show or copy what a query has stored.", rich_marku
 app.add_typer(snapshots, name="snapshots")
 app.add_typer(grid.app, name="grid")
 _SPARKS = ("pyspark", "py4j")
+_OUTPUTS = 'a directory that format("files") has written, or one with such directories, as the outputs of a fork'
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
@@ -50,7 +51,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
         line = f"{command}: {told}. {command} --help shows what there is."
         refused, status = AnalysisError(line), NOT_UNDERSTOOD
     except SparkjetError as error:
-        line, refused, status = f"{PROGRAM}: {error}", error, FAILED
+        # As of diff everywhere, 1 says that there are differences.
+        line, refused, status = f"{PROGRAM}: {error}", error, NOT_UNDERSTOOD if given[:1] == ["diff"] else FAILED
     except OSError as error:
         if error.filename is None:
             # Not of a file that a command has been given: of the output, see `main`.
@@ -168,6 +170,28 @@ def top(
     from sparkjet.cli.watching import token_of, watch  # noqa: PLC0415 - on use
 
     return watch(homes or (), conf or (), token_of(None, token_file), once=once, as_json=as_json)
+
+
+@app.command()
+def diff(
+    old: Annotated[str, typer.Argument(help=_OUTPUTS, show_default=False)],
+    new: Annotated[str, typer.Argument(help="the same of the other", show_default=False)],
+    keys: Annotated[
+        str, typer.Option(metavar="A,B", help="the columns that identify a row; all rows are compared without them")
+    ] = "",
+    limit: Annotated[int, typer.Option(min=0, help="rows that differ to print of each output")] = 20,
+    conf: Settings = None,
+    as_json: AsJson = False,
+) -> int:
+    """Compare what two queries have written, such as two forks.
+
+    Counts first, then the first rows that differ. The exit status is 0 if nothing differs, 1 if something does, and 2
+    if they could not be compared.
+    """
+    from sparkjet.cli.differences import show_differences  # noqa: PLC0415 - on use
+
+    named = [each.strip() for each in keys.split(",") if each.strip()]
+    return show_differences(old, new, named, limit, conf or (), as_json=as_json)
 
 
 @app.command()

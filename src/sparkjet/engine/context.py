@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from sparkjet.plan.plan import Plan
     from sparkjet.sinks.protocol import Guarantee
     from sparkjet.snapshots import SnapshotStore
+    from sparkjet.snapshots.record import SparkPosition
     from sparkjet.snapshots.record_log import RecordLog
     from sparkjet.storage.directory import Directory
+    from sparkjet.time import InputsState
 
 CaughtUp = Mapping[str, bool | None]
 """By full name of a substream: whether it has been read to its end, None where its source does not say."""
@@ -70,6 +72,21 @@ class EngineContext:
 
 
 @dataclass(frozen=True)
+class Again:
+    """What an epoch that another query has recorded went on from, and came to; this query runs it once more.
+
+    Attributes:
+        query: Id of that query, by which random numbers are made.
+        position: Where Spark's checkpoint stands after the batch; None without one.
+        polled: What the watermarks went on from; None where that is what they have come to here.
+    """
+
+    query: str
+    position: SparkPosition | None
+    polled: InputsState | None
+
+
+@dataclass(frozen=True)
 class EpochRequest:
     """What an epoch is asked to do; the same for every attempt at it.
 
@@ -81,6 +98,7 @@ class EpochRequest:
         caught_up: What the offsets of the sources say.
         is_last: Whether the run ends with it, so that readers must not wait for another one to be told more.
         replay: Whose dead letters the batch has, None of rows that come for the first time.
+        again: Of an epoch that another query has recorded.
     """
 
     kind: EpochKind
@@ -90,6 +108,7 @@ class EpochRequest:
     caught_up: CaughtUp | None = None
     is_last: bool = False
     replay: Replay | None = None
+    again: Again | None = None
 
 
 def configure(session: SparkSession, partitions: int | None) -> None:

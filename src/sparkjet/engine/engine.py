@@ -153,6 +153,12 @@ class Engine:
         if any(stage.is_open for stage in self.state.stages.values()):
             self._run(EpochRequest(EpochKind.CLOSING, self._now()))
 
+    def repeat(self, request: EpochRequest) -> None:
+        """Run an epoch once more that another query has recorded (``request.again``), in the place of Spark's."""
+        self._run(request, overlap=self._context.overlap)
+        if request.batch_id is not None:
+            self._batch = request.batch_id
+
     def replay(self, request: ReplayRequest) -> None:
         """Have dead letters go through the query, as an epoch of their own; before Spark's query starts."""
         replay = request.replay(self.record)

@@ -17,6 +17,7 @@ from sparkjet.engine.phases import EpochPhase
 from sparkjet.engine.progress import EpochProgress
 from sparkjet.engine.refused_rows import RefusedRows
 from sparkjet.engine.results import Results
+from sparkjet.engine.spark_checkpoint import ends_of
 from sparkjet.errors import RefusedRowsError, SinkError, StorageError
 from sparkjet.plan.outputs import Rows
 from sparkjet.plan.plan import PlannedDeadLetters, PlannedOutput, PlannedStreamOutput
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from sparkjet.engine.spark_checkpoint import SparkCheckpoint
     from sparkjet.engine.state import QueryState
     from sparkjet.snapshots.record import PreparedTransaction, Record, SparkPosition
+    from sparkjet.time import InputsState
 
 
 class Epoch:
@@ -62,10 +64,12 @@ class Epoch:
         self._arrived: InputBatch | None = None
         self._arrivals: dict[tuple[str, int], Arrival] = {}
         self._highest: dict[str, int] = {}
-        self._moment = Moment(f"{transaction.query}/{transaction.epoch}", request.now, fixed)
+        query = transaction.query if request.again is None else request.again.query
+        self._moment = Moment(f"{query}/{transaction.epoch}", request.now, fixed)
         self._expectations = Expectations(context.plan, self._moment)
         self._results = Results(context.plan, state, self._expectations, self._moment)
         self._position: SparkPosition | None = None
+        self._polled: InputsState | None = None
         self._prepared: list[PreparedTransaction] = []
         self._opened: list[TransactionId] = []
         self._tried: list[PreparedTransaction] = []
@@ -96,6 +100,11 @@ class Epoch:
     def advance(self, record: Record) -> None:
         """Advance the watermark and the windows, in memory only."""
         tracker, request = self._state.tracker, self.request
+        again = request.again
+        if again is not None and again.polled is not None:
+            tracker.restore(again.polled)
+        before = tracker.snapshot()
+        self._polled = None if before.goes_on_like(record.watermarks) else before
         self._results.begin(request.now, tracker.watermark)
         for name, side in list(self._arrivals):
             self._results.accept(name, side, self._arrivals.pop((name, side)))
@@ -104,7 +113,8 @@ class Epoch:
         inputs = self._context.plan.inputs
         ends: list[str] = []
         if request.batch_id is not None:
-            offsets = self._checkpoint.end_offsets(request.batch_id)
+            recorded = None if again is None else again.position
+            offsets = ends_of(recorded) if recorded else self._checkpoint.end_offsets(request.batch_id)
             self._ends = dict(offsets)
             self._received = self._context.receivers.meet(offsets, record.queues)
             # Before the watermark moves: a partition without rows yet would find its first ones late.
@@ -129,7 +139,9 @@ class Epoch:
         if request.batch_id is not None:
             # Now: Spark may have written more by the time of the record.
             prefix = f"{record.takeover:06d}-{self.progress.epoch:09d}"
-            self._position = self._checkpoint.capture(request.batch_id, record.spark, self._context.store, prefix)
+            self._position = recorded or self._checkpoint.capture(
+                request.batch_id, record.spark, self._context.store, prefix
+            )
         self._reached(EpochPhase.ADVANCE)
 
     @property
@@ -181,6 +193,7 @@ class Epoch:
                     epoch=self.progress.epoch,
                     clock=self.request.now,
                     spark=self._position,
+                    polled=self._polled,
                     # What is still to be committed must be named by the newest record: only that one is read again.
                     queues=self._queues,
                     transactions=[*committer.unsettled, *decided],

@@ -127,6 +127,23 @@ def _visible(folder: Path) -> list[Path]:
     return sorted(path for path in folder.glob("*") if not path.name.startswith("."))
 
 
+def ends_of(position: SparkPosition) -> dict[str, str]:
+    """The end offset of each source in the position's batch, by the source's number or name."""
+    return _offsets(position.files[f"offsets/{position.batch}"])
+
+
+def starts_of(position: SparkPosition) -> dict[str, str]:
+    """The offset that the position's batch began at for each source; empty for the first batch."""
+    text = position.files.get(f"offsets/{position.batch - 1}")
+    return {} if text is None else _offsets(text)
+
+
+def planned_at(position: SparkPosition) -> int:
+    """When Spark planned the position's batch, in microseconds: what ``current_timestamp()`` was in its sources."""
+    _, metadata, *_ = position.files[f"offsets/{position.batch}"].splitlines()
+    return int(json.loads(metadata)["batchTimestampMs"]) * 1000
+
+
 def same_offsets(position: SparkPosition, current: SparkCheckpoint) -> bool:
     """Whether the batch that Spark runs ends where the recorded one of the same number ended."""
     recorded = position.files.get(f"offsets/{position.batch}")

@@ -101,7 +101,7 @@ def fork_pinned(source: Directory, target: Directory, name: str, option: str = "
         RecoveryError: What the record names is missing, or the query reads queues.
     """
     there, here = RecordLog(DirectoryStore(source.below("snapshots"))), DirectoryStore(target.below("snapshots"))
-    held, origin = RecordLog(here).newest(), _origin(target)
+    held, origin = RecordLog(here).newest(), origin_of(target)
     if held is not None and (origin is None or origin.query != held[1].query):
         raise _taken(option, target, f"has records of query {held[1].query}")
     if held is not None and origin is not None and _has_lost_its_pin(origin, there, name):
@@ -121,7 +121,7 @@ def fork_pinned(source: Directory, target: Directory, name: str, option: str = "
     if origin is None:
         target.below("snapshots").put(_ORIGIN_FILE, msgspec.json.encode(asked))
         # Not what was put: of two at once one is first.
-        origin = _origin(target) or asked
+        origin = origin_of(target) or asked
     if msgspec.structs.replace(asked, query=origin.query) != origin:
         raise _taken(option, target, f'was forked from record {origin.slot}, "{origin.pin}", of query {origin.parent}')
     if held is None:
@@ -153,7 +153,7 @@ def _has_lost_its_pin(origin: Origin, parent: RecordLog, name: str) -> bool:
     return is_of_it and all(pin.name != name for pin in parent.pins.all())
 
 
-def _origin(home: Directory) -> Origin | None:
+def origin_of(home: Directory) -> Origin | None:
     """What a home is a fork of; None if of nothing."""
     place = home.below("snapshots")
     try:

@@ -153,7 +153,9 @@ class Record(msgspec.Struct, frozen=True):
     batch ahead of the record. ``unsaid`` is what the texts of the fingerprint leave out; a start compares what both
     runs know of it, as earlier versions and other lines of Spark may know less. ``expectations`` counts the rows that
     have not met each, by its name, since it is in the query. ``replayed`` has the epochs whose dead letters were
-    replayed, from the first to the last of each range, by the name of their output.
+    replayed, from the first to the last of each range, by the name of their output. ``polled`` is what the epoch's
+    watermarks went on from, where that is not the record before: the policies were polled in between, a driver started,
+    or a substream was retired. A replay needs it.
     """
 
     kind: EpochKind
@@ -175,6 +177,7 @@ class Record(msgspec.Struct, frozen=True):
     unsaid: dict[str, Any] = {}
     expectations: dict[str, int] = {}
     replayed: dict[str, list[tuple[int, int]]] = {}
+    polled: InputsState | None = None
     format: int = FORMAT
 
     def encode(self) -> bytes:

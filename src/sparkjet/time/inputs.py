@@ -34,8 +34,26 @@ class InputsState(msgspec.Struct, frozen=True):
     coalescer: CoalescerState
     now: int
 
+    def goes_on_like(self, other: InputsState) -> bool:
+        """Whether a tracker would do the same from both, whatever they say that the next ``advance`` is told.
+
+        That is the clock, which has not passed it yet, and what sources say of their ends.
+        """
+        return _untold(self) == _untold(other)
+
 
 _read = StateReader(InputsState, "the inputs")
+
+
+def _untold(state: InputsState) -> bytes:
+    inputs = {}
+    for prefix, each in state.inputs.items():
+        substreams = {
+            name: msgspec.structs.replace(substream, caught_up=None) for name, substream in each.substreams.items()
+        }
+        inputs[prefix] = msgspec.structs.replace(each, substreams=substreams, now=0)
+    # As text: what a policy has written may come back with other types of sequences.
+    return msgspec.json.encode(msgspec.structs.replace(state, inputs=inputs, now=0), order="deterministic")
 
 
 class InputTracker:

@@ -1,0 +1,103 @@
+"""Recorded batches have the rows that Spark's own query has given for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql import functions as F
+from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
+
+from sparkjet.catalyst.recorded_batches import RecordedSources
+from sparkjet.engine.spark_checkpoint import SparkCheckpoint
+from sparkjet.errors import RecoveryError, SourceError
+from tests.feed import Feed, rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.interpreted
+
+
+class Batches:
+    """What Spark's own query has given to ``foreachBatch``, and where each batch began and ended."""
+
+    def __init__(self, source: DataFrame, place: Path) -> None:
+        self.checkpoint = place / "checkpoint"
+        self.rows: list[list[Any]] = []
+        self.offsets: list[list[str]] = []
+
+        def take(batch: DataFrame, number: int) -> None:
+            self.rows.append(sorted(map(str, batch.collect())))
+            log = SparkCheckpoint(self.checkpoint).end_offsets(number)
+            self.offsets.append([log[key] for key in sorted(log)])
+
+        writer = source.writeStream.foreachBatch(take).option("checkpointLocation", f"file:{self.checkpoint}")
+        query = writer.start()
+        query.processAllAvailable()
+        query.stop()
+
+
+def counting(ends: list[int]) -> type[DataSource]:
+    """A Python source of numbers; defined here as workers get it by value."""
+
+    class Reader(SimpleDataSourceStreamReader):
+        def initialOffset(self) -> dict[str, int]:
+            return {"n": 0}
+
+        def read(self, start: dict[str, int]) -> tuple[Iterator[tuple[int]], dict[str, int]]:
+            end = {"n": next((end for end in ends if end > start["n"]), start["n"])}
+            return self.readBetweenOffsets(start, end), end
+
+        def readBetweenOffsets(self, start: dict[str, int], end: dict[str, int]) -> Iterator[tuple[int]]:
+            return iter([(n,) for n in range(start["n"], end["n"])])
+
+    class Counting(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "counted"
+
+        def schema(self) -> str:
+            return "id long"
+
+        def simpleStreamReader(self, schema: Any) -> SimpleDataSourceStreamReader:
+            return Reader()
+
+    return Counting
+
+
+def test_batches_are_those_of_sparks_own_query(spark: SparkSession, tmp_path: Path) -> None:
+    feed = Feed(tmp_path / "in")
+    for number in range(11):
+        # Ten make Spark's log of files compact itself.
+        feed.add(*rows([number], k="a b", v=number))
+    spark.dataSource.register(counting([3, 5]))
+    files = feed.read(spark).select("id", F.col("_metadata.file_name").alias("file"), F.current_timestamp().alias("at"))
+    counted = spark.readStream.format("counted").load()
+    numbers = counted.select("id", F.lit("n").alias("file"), F.to_timestamp(F.current_date()).alias("at"))
+    source = files.union(numbers).union(files.where("id > 3")).where("id <> 2")
+    spark_own = Batches(source, tmp_path)
+    assert len(spark_own.rows) > 10
+    opened = RecordedSources(spark, source, (), spark_own.checkpoint)
+    offsets, starts = spark_own.offsets, [[], *spark_own.offsets]
+    log = SparkCheckpoint(spark_own.checkpoint)
+    for number in (*reversed(range(len(offsets))), 0):
+        batch = opened.batch(starts[number], offsets[number], f"q/{number}", planned_at(log, number))
+        assert not batch.isStreaming
+        assert sorted(map(str, batch.collect())) == spark_own.rows[number]
+    with pytest.raises(RecoveryError, match="the query reads 3 sources, and its records have offsets of 4"):
+        opened.batch([], [*offsets[0], "-"], "q/0", 0)
+    gone = next((tmp_path / "in").glob("00007.json"))
+    gone.unlink()
+    with pytest.raises(SourceError, match=r"1 files that FileSource\[.*\] has read are gone, such as .*00007\.json"):
+        opened.batch([], offsets[-1], "q/0", 0)
+    opened.batch([], offsets[6], "q/0", 0)
+    opened.close()
+    opened.close()
+
+
+def planned_at(checkpoint: SparkCheckpoint, number: int) -> int:
+    text = (checkpoint.directory / "offsets" / str(number)).read_text()
+    return int(text.partition('"batchTimestampMs":')[2].partition(",")[0]) * 1000
