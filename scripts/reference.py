@@ -36,7 +36,16 @@ DOCS = Path(__file__).parents[1] / "docs"
 MARKER = re.compile(r"^<!-- generated: ([\w.-]+) -->$", re.MULTILINE)
 
 NAMES: Mapping[str, Sequence[str]] = {
-    "queries": ("stream", "start", "replay_dead_letters", "Stream", "StreamingQuery", "EpochPhase", "EpochInfo"),
+    "queries": (
+        "stream",
+        "backfill",
+        "start",
+        "replay_dead_letters",
+        "Stream",
+        "StreamingQuery",
+        "EpochPhase",
+        "EpochInfo",
+    ),
     "forks": ("fork", "Fork", "Replayed", "diff", "Diff"),
     "windows": ("window", "session_window"),
     "reading": ("read_files", "register_sources", "StaticTable", "read_once", "read_every_epoch"),

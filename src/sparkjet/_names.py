@@ -2,6 +2,7 @@
 
 from sparkjet.aggregates.operation import Aggregate, AggregateOperation
 from sparkjet.aggregates.python_aggregate import python_aggregate
+from sparkjet.api.backfill import backfill
 from sparkjet.api.diff import Diff, diff
 from sparkjet.api.fork import Fork, Replayed, fork
 from sparkjet.api.query import StreamingQuery
@@ -76,6 +77,7 @@ __all__ = [
     "Throttle",
     "UnsettledError",
     "WatermarkPolicy",
+    "backfill",
     "carried",
     "diff",
     "emit_by_frame",

@@ -20,6 +20,7 @@ from sparkjet.api.listener_events import ListenerEvents
 from sparkjet.api.query import StreamingQuery
 from sparkjet.api.worker_check import check_workers
 from sparkjet.connectors.formats import SINKS
+from sparkjet.engine.backfilling import backfilling
 from sparkjet.engine.batch_runner import BatchRunner
 from sparkjet.engine.committer import Committer
 from sparkjet.engine.context import EngineContext
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery as SparkQuery
 
     from sparkjet.clock import Clock
+    from sparkjet.engine.backfilling import Backfilling
     from sparkjet.engine.backup import Backup
     from sparkjet.engine.engine import Engine
     from sparkjet.engine.phases import PhaseListener
@@ -186,9 +188,16 @@ class Launch:
             except BaseException:
                 found.engine.close()
                 raise
+        steps.at("looking at the history")
+        try:
+            history = backfilling(found.engine, self.plan.source, found.context.store)
+        except BaseException:
+            found.engine.close()
+            raise
         steps.at("starting Spark's query")
-        receivers = found.context.receivers
-        return self._run(receivers, found.engine, found.checkpoint, found.reports, found.events, found.feed)
+        return self._run(
+            found.context.receivers, found.engine, found.checkpoint, found.reports, found.events, found.feed, history
+        )
 
     def _recover(self, steps: StartSteps, on_report: Callable[[ProgressReport], None] = lambda _: None) -> _Recovered:
         """Check the destinations, and recover; ``on_report`` is called after each epoch."""
@@ -282,6 +291,7 @@ class Launch:
         reports: deque[ProgressReport],
         events: ListenerEvents,
         feed: Feed,
+        history: Backfilling | None = None,
     ) -> StreamingQuery:
         # Whatever one of them fails with, the others are called, the last one first.
         finish = ExitStack()
@@ -293,9 +303,10 @@ class Launch:
         ending = Ending(engine.fenced, self.places, finish.close)
         finish.callback(lambda: feed.end(ending.failure))
         started: Future[SparkQuery] = Future()
-        entry_point = EntryPoint(BatchRunner(engine, ending, started))
+        entry_point = EntryPoint(BatchRunner(engine, ending, started, history))
         finish.callback(entry_point.close)
-        writer = self.plan.source.writeStream.foreachBatch(entry_point)
+        source = self.plan.source if history is None else history.source
+        writer = source.writeStream.foreachBatch(entry_point)
         writer = writer.option("checkpointLocation", f"file:{checkpoint.directory}")
         if self.name is not None:
             writer = writer.queryName(self.name)
@@ -329,7 +340,13 @@ class Launch:
         session = self.plan.source.sparkSession
         executors = None if is_local(session) else AwaitedExecutors(partial(slots, session))
         supervisor = Supervisor(
-            engine, ending, spark, ticker=ticker, close_at_end=self.close_at_end, executors=executors
+            engine,
+            ending,
+            spark,
+            ticker=ticker,
+            close_at_end=self.close_at_end,
+            executors=executors,
+            backfilling=history,
         )
         supervisor.start()
         INTERRUPTS.add(self.name or str(self.home), supervisor)

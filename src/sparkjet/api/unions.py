@@ -10,6 +10,7 @@ from typing_extensions import Self
 from sparkjet.api.frame_methods import FrameMethods
 from sparkjet.catalyst.columns import quoted
 from sparkjet.errors import AnalysisError
+from sparkjet.plan.backfill import backfilled
 from sparkjet.plan.event_time import EventTime, check_union
 from sparkjet.plan.expectations import expected
 from sparkjet.plan.stage import Feed
@@ -48,6 +49,12 @@ class Unions(FrameMethods):
         given: object = other
         if not isinstance(given, Unions):
             message = f"union: expected a stream, got {type(given).__name__}. Start it with sj.stream(…)."
+            raise AnalysisError(message)
+        if backfilled(self._chain.shape) or backfilled(other._chain.shape):
+            message = (
+                "union: one of the streams begins with a history. Unite the DataFrames, and give these a history: "
+                "sj.backfill(history, live.union(other), …)."
+            )
             raise AnalysisError(message)
         if self._feed.parent is not None or other._feed.parent is not None:
             message = "union: one of the streams is the result of a stateful step. Unite them before that step."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -100,6 +101,20 @@ class RecordedSources:
         """Close the sources; a second call does nothing."""
         while self._sources:
             self._sources.pop().stream.stop()
+
+
+def first_offsets(session: SparkSession, rows: DataFrame) -> list[str]:
+    """Where a new query of some streaming rows begins in each source of API version 2, as Spark's log would have it."""
+    found = []
+    with tempfile.TemporaryDirectory(prefix="sparkjet-") as place:
+        for number, leaf in enumerate(each for each in streaming_nodes(analyzed(rows)) if not children(each)):
+            source = _opened(session, leaf, Path(place) / str(number))
+            try:
+                if isinstance(source, _OfStream):
+                    found.append(str(source.stream.initialOffset().json()))
+            finally:
+                source.stream.stop()
+    return found
 
 
 class _OfStream:

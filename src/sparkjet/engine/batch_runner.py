@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery as SparkQuery
 
+    from sparkjet.engine.backfilling import Backfilling
     from sparkjet.engine.ending import Ending
     from sparkjet.engine.engine import Engine
 
@@ -36,9 +37,13 @@ class BatchRunner:
         engine: The engine.
         ending: The end of the query.
         spark: Spark's query, once its ``start`` has returned it.
+        backfilling: What comes before the stream, if anything does.
     """
 
-    def __init__(self, engine: Engine, ending: Ending, spark: Future[SparkQuery]) -> None:
+    def __init__(
+        self, engine: Engine, ending: Ending, spark: Future[SparkQuery], backfilling: Backfilling | None = None
+    ) -> None:
+        self._backfilling = backfilling
         self._engine = engine
         self._ending = ending
         self._spark = spark
@@ -46,6 +51,8 @@ class BatchRunner:
     def run(self, batch: DataFrame, batch_id: int) -> None:
         """Run a batch; see :class:`sparkjet.engine.entry_point.EntryPoint`."""
         turn = self._engine.turn
+        while self._backfilling is not None and not self._backfilling.is_over and not self._ending.begun:
+            self._ending.wait(POLLING)
         while not turn.take(timeout=POLLING):
             if self._ending.begun:
                 break

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sparkjet.plan.plan import Plan
     from sparkjet.sinks.protocol import Guarantee
     from sparkjet.snapshots import SnapshotStore
-    from sparkjet.snapshots.record import SparkPosition
+    from sparkjet.snapshots.record import History, SparkPosition
     from sparkjet.snapshots.record_log import RecordLog
     from sparkjet.storage.directory import Directory
     from sparkjet.time import InputsState
@@ -99,6 +99,7 @@ class EpochRequest:
         is_last: Whether the run ends with it, so that readers must not wait for another one to be told more.
         replay: Whose dead letters the batch has, None of rows that come for the first time.
         again: Of an epoch that another query has recorded.
+        history: How far a backfill is after it, None for the rows of the stream.
     """
 
     kind: EpochKind
@@ -109,6 +110,7 @@ class EpochRequest:
     is_last: bool = False
     replay: Replay | None = None
     again: Again | None = None
+    history: History | None = None
 
 
 def configure(session: SparkSession, partitions: int | None) -> None:

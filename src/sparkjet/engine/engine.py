@@ -28,6 +28,8 @@ from sparkjet.state.partitions import LOST
 from sparkjet.time import MAX, MIN
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import DataFrame, SparkSession
 
     from sparkjet.clock import SteadyClock
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
     from sparkjet.engine.state import QueryState
     from sparkjet.errors import FencedError
     from sparkjet.snapshots.pins import Pin
-    from sparkjet.snapshots.record import Record
+    from sparkjet.snapshots.record import History, Record
     from sparkjet.time import InputsState
 
 
@@ -158,6 +160,14 @@ class Engine:
         self._run(request, overlap=self._context.overlap)
         if request.batch_id is not None:
             self._batch = request.batch_id
+
+    def run_history(self, batch: Callable[[str, int], DataFrame], after: History) -> None:
+        """Run a bucket of history as an epoch; ``batch`` is given the epoch's name and its processing time."""
+        self.join()
+        now = self._now()
+        self._context.configure(self._context.session)
+        rows = batch(f"{self.record.query}/{self.record.epoch + 1}", now)
+        self._run(EpochRequest(EpochKind.TICK, now, rows, history=after))
 
     def replay(self, request: ReplayRequest) -> None:
         """Have dead letters go through the query, as an epoch of their own; before Spark's query starts."""

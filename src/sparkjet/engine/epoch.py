@@ -201,6 +201,7 @@ class Epoch:
                     # Not at the takeover: its predecessor's checkpoint may be looked at once more.
                     overlap=self._context.overlap,
                     replayed=before.replayed if replay is None else replay.noted(before.replayed),
+                    history=self.request.history or before.history,
                     # The plan of a replay has not all of them.
                     expectations=({} if replay is None else before.expectations)
                     | {name: before.expectations.get(name, 0) + violated[name] for name in names},

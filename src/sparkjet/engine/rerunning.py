@@ -252,6 +252,12 @@ class Rerun:
                 f"{record.epoch - 1}, or from a later pin."
             )
             raise RecoveryError(message)
+        if record.history != recorded.before.history:
+            message = (
+                f"replay: epoch {record.epoch} is of the history of a backfill, which no source has. Pin the query "
+                "when its history is read, and replay from there."
+            )
+            raise RecoveryError(message)
         if not self._is_same:
             engine.join()
             for substream in recorded.retired:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql.streaming.query import StreamingQuery as SparkQuery
 
+    from sparkjet.engine.backfilling import Backfilling
     from sparkjet.engine.ending import Ending
     from sparkjet.engine.engine import Engine
     from sparkjet.engine.ticker import Ticker
@@ -40,6 +41,7 @@ class Supervisor:
         ticker: Lets time pass while nothing arrives, None where no policy or output depends on the clock.
         close_at_end: Whether the end of the input closes the windows.
         executors: Says where an epoch waits for executors that do not come; None on a local master.
+        backfilling: What comes before the stream, if anything does.
     """
 
     def __init__(
@@ -51,7 +53,9 @@ class Supervisor:
         ticker: Ticker | None,
         close_at_end: bool,
         executors: AwaitedExecutors | None,
+        backfilling: Backfilling | None = None,
     ) -> None:
+        self._backfilling = backfilling
         self._engine = engine
         self._ending = ending
         self._turn = engine.turn
@@ -84,6 +88,8 @@ class Supervisor:
 
     def drain(self) -> None:
         """Wait until all input there is has been committed, and let the clock tick once."""
+        while self._is_behind and not self._ending.begun:
+            self._ending.wait(SETTLING / 10)
         try:
             self._spark.processAllAvailable()
         except StreamingQueryException:
@@ -121,6 +127,7 @@ class Supervisor:
     def _watch(self) -> None:
         """The supervisor's thread."""
         try:
+            self._read_history()
             self._until_spark_ends()
             with self._turn:
                 self._join()
@@ -136,6 +143,19 @@ class Supervisor:
             if self._ticker is not None:
                 self._ticker.stop()
             self._ending.finish()
+
+    def _read_history(self) -> None:
+        """Run the epochs of history; Spark's first batch waits for them, where it has one."""
+        while self._is_behind and not self._ending.begun:
+            self._if_free(self._next_of_history, timeout=-1)
+
+    def _next_of_history(self) -> None:
+        if self._backfilling is not None and not self._ending.begun:
+            self._backfilling.step()
+
+    @property
+    def _is_behind(self) -> bool:
+        return self._backfilling is not None and not self._backfilling.is_over
 
     def _until_spark_ends(self) -> None:
         try:
@@ -157,9 +177,9 @@ class Supervisor:
         else:
             logger.warning("it was stopped from outside before its end; windows stay open")
 
-    def _if_free(self, work: Callable[[], None]) -> None:
+    def _if_free(self, work: Callable[[], None], timeout: float = 0) -> None:
         """Do something between two epochs, unless one is running, which does the same. Errors end the query."""
-        if self._turn.take(timeout=0):
+        if self._turn.take(timeout=timeout):
             try:
                 work()
             except BaseException as error:  # noqa: BLE001 - kept: exception() and awaitTermination() raise it
@@ -169,7 +189,7 @@ class Supervisor:
 
     def _tick(self) -> None:
         """Run an epoch without a batch if the clock makes one due; the caller has the turn."""
-        if self._ending.begun or not self._spark.isActive:
+        if self._ending.begun or self._is_behind or not self._spark.isActive:
             return
         newest = newest_progress(self._spark)
         if newest is None:

@@ -141,6 +141,25 @@ class MapRead(msgspec.Struct, frozen=True):
     manifest: list[Any]
 
 
+class History(msgspec.Struct, frozen=True):
+    """How far a backfill has come.
+
+    Attributes:
+        done: Buckets whose epochs are decided.
+        of: All buckets.
+        seam: Name of the blob that says where history ends.
+    """
+
+    done: int
+    of: int
+    seam: str
+
+    @property
+    def is_read(self) -> bool:
+        """Whether the stream comes next."""
+        return self.done == self.of
+
+
 class Record(msgspec.Struct, frozen=True):
     """Everything needed to go on after the slot's epoch; no record needs another one.
 
@@ -155,7 +174,7 @@ class Record(msgspec.Struct, frozen=True):
     have not met each, by its name, since it is in the query. ``replayed`` has the epochs whose dead letters were
     replayed, from the first to the last of each range, by the name of their output. ``polled`` is what the epoch's
     watermarks went on from, where that is not the record before: the policies were polled in between, a driver started,
-    or a substream was retired. A replay needs it.
+    or a substream was retired. A replay needs it. ``history`` says how far a backfill has come.
     """
 
     kind: EpochKind
@@ -178,6 +197,7 @@ class Record(msgspec.Struct, frozen=True):
     expectations: dict[str, int] = {}
     replayed: dict[str, list[tuple[int, int]]] = {}
     polled: InputsState | None = None
+    history: History | None = None
     format: int = FORMAT
 
     def encode(self) -> bytes:
@@ -188,7 +208,8 @@ class Record(msgspec.Struct, frozen=True):
         """Deltas and blobs that must stay in the store while this record may be read."""
         deltas = {delta.name for stage in self.stages.values() for delta in stage.deltas}
         sources = set(self.spark.sources.values()) if self.spark is not None else set()
-        return deltas | sources | set(self.queues.values())
+        seams = set() if self.history is None else {self.history.seam}
+        return deltas | sources | seams | set(self.queues.values())
 
     @staticmethod
     def decode(content: bytes, where: str) -> Record:

@@ -1,0 +1,135 @@
+"""Backfills: a query that begins with a table and goes on with a stream."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.types import IntegralType, TimestampType
+
+from sparkjet.api.stream import Stream, stream
+from sparkjet.catalyst.logical_plans import attributes
+from sparkjet.catalyst.plan_analysis import check_source
+from sparkjet.errors import AnalysisError, nearest
+from sparkjet.plan.backfill import Backfill, note
+from sparkjet.time import parse_duration
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from sparkjet.time.durations import Duration
+
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
+
+
+def backfill(
+    history: DataFrame,
+    live: DataFrame,
+    cut: Sequence[str] | dt.datetime,
+    eventTime: str,
+    *,
+    bucket: Duration | None = None,
+) -> Stream:
+    """Start a query that reads a table, and then a stream from where the table ends: each row once.
+
+    History is read in the order of event time, bucket by bucket, each as an epoch with its record: a query that is
+    killed goes on with the next bucket. Rows of a substream are of the same substream in history and in the stream, so
+    the watermark goes on over the seam, and no row of history is late. The first start finds out where the table ends,
+    and the query keeps that: rows that are added to the table later are read from the stream.
+
+    Runs on the driver and only describes the query; call it in each run of the program, with the same arguments.
+
+    Args:
+        history: A batch DataFrame, such as a Delta, Iceberg or Parquet table, with the columns of the stream by name.
+            Its rows up to the cut must not change until they are read.
+        live: A streaming DataFrame that begins at or before the end of the table, such as Kafka from ``earliest``. What
+            the table has is dropped from it.
+        cut: Columns that both have: those that name a row's substream, and last its offset there, as in
+            ``("topic", "partition", "offset")``. The stream begins behind the last offset of each substream. Or an
+            event time as an aware ``datetime``: rows before it are history's, all others the stream's.
+        eventTime: The timestamp column by which history is ordered.
+        bucket: Event time of a bucket, which must fit an epoch; by default one of about a million rows.
+
+    Raises:
+        AnalysisError: A DataFrame is not what is wanted, a column is missing or of another type, or ``cut`` is neither.
+            When the query starts: the stream begins behind the cut, with the substream and the number of rows that are
+            missing, as far as offsets tell; or history has rows without an offset.
+
+    >>> import datetime as dt, tempfile
+    >>> import sparkjet as sj
+    >>> place = tempfile.mkdtemp()
+    >>> rows = spark.sql("SELECT timestamp_seconds(id) AS ts, id FROM range(100)")
+    >>> rows.where("id < 60").write.parquet(f"{place}/table")
+    >>> rows.where("id >= 40").write.parquet(f"{place}/new")
+    >>> history = spark.read.parquet(f"{place}/table")
+    >>> live = spark.readStream.schema("ts timestamp, id long").parquet(f"{place}/new")
+    >>> cut = dt.datetime(1970, 1, 1, 0, 0, 50, tzinfo=dt.timezone.utc)
+    >>> counts = sj.backfill(history, live, cut, "ts").withWatermark("ts", "5 seconds").groupBy(
+    ...     sj.window("ts", "30 seconds")).count()
+    >>> writer = counts.writeStream.format("files").option("path", f"{place}/out").trigger(availableNow=True)
+    >>> writer.option("checkpointLocation", f"{place}/home").start().awaitTermination()
+    >>> [row["count"] for row in sj.read_files(f"{place}/out").orderBy("window").collect()]
+    [30, 30, 30]
+    """
+    check_source(live)
+    if not live.isStreaming:
+        message = "backfill: live is a batch DataFrame. Give it a stream of spark.readStream, and the table as history."
+        raise AnalysisError(message)
+    given: Any = history
+    if getattr(given, "isStreaming", True):
+        message = "backfill: history is no batch DataFrame. Give it a table of spark.read, and the stream as live."
+        raise AnalysisError(message)
+    _check_columns(history, live)
+    _check_type("eventTime", live, eventTime, TimestampType)
+    length = None if bucket is None else parse_duration(bucket, "bucket", minimum=1)
+    note(live, _described(history, live, cut, eventTime, length))
+    return stream(live)
+
+
+def _described(history: DataFrame, live: DataFrame, cut: Any, event_time: str, bucket: int | None) -> Backfill:
+    if isinstance(cut, dt.datetime):
+        if cut.tzinfo is None:
+            message = f"cut: {cut!r} has no time zone. Give an aware datetime, such as cut.astimezone()."
+            raise AnalysisError(message)
+        time = (cut - _EPOCH) // dt.timedelta(microseconds=1)
+        return Backfill(history, event_time, cut=time, bucket=bucket)
+    if not isinstance(cut, list | tuple) or not cut or not all(isinstance(name, str) for name in cut):
+        message = (
+            f'cut: {cut!r} is neither an aware datetime nor names of columns, as in ("topic", "partition", "offset"): '
+            "those that name a substream, and last the offset."
+        )
+        raise AnalysisError(message)
+    for name in cut:
+        _check_type("cut", live, name, IntegralType if name == cut[-1] else object)
+    return Backfill(history, event_time, tuple(cut[:-1]), cut[-1], bucket=bucket)
+
+
+def _check_type(argument: str, rows: DataFrame, name: str, kind: type) -> None:
+    given: object = name
+    if not isinstance(given, str) or len(attributes(rows, name)) != 1:
+        message = f"{argument}: there is no column {name!r}; {nearest(str(name), rows.columns)}"
+        raise AnalysisError(message)
+    found = rows.select(f"`{name.replace('`', '``')}`").schema[0].dataType
+    if not isinstance(found, kind):
+        wanted = "a timestamp" if kind is TimestampType else "an integer"
+        message = f"{argument}: the column {name!r} is of type {found.simpleString()}, not {wanted}. Convert it first."
+        raise AnalysisError(message)
+
+
+def _check_columns(history: DataFrame, live: DataFrame) -> None:
+    types = {field.name: field.dataType for field in history.schema}
+    for field in live.schema:
+        if field.name not in types:
+            message = (
+                f"backfill: the history has no column {field.name!r}, which the stream has. Select the same columns "
+                "of both."
+            )
+            raise AnalysisError(message)
+        found = types[field.name].simpleString()
+        if found != field.dataType.simpleString():
+            message = (
+                f"backfill: the column {field.name!r} is of type {found} in the history, and "
+                f"{field.dataType.simpleString()} in the stream. Cast it in one of them."
+            )
+            raise AnalysisError(message)

@@ -1,0 +1,274 @@
+"""Backfills: a table whose rows come before those of a stream, as one input, and the seam between the two."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import msgspec
+from pyspark.sql import functions as F
+
+from sparkjet.catalyst.columns import quoted
+from sparkjet.catalyst.identities import IdentifiedColumns
+from sparkjet.catalyst.logical_plans import analyzed, children, streaming_nodes
+from sparkjet.catalyst.moments import Moment
+from sparkjet.catalyst.physical_plans import as_frame, no_rows
+from sparkjet.errors import AnalysisError, RecoveryError
+from sparkjet.java import as_map
+from sparkjet.known_types import known
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+ROWS = 1_000_000
+"""Rows of a bucket, about, where nobody says how long one is."""
+MOST_BUCKETS = 100_000
+
+
+class Seam(msgspec.Struct, frozen=True):
+    """Where history ends and the stream begins, and the epochs that history is read in; the same in every run.
+
+    Attributes:
+        offsets: The last offset of history in each substream; None where the seam is a time.
+        time: The first event time of the stream, in microseconds; None where offsets say it.
+        bounds: Event times at which a bucket of history ends and the next begins, in microseconds; ascending.
+    """
+
+    offsets: dict[str, int] | None
+    time: int | None
+    bounds: list[int]
+
+    @property
+    def buckets(self) -> int:
+        """How many buckets there are."""
+        return len(self.bounds) + 1
+
+    def encode(self) -> bytes:
+        """The seam as JSON."""
+        return msgspec.json.encode(self)
+
+    @staticmethod
+    def decode(content: bytes, where: str) -> Seam:
+        """The seam that a record names.
+
+        Raises:
+            RecoveryError: It cannot be read.
+        """
+        try:
+            return _SEAM.decode(content)
+        except msgspec.MsgspecError as error:
+            message = f"backfill: {where} is not a seam: {error}. Restore the file, or start from scratch."
+            raise RecoveryError(message) from error
+
+
+_SEAM = msgspec.json.Decoder(known(Seam))
+
+
+@dataclass(frozen=True, eq=False)
+class Backfill:
+    """What :func:`sparkjet.backfill` is given.
+
+    Attributes:
+        history: The table, with the columns of the stream.
+        event_time: The column of its event time.
+        substream: The columns that say which substream a row is of, where offsets cut.
+        offset: The column of a row's offset in its substream; None where a time cuts.
+        cut: The event time at which the stream begins, in microseconds; None where offsets cut.
+        bucket: Length of a bucket in microseconds; None for buckets of about :data:`ROWS` rows.
+    """
+
+    history: DataFrame
+    event_time: str
+    substream: tuple[str, ...] = ()
+    offset: str | None = None
+    cut: int | None = None
+    bucket: int | None = None
+
+    def seam(self) -> Seam:
+        """The seam of a new query, found by one job over history.
+
+        Raises:
+            AnalysisError: History has no event time, or an offset is null.
+        """
+        history, time = self.history, self._time
+        if self.cut is not None:
+            history = history.where(time < self.cut)
+        extent = [F.min(time), F.max(time), F.count(F.lit(1))]
+        if self.offset is None:
+            found = [(None, None, 0, *history.agg(*extent).collect()[0])]
+        else:
+            offset = F.col(quoted(self.offset))
+            lacking = F.count_if(offset.isNull() | self._key.isNull())
+            rows = history.groupBy(self._key.alias("of")).agg(F.max(offset).alias("last"), lacking, *extent)
+            found = [tuple(row) for row in rows.collect()]
+            if sum(row[2] for row in found):
+                message = (
+                    f"cut: {sum(row[2] for row in found)} rows of the history have no offset in {self.offset!r}, or no "
+                    f"substream in {', '.join(self.substream)}: whether the stream has them too cannot be told."
+                )
+                raise AnalysisError(message)
+        times = [(row[3], row[4]) for row in found if row[3] is not None]
+        offsets = None if self.offset is None else {row[0]: row[1] for row in found}
+        count = sum(row[5] for row in found)
+        if count and not times:
+            message = f"eventTime: no row of the history has one in {self.event_time!r}."
+            raise AnalysisError(message)
+        first, last = (min(t[0] for t in times), max(t[1] for t in times)) if times else (0, 0)
+        return Seam(offsets, self.cut, self._bounds(first, last, count))
+
+    def _bounds(self, first: int, last: int, count: int) -> list[int]:
+        if self.bucket is None:
+            buckets = min(-(-count // ROWS), MOST_BUCKETS, last - first + 1) or 1
+            return sorted({first + (last - first + 1) * number // buckets for number in range(1, buckets)})
+        bounds = range(first - first % self.bucket + self.bucket, last + 1, self.bucket)
+        if len(bounds) >= MOST_BUCKETS:
+            message = (
+                f"bucket: the history would be read in {len(bounds) + 1} epochs, and {MOST_BUCKETS} are the most. Give "
+                "a longer one, or leave it out."
+            )
+            raise AnalysisError(message)
+        return list(bounds)
+
+    def live(self, rows: DataFrame, seam: Seam) -> DataFrame:
+        """The rows of the stream that history does not have."""
+        return rows.where(~self._before(seam))
+
+    def of_bucket(self, seam: Seam, number: int) -> DataFrame:
+        """The rows of history in a bucket, counted from 0; those without an event time are in the first."""
+        time, bounds = self._time, seam.bounds
+        inside: Column = self._before(seam)
+        if number > 0:
+            inside = inside & (time >= bounds[number - 1])
+        if number < len(bounds):
+            inside = inside & (time < bounds[number])
+        return self.history.where(inside | (self._before(seam) & time.isNull()) if number == 0 else inside)
+
+    def _before(self, seam: Seam) -> Column:
+        """Whether history has a row."""
+        if seam.offsets is None or self.offset is None:
+            return F.coalesce(self._time < F.lit(seam.time), F.lit(False))
+        if not seam.offsets:
+            return F.lit(False)
+        last = F.create_map(*(F.lit(each) for pair in seam.offsets.items() for each in pair))
+        return F.coalesce(F.col(quoted(self.offset)) <= F.try_element_at(last, self._key), F.lit(False))
+
+    @property
+    def _time(self) -> Column:
+        return F.unix_micros(F.col(quoted(self.event_time)))
+
+    @property
+    def _key(self) -> Column:
+        """The substream of a row, as the parts of its name between slashes; null if one of them is."""
+        parts = [F.col(quoted(name)).cast("string") for name in self.substream]
+        return F.concat(*(each for part in parts for each in (part, F.lit("/")))) if parts else F.lit("")
+
+
+def gaps(offsets: Mapping[str, int], first: Iterable[str]) -> list[tuple[str, int, int]]:
+    """The substreams of which rows are in neither, with the last offset of history and the first of the stream.
+
+    Args:
+        offsets: The last offset of history, by substream.
+        first: Where the stream begins, as its sources say it: offsets by topic and partition, or by partition. Others
+            say nothing.
+
+    >>> gaps({"a/0/": 9, "a/1/": 9, "a/2/": 9}, ['{"a": {"0": 10, "1": 12, "2": 0}}'])
+    [('a/1', 9, 12)]
+    >>> gaps({"0/": 9}, ['{"0": 11}']), gaps({"0/": 9}, ['{"files": []}', "7"])
+    ([('0', 9, 11)], [])
+    """
+    begins: dict[str, int] = {}
+    for text in first:
+        found = json.loads(text)
+        for name, each in found.items() if isinstance(found, dict) else ():
+            inner = each if isinstance(each, dict) else {}
+            begins |= {f"{name}/{part}/": at for part, at in inner.items() if type(at) is int}
+            if len(found) == 1:
+                # The substream may leave the only topic out.
+                begins |= {f"{part}/": at for part, at in inner.items() if type(at) is int}
+            if type(each) is int:
+                begins[f"{name}/"] = each
+    pairs = ((name, last, begins.get(name, last)) for name, last in sorted(offsets.items()))
+    return [(name.rstrip("/"), last, at) for name, last, at in pairs if at > last + 1]
+
+
+_BACKFILLS: WeakKeyDictionary[DataFrame, Backfill] = WeakKeyDictionary()
+"""By the DataFrame of the stream: what is made of it holds it, and has it in its plan."""
+
+
+def note(live: DataFrame, backfill: Backfill) -> None:
+    """Have queries that read a streaming DataFrame begin with a backfill."""
+    _BACKFILLS[live] = backfill
+
+
+@dataclass(frozen=True, eq=False)
+class Backfilled:
+    """A backfill in the rows of a query.
+
+    Attributes:
+        backfill: The backfill.
+        rows: What Spark would run without it.
+        stream: The rows of the stream in it.
+    """
+
+    backfill: Backfill
+    rows: DataFrame
+    stream: DataFrame
+
+    def live(self, seam: Seam) -> DataFrame:
+        """What Spark runs: without the rows that history has."""
+        return self._exchanged([(self.stream, self.backfill.live(self.stream, seam))])
+
+    def of_bucket(self, seam: Seam, number: int, epoch: str, now: int) -> DataFrame:
+        """A batch of the rows of a bucket; other sources have none in it.
+
+        Args:
+            seam: The seam.
+            number: Of the bucket, from 0.
+            epoch: Name of the epoch, by which random numbers are made.
+            now: Its processing time, in microseconds.
+        """
+        stream = self.stream
+        found = self.backfill.of_bucket(seam, number)
+        rows = IdentifiedColumns([F.col(quoted(name)) for name in stream.columns], stream).select(found)
+        plan = analyzed(stream)
+        inside = [*streaming_nodes(plan)]
+        nothing = [
+            as_frame(stream.sparkSession, no_rows(stream.sparkSession, leaf.output())) for leaf in self._others(inside)
+        ]
+        others = [as_frame(stream.sparkSession, leaf) for leaf in self._others(inside)]
+        batch = self._exchanged([(stream, rows), *zip(others, nothing, strict=True)])
+        return Moment(epoch, now).of(batch, "sources")
+
+    def _others(self, inside: Sequence[Any]) -> list[Any]:
+        """The streaming sources beside the stream."""
+        leaves = [node for node in streaming_nodes(analyzed(self.rows)) if not children(node)]
+        return [leaf for leaf in leaves if not any(leaf.equals(node) for node in inside)]
+
+    def _exchanged(self, pairs: Sequence[tuple[DataFrame, DataFrame]]) -> DataFrame:
+        session = self.rows.sparkSession
+        replaced = [(analyzed(before), after._jdf.logicalPlan()) for before, after in pairs]
+        return as_frame(session, analyzed(self.rows).transformUp(as_map(session, replaced)))
+
+
+def backfilled(rows: DataFrame) -> Backfilled | None:
+    """The backfill in some streaming rows.
+
+    Raises:
+        AnalysisError: There are several.
+    """
+    nodes = [*streaming_nodes(analyzed(rows))]
+    found = [
+        Backfilled(each, rows, stream)
+        for stream, each in list(_BACKFILLS.items())
+        if any(analyzed(stream).equals(node) for node in nodes)
+    ]
+    if len(found) > 1:
+        message = (
+            "backfill: the query reads two streams with a history. Give one of them its history by a union: "
+            "sj.backfill(history, live) of both."
+        )
+        raise AnalysisError(message)
+    return found[0] if found else None

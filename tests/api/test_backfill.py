@@ -1,0 +1,223 @@
+"""Backfills: a table and then a stream are as one batch of both, wherever the query is killed."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql import functions as F
+
+import sparkjet as sj
+from sparkjet.plan.backfill import Backfill, Seam
+from sparkjet.snapshots import DirectoryStore
+from sparkjet.snapshots.record_log import RecordLog
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from sparkjet.api.writer import StreamWriter
+
+SCHEMA = "ts timestamp, part int, offset long, v long"
+UTC = dt.timezone.utc
+
+
+class KilledError(Exception):
+    """What a listener raises where a driver is to end."""
+
+
+def events(spark: SparkSession, part: int, first: int, last: int) -> DataFrame:
+    """Events of a partition between two offsets; one a second, partition 1 two minutes behind."""
+    time = f"timestamp_seconds(1000 + id - {120 * part})"
+    return spark.range(first, last).selectExpr(f"{time} ts", f"{part} part", "id offset", "id % 7 v")
+
+
+class Case:
+    """A table with the older events of two partitions, and a stream that has the last of these and newer ones."""
+
+    def __init__(self, spark: SparkSession, home: Path) -> None:
+        self.spark, self.home = spark, home
+        self.old = events(spark, 0, 0, 300).union(events(spark, 1, 0, 250))
+        self.new = events(spark, 0, 200, 400).union(events(spark, 1, 200, 420)).union(events(spark, 2, 0, 50))
+        self.old.coalesce(1).write.parquet(f"{home}/table")
+        # In one batch, in no order of event time but that the lag allows.
+        self.new.coalesce(1).write.parquet(f"{home}/new")
+
+    def stream(self, cut: Any = ("part", "offset"), bucket: str = "2 minutes") -> sj.Stream:
+        history = self.spark.read.schema(SCHEMA).parquet(f"{self.home}/table")
+        live = self.spark.readStream.schema(SCHEMA).parquet(f"{self.home}/new")
+        return sj.backfill(history, live, cut, "ts", bucket=bucket)
+
+    def counts(self, cut: Any = ("part", "offset"), bucket: str = "2 minutes") -> StreamWriter:
+        """Windows over the substreams of both."""
+        stream = self.stream(cut, bucket).withWatermark("ts", "10 minutes", by="part", substreams=["0", "1"])
+        windows = stream.groupBy(sj.window("ts", "1 minute", "20 seconds"), "part")
+        found = windows.agg(F.sum("v").alias("v"), F.count("*").alias("n")).select(
+            F.col("window.start").alias("start"), "part", "v", "n"
+        )
+        return self.written(found)
+
+    def written(self, result: Any) -> StreamWriter:
+        writer = result.writeStream.format("files").option("path", self.home / "out").trigger(availableNow=True)
+        return writer.option("checkpointLocation", self.home / "query").option("closeWindowsAtEnd", True)
+
+    def expected(self, rows: DataFrame) -> Counter[Any]:
+        """What Spark's batch makes of all rows."""
+        found = rows.groupBy(F.window("ts", "1 minute", "20 seconds"), "part")
+        summed = found.agg(F.sum("v").alias("v"), F.count("*").alias("n"))
+        return Counter(summed.select("window.start", "part", "v", "n").collect())
+
+    @property
+    def found(self) -> Counter[Any]:
+        return Counter(sj.read_files(self.home / "out").select("start", "part", "v", "n").collect())
+
+    @property
+    def record(self) -> Any:
+        newest = RecordLog(DirectoryStore(self.home / "query" / "snapshots")).newest()
+        assert newest is not None
+        return newest[1]
+
+
+@pytest.fixture
+def case(spark: SparkSession, tmp_path: Path) -> Case:
+    return Case(spark, tmp_path)
+
+
+def run(writer: StreamWriter) -> None:
+    writer.start().awaitTermination()
+
+
+P = sj.EpochPhase
+BEFORE = (P.BEGIN, P.AGGREGATE, P.ADVANCE, P.SAVE, P.PREPARE)
+FEW = ((P.PREPARE, 1), (P.DECIDE, 1), (P.COMMIT, 2), (P.SAVE, 4), (P.DECIDE, 4), (P.BEGIN, 5), (P.PREPARE, 5))
+ALL = (
+    *((phase, 1) for phase in BEFORE),
+    *((P.DECIDE, 1), (P.COMMIT, 2), (P.CLEAN, 3)),
+    *((phase, 4) for phase in (*BEFORE, P.DECIDE)),
+    *((phase, 5) for phase in (*BEFORE, P.DECIDE)),
+)
+
+
+@pytest.mark.parametrize("kills", [pytest.param(FEW, id="few"), pytest.param(ALL, id="all", marks=pytest.mark.long)])
+def test_history_and_stream_are_as_one_batch_killed_around_the_seam(
+    case: Case, kills: tuple[tuple[sj.EpochPhase, int], ...]
+) -> None:
+    # 300 seconds and those that partition 1 is behind, in four buckets; the stream is epoch 5.
+    left = list(kills)
+
+    def listener(phase: sj.EpochPhase, epoch: int) -> None:
+        if left and (phase, epoch) == left[0]:
+            del left[0]
+            raise KilledError
+
+    for number in range(len(kills)):
+        with pytest.raises(KilledError):
+            run(case.counts().onEpochPhase(listener))
+        assert len(left) == len(kills) - number - 1
+    run(case.counts())
+    assert case.record.history.is_read
+    assert case.found == case.expected(case.old.union(case.new).distinct())
+
+
+def test_rows_that_the_table_gets_later_are_read_from_the_stream(case: Case) -> None:
+    def ends(phase: sj.EpochPhase, epoch: int) -> None:
+        if (phase, epoch) == (sj.EpochPhase.CLEAN, 2):
+            raise KilledError
+
+    with pytest.raises(KilledError):
+        run(case.counts().onEpochPhase(ends))
+    events(case.spark, 0, 300, 400).write.mode("append").parquet(f"{case.home}/table")
+    run(case.counts())
+    assert case.found == case.expected(case.old.union(case.new).distinct())
+
+
+def test_a_time_cuts_without_offsets(case: Case) -> None:
+    cut = dt.datetime.fromtimestamp(1000 + 100, UTC)
+    run(case.counts(cut))
+    seconds = F.unix_seconds("ts")
+    rows = case.old.where(seconds < 1100).union(case.new.where(seconds >= 1100))
+    assert case.found == case.expected(rows)
+
+
+def test_without_windows_each_row_comes_once(case: Case) -> None:
+    writer = case.stream(bucket="1 hour").select("part", "offset").writeStream.format("files")
+    writer = writer.option("path", case.home / "out").option("checkpointLocation", case.home / "query")
+    for _ in range(2):
+        run(writer.trigger(availableNow=True))
+    found = sj.read_files(case.home / "out")
+    assert (found.count(), found.distinct().count()) == (870, 870)
+
+
+def test_a_running_query_reads_history_first_and_can_be_stopped_in_it(case: Case) -> None:
+    query = (
+        case.counts(bucket="20 seconds").trigger(processingTime="0 seconds").option("closeWindowsAtEnd", False).start()
+    )
+    query.processAllAvailable()
+    assert case.record.history.is_read
+    assert case.record.spark is not None
+    query.stop()
+    assert query.exception() is None
+
+
+def _without(case: Case) -> Any:
+    live = case.spark.readStream.schema(SCHEMA).parquet(f"{case.home}/new")
+    stream = sj.stream(live).withWatermark("ts", "10 minutes", by="part", substreams=["0", "1"])
+    return (
+        stream.groupBy(sj.window("ts", "1 minute", "20 seconds"), "part")
+        .agg(F.sum("v").alias("v"), F.count("*").alias("n"))
+        .select(F.col("window.start").alias("start"), "part", "v", "n")
+    )
+
+
+@pytest.mark.parametrize("begins_with", [True, False])
+def test_a_query_keeps_the_history_that_it_has_begun_with(case: Case, begins_with: bool) -> None:
+    first, then = case.counts(), case.written(_without(case))
+    run(first if begins_with else then)
+    said = "has begun with a history, of which 4 of 4 buckets" if begins_with else "without a history"
+    with pytest.raises(sj.RecoveryError, match=said):
+        (then if begins_with else first).start()
+
+
+def test_what_cannot_be_a_backfill_is_refused(case: Case) -> None:
+    spark = case.spark
+    history, live = (
+        spark.read.parquet(f"{case.home}/table"),
+        spark.readStream.schema(SCHEMA).parquet(f"{case.home}/new"),
+    )
+    cut = ("part", "offset")
+    wrong: list[tuple[Callable[[], object], str]] = [
+        (lambda: sj.backfill(history, history, cut, "ts"), "live is a batch DataFrame"),
+        (lambda: sj.backfill(live, live, cut, "ts"), "history is no batch DataFrame"),
+        (lambda: sj.backfill(history.drop("v"), live, cut, "ts"), "the history has no column 'v'"),
+        (lambda: sj.backfill(history.withColumn("v", F.lit("x")), live, cut, "ts"), "of type string in the history"),
+        (lambda: sj.backfill(history, live, cut, "time"), "eventTime: there is no column 'time'"),
+        (lambda: sj.backfill(history, live, cut, "v"), "eventTime: the column 'v' is of type bigint"),
+        (lambda: sj.backfill(history, live, ("part", "ts"), "ts"), "cut: the column 'ts' is of type timestamp"),
+        (lambda: sj.backfill(history, live, "offset", "ts"), "cut: 'offset' is neither"),
+        (lambda: sj.backfill(history, live, dt.datetime(2026, 1, 1), "ts"), "has no time zone"),
+        (lambda: sj.backfill(history, live, cut, "ts", bucket="0 s"), "bucket"),
+        (lambda: sj.backfill(history, live, cut, "ts").union(sj.stream(live)), "union: one of the streams begins"),
+    ]
+    for make, said in wrong:
+        with pytest.raises(sj.AnalysisError, match=said):
+            make()
+
+
+def test_rows_of_history_without_an_offset_are_refused(case: Case) -> None:
+    case.old.limit(3).withColumn("offset", F.lit(None).cast("long")).write.mode("append").parquet(f"{case.home}/table")
+    with pytest.raises(sj.AnalysisError, match="3 rows of the history have no offset in 'offset', or no substream"):
+        case.counts().start()
+
+
+def test_buckets_are_by_time_or_of_a_million_rows() -> None:
+    of: Any = None
+    backfill = Backfill(of, "ts", bucket=10)
+    assert backfill._bounds(3, 31, 100) == [10, 20, 30]
+    assert Backfill(of, "ts")._bounds(0, 99, 4_000_000) == [25, 50, 75]
+    assert Backfill(of, "ts")._bounds(7, 7, 5_000_000) == []
+    assert Seam(None, 5, []).buckets == 1
+    with pytest.raises(sj.AnalysisError, match="100000 are the most"):
+        backfill._bounds(0, 10_000_000, 1)
