@@ -38,10 +38,12 @@ def events(spark: SparkSession, part: int, first: int, last: int) -> DataFrame:
 class Case:
     """A table with the older events of two partitions, and a stream that has the last of these and newer ones."""
 
-    def __init__(self, spark: SparkSession, home: Path) -> None:
+    def __init__(self, spark: SparkSession, home: Path, *, write: bool = True) -> None:
         self.spark, self.home = spark, home
         self.old = events(spark, 0, 0, 300).union(events(spark, 1, 0, 250))
         self.new = events(spark, 0, 200, 400).union(events(spark, 1, 200, 420)).union(events(spark, 2, 0, 50))
+        if not write:
+            return
         self.old.coalesce(1).write.parquet(f"{home}/table")
         # In one batch, in no order of event time but that the lag allows.
         self.new.coalesce(1).write.parquet(f"{home}/new")
