@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import threading
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -162,6 +163,40 @@ def test_a_running_query_reads_history_first_and_can_be_stopped_in_it(case: Case
     assert case.record.spark is not None
     query.stop()
     assert query.exception() is None
+
+
+def test_a_query_that_is_stopped_from_outside_reads_no_more_history(case: Case) -> None:
+    reached = threading.Event()
+    go_on = threading.Event()
+
+    def listener(phase: sj.EpochPhase, epoch: int) -> None:
+        if (phase, epoch) == (P.CLEAN, 2):
+            reached.set()
+            go_on.wait(60)
+
+    writer = case.counts().trigger(processingTime="0 seconds").option("closeWindowsAtEnd", False)
+    query = writer.onEpochPhase(listener).start()
+    assert reached.wait(60)
+    threading.Thread(target=query._spark.stop).start()
+    while query._spark.isActive:
+        query.awaitTermination(0.01)
+    go_on.set()
+    assert query.awaitTermination(60)
+    assert case.record.history.done == 2
+    run(case.counts())
+    assert case.found == case.expected(case.old.union(case.new).distinct())
+
+
+def test_only_the_stream_that_was_given_a_history_has_one(case: Case) -> None:
+    live = case.spark.readStream.schema(SCHEMA).parquet(f"{case.home}/new")
+    history = case.spark.read.parquet(f"{case.home}/table")
+    kept = [sj.backfill(history, live, ("part", "offset"), "ts") for _ in range(2)]
+    for number, stream in enumerate((kept[0], sj.stream(live))):
+        place = case.home / str(number)
+        writer = stream.writeStream.format("files").option("path", place / "out").trigger(availableNow=True)
+        run(writer.option("checkpointLocation", place / "query"))
+    found = [sj.read_files(case.home / str(number) / "out").count() for number in range(2)]
+    assert found == [870, case.new.count()]
 
 
 def _without(case: Case) -> Any:

@@ -12,7 +12,7 @@ from sparkjet.api.stream import Stream, stream
 from sparkjet.catalyst.logical_plans import attributes
 from sparkjet.catalyst.plan_analysis import check_source
 from sparkjet.errors import AnalysisError, nearest
-from sparkjet.plan.backfill import Backfill, note
+from sparkjet.plan.backfill import Backfill, noted
 from sparkjet.time import parse_duration
 
 if TYPE_CHECKING:
@@ -83,8 +83,7 @@ def backfill(
     _check_columns(history, live)
     _check_type("eventTime", live, eventTime, TimestampType)
     length = None if bucket is None else parse_duration(bucket, "bucket", minimum=1)
-    note(live, _described(history, live, cut, eventTime, length))
-    return stream(live)
+    return stream(noted(live, _described(history, live, cut, eventTime, length)))
 
 
 def _described(history: DataFrame, live: DataFrame, cut: Any, event_time: str, bucket: int | None) -> Backfill:

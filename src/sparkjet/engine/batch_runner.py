@@ -51,11 +51,11 @@ class BatchRunner:
     def run(self, batch: DataFrame, batch_id: int) -> None:
         """Run a batch; see :class:`sparkjet.engine.entry_point.EntryPoint`."""
         turn = self._engine.turn
-        while self._backfilling is not None and not self._backfilling.is_over and not self._ending.begun:
-            self._ending.wait(POLLING)
-        while not turn.take(timeout=POLLING):
-            if self._ending.begun:
+        while not (self._comes_next and turn.take(timeout=POLLING)):
+            if self._ending.begun or (not self._comes_next and self._is_stopped):
                 break
+            if not self._comes_next:
+                self._ending.wait(POLLING)
         else:
             try:
                 if not self._ending.begun:
@@ -71,6 +71,16 @@ class BatchRunner:
             finally:
                 turn.give_back()
         self._refuse(batch_id)
+
+    @property
+    def _comes_next(self) -> bool:
+        """Whether no history comes before the batch."""
+        return self._backfilling is None or self._backfilling.is_over
+
+    @property
+    def _is_stopped(self) -> bool:
+        """Whether somebody has stopped Spark's query, who waits for its batch to return."""
+        return self._spark.done() and not self._spark.result().isActive
 
     def _refuse(self, batch_id: int) -> None:
         """Leave a batch that Spark has planned to the next run.

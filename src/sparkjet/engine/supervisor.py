@@ -147,6 +147,9 @@ class Supervisor:
     def _read_history(self) -> None:
         """Run the epochs of history; Spark's first batch waits for them, where it has one."""
         while self._is_behind and not self._ending.begun:
+            if not self._spark.isActive and not used_up(self._spark):
+                # Somebody has stopped it from outside.
+                return
             self._if_free(self._next_of_history, timeout=-1)
 
     def _next_of_history(self) -> None:

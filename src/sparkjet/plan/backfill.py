@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -198,9 +199,12 @@ _BACKFILLS: WeakKeyDictionary[DataFrame, Backfill] = WeakKeyDictionary()
 """By the DataFrame of the stream: what is made of it holds it, and has it in its plan."""
 
 
-def note(live: DataFrame, backfill: Backfill) -> None:
-    """Have queries that read a streaming DataFrame begin with a backfill."""
-    _BACKFILLS[live] = backfill
+def noted(live: DataFrame, backfill: Backfill) -> DataFrame:
+    """The rows of a stream; queries of these, and no others of that stream, begin with the backfill."""
+    # The condition is true, and makes a plan that no other has.
+    marked = live.where(F.lit(f"backfill {uuid.uuid4()}").isNotNull())
+    _BACKFILLS[marked] = backfill
+    return marked
 
 
 @dataclass(frozen=True, eq=False)
