@@ -21,6 +21,7 @@ OFTEN = (2481, 3956)
 SEEDS = [*OFTEN, *mostly_long({f"seed {seed}": seed for seed in range(100)}, often=())]
 
 
+@pytest.mark.logs_errors
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_random_query_is_replayed_to_the_same(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     case = random_case(seed)
