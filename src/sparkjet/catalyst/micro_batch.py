@@ -31,7 +31,8 @@ def with_plan(batch: DataFrame, query: StreamingQuery) -> DataFrame:
         return batch
     jquery: Any = query._jsq  # noqa: SLF001
     # Not in Spark's API: the plan of the batch that runs.
-    return planned_rows(batch.sparkSession, jquery.streamingQuery().lastExecution()) or batch
+    found = planned_rows(batch.sparkSession, jquery.streamingQuery().lastExecution())
+    return batch if found is None else found
 
 
 def planned_rows(session: SparkSession, execution: Any) -> DataFrame | None:
