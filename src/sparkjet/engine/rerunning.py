@@ -57,6 +57,13 @@ class RecordedEpoch:
         return self.record.polled or self.before.watermarks
 
     @property
+    def substreams(self) -> set[str]:
+        """Full names of the substreams that it knew when it went on, retired or not."""
+        return {
+            prefix + name for prefix, each in self.polled.inputs.items() for name in (*each.substreams, *each.retired)
+        }
+
+    @property
     def told(self) -> dict[str, bool | None]:
         """What the sources said of their ends, by the full names of substreams."""
         inputs = self.record.watermarks.inputs
@@ -208,7 +215,7 @@ class Rerun:
         first = next(epochs, None)
         if first is None:
             return
-        self._begin(first.before)
+        self._begin(first)
         sources = self._open()
         try:
             for recorded in chain((first,), epochs):
@@ -218,14 +225,17 @@ class Rerun:
         finally:
             sources.close()
 
-    def _begin(self, before: Record) -> None:
+    def _begin(self, first: RecordedEpoch) -> None:
         """Undo what the start has told the watermarks: it was not there when the epochs were recorded."""
         tracker, record = self._engine.state.tracker, self._engine.record
         tracker.restore(record.watermarks)
-        for each in self._plan.inputs:
-            for substream in each.awaited:
+        awaited = [substream for each in self._plan.inputs for substream in each.awaited]
+        is_same = record.watermarks.goes_on_like(first.before.watermarks)
+        # Those of the first start are in no record before its first epoch, but in what that went on from.
+        self._is_same = is_same and first.substreams.issuperset(awaited)
+        if not self._is_same:
+            for substream in awaited:
                 tracker.add(substream, record.clock)
-        self._is_same = tracker.snapshot().goes_on_like(before.watermarks)
 
     def _open(self) -> RecordedSources:
         found, record = self._epochs.sources(), self._engine.record
