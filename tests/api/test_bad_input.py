@@ -279,6 +279,12 @@ def test_a_query_without_a_home_is_refused(watermarked: Stream, tmp_path: Path) 
         result.writeStream.start()
 
 
+def counted(stream: Stream) -> Any:
+    """Numbers that are counted one by one, by a function of the user's, of a stream without a watermark."""
+    numbers = sj.stream(stream.sparkSession.readStream.format("rate").load())
+    return numbers.groupBy("value").applyInPandasWithState(iter, "n long", "n long", "update", "NoTimeout")
+
+
 @pytest.mark.parametrize(
     ("start", "named"),
     [
@@ -303,6 +309,7 @@ def test_a_query_without_a_home_is_refused(watermarked: Stream, tmp_path: Path) 
         ),
         (lambda r, s: sj.start(table(r, "a").option("isEarly", True)), "isEarly: early rows need"),
         (lambda r, s: r.groupBy(sj.window("window", "1 hour")).count().lateRows, "never late for the next one"),
+        (lambda r, s: counted(s).lateRows, "without a watermark no row is late. Call withWatermark"),
         (lambda r, s: r.groupBy(sj.window("ts", "1 hour")), "which is on 'window'"),
         (lambda r, s: s.union(s.drop("k")), "do not match"),
         (lambda r, s: s.unionByName(s.withColumnRenamed("k", "j")), "has a column 'j'"),

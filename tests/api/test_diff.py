@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -154,7 +155,10 @@ def written(spark: SparkSession, place: Path, values: list[tuple[str, int]]) -> 
     source = place / "in"
     source.mkdir(parents=True)
     for number, (k, v) in enumerate(values):
-        (source / f"{number}.json").write_text(json.dumps({"ts": f"2026-01-01 00:{5 - number:02}:00", "k": k, "v": v}))
+        file = source / f"{number}.json"
+        file.write_text(json.dumps({"ts": f"2026-01-01 00:{5 - number:02}:00", "k": k, "v": v}))
+        # The order in which Spark reads them.
+        os.utime(file, (number + 1, number + 1))
     lines = spark.readStream.schema("ts timestamp, k string, v int").option("maxFilesPerTrigger", 1).json(str(source))
     totals = (
         sj.stream(lines).withWatermark("ts", 0).groupBy(sj.window("ts", "1 minute"), "k").agg(F.sum("v").alias("v"))

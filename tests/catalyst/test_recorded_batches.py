@@ -78,12 +78,15 @@ def test_batches_are_those_of_sparks_own_query(spark: SparkSession, tmp_path: Pa
     counted = spark.readStream.format("counted").load()
     numbers = counted.select("id", F.lit("n").alias("file"), F.to_timestamp(F.current_date()).alias("at"))
     source = files.union(numbers).union(files.where("id > 3")).where("id <> 2")
+    # A plan that is not a chain of projections and filters.
+    source = source.join(spark.range(20).withColumnRenamed("id", "other"), F.col("id") + 5 == F.col("other"), "left")
     spark_own = Batches(source, tmp_path)
     assert len(spark_own.rows) > 10
     opened = RecordedSources(spark, source, (), spark_own.checkpoint)
     offsets, starts = spark_own.offsets, [[], *spark_own.offsets]
     log = SparkCheckpoint(spark_own.checkpoint)
-    for number in (*reversed(range(len(offsets))), 0):
+    # In any order: the last ones stand in files that Spark has made of others since.
+    for number in (len(offsets) - 1, 4, 1, 0):
         batch = opened.batch(starts[number], offsets[number], f"q/{number}", planned_at(log, number))
         assert not batch.isStreaming
         assert sorted(map(str, batch.collect())) == spark_own.rows[number]

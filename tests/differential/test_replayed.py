@@ -17,10 +17,11 @@ from tests.parameters import mostly_long
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-OFTEN = (2481, 3956)
-SEEDS = [*OFTEN, *mostly_long({f"seed {seed}": seed for seed in range(100)}, often=())]
+OFTEN = (26,)
+SEEDS = [*OFTEN, *mostly_long({f"seed {seed}": seed for seed in (2481, 3956, *range(100))}, often=())]
 
 
+@pytest.mark.logs_errors
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_random_query_is_replayed_to_the_same(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     case = random_case(seed)
@@ -39,11 +40,20 @@ def test_a_random_query_is_replayed_to_the_same(spark: SparkSession, tmp_path: P
         assert {name: (each.closed, each.late) for name, each in other.stages.items()} == {
             name: (each.closed, each.late) for name, each in one.stages.items()
         }
-        try:
-            found = sj.diff(lived.live, fork)
-        except AnalysisError as error:
-            assert "neither has published any output" in str(error)  # noqa: PT017 - such a query has no rows
-        else:
-            assert not found.differs, f"{found!r}\n{case.script()}"
+        found = _difference(lived.live, fork, repeats=case.early)
+        assert found is None or not found.differs, f"{found!r}\n{case.script()}"
     finally:
         spark.conf.set("spark.sql.session.timeZone", str(zone))
+
+
+def _difference(live: sj.Fork, fork: sj.Fork, *, repeats: bool) -> sj.Diff | None:
+    """What they differ in; where each start repeats early rows of open windows, but for how often a row is there."""
+    try:
+        found = sj.diff(live, fork)
+    except AnalysisError as error:
+        assert "neither has published any output" in str(error)  # noqa: PT017 - such a query has no rows
+        return None
+    if repeats and found.differs:
+        once = [sj.read_files(f"{each.outputs}/results").distinct() for each in (live, fork)]
+        return sj.diff(*once)
+    return found

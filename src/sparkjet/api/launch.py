@@ -162,6 +162,10 @@ class Launch:
         steps, rows, done = StartSteps(), Counter[str](), 0
         with full_disks_named(self.places), about(self.name or self.home), steps.told():
             check_rerun(self.plan)
+            newest = RecordLog(DirectoryStore(self.home.below("snapshots"))).newest()
+            if newest is not None:
+                # Before this start changes anything.
+                next(epochs.after(newest[1]), None)
             recovered = self._recover(steps, lambda report: rows.update(_rows_of(report)))
             engine = recovered.engine
             with ExitStack() as finish:

@@ -10,7 +10,7 @@ from sparkjet.catalyst.physical_plans import planned
 from sparkjet.java import as_seq, java_class, nothing
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 _OPERATORS = ("ProjectExec", "FilterExec", "GenerateExec")
@@ -27,15 +27,19 @@ def with_plan(batch: DataFrame, query: StreamingQuery) -> DataFrame:
     read again behind it. In a query of Spark's own, both sides are one loop of generated code. What is below the last
     projections, filters and generators, such as the source, stays an RDD, since Spark counts its rows there.
     """
-    session = batch.sparkSession
-    if not is_open(session, MICRO_BATCH):
+    if not is_open(batch.sparkSession, MICRO_BATCH):
         return batch
     jquery: Any = query._jsq  # noqa: SLF001
     # Not in Spark's API: the plan of the batch that runs.
-    execution = jquery.streamingQuery().lastExecution()
+    found = planned_rows(batch.sparkSession, jquery.streamingQuery().lastExecution())
+    return batch if found is None else found
+
+
+def planned_rows(session: SparkSession, execution: Any) -> DataFrame | None:
+    """The rows of a plan in execution, its last operators planned with what reads them; None if it has no such ones."""
     analyzed = execution.analyzed()
     if any(analyzed.containsPattern(pattern) for pattern in _patterns(session.sparkContext._gateway)):
-        return batch
+        return None
     node, operators, is_compiled = execution.executedPlan(), [], False
     while (name := node.getClass().getSimpleName()) in {*_OPERATORS, _COMPILED, _ADAPTER}:
         if name in _OPERATORS:
@@ -44,7 +48,7 @@ def with_plan(batch: DataFrame, query: StreamingQuery) -> DataFrame:
             is_compiled = name == _COMPILED
         node = node.child()
     if not operators:
-        return batch
+        return None
     if is_compiled:
         # Alone, it would be interpreted.
         node = java_class(session, f"org.apache.spark.sql.execution.{_COMPILED}")(node, 1)

@@ -31,7 +31,7 @@ def planned(session: SparkSession, plan: Any, output: Any) -> DataFrame:
 def no_rows(session: SparkSession, output: Any, partitioning: Any = None) -> Any:
     """An empty RDD with these columns as a logical plan."""
     tag, _, _ = _parts(session.sparkContext)
-    return _of_rdd(session, output, scala_context(session).emptyRDD(tag), partitioning)
+    return of_rdd(session, output, scala_context(session).emptyRDD(tag), partitioning)
 
 
 def local_rows(session: SparkSession, output: Any, values: Any, tasks: int) -> Any:
@@ -40,10 +40,11 @@ def local_rows(session: SparkSession, output: Any, values: Any, tasks: int) -> A
     Not Spark's ``LocalRelation``: each rule of the analyzer would go through all of its rows.
     """
     tag, _, _ = _parts(session.sparkContext)
-    return _of_rdd(session, output, scala_context(session).parallelize(values, tasks, tag))
+    return of_rdd(session, output, scala_context(session).parallelize(values, tasks, tag))
 
 
-def _of_rdd(session: SparkSession, output: Any, rdd: Any, partitioning: Any = None) -> Any:
+def of_rdd(session: SparkSession, output: Any, rdd: Any, partitioning: Any = None) -> Any:
+    """The rows of an RDD as a logical plan."""
     _, unknown, rows = _parts(session.sparkContext)
     none, ordering = nothing(session), as_seq(session, [])
     # Without the statistics and constraints of an epoch's rows: Spark would plan by them.

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from sparkjet.catalyst.doors import RECORDED, check_open
+from sparkjet.catalyst.doors import MICRO_BATCH, RECORDED, check_open, is_open
 from sparkjet.catalyst.logical_plans import analyzed, children, kind_of, listed, streaming_nodes
+from sparkjet.catalyst.micro_batch import planned_rows
 from sparkjet.catalyst.moments import Moment
-from sparkjet.catalyst.physical_plans import as_frame, no_rows, planned
+from sparkjet.catalyst.physical_plans import as_frame, no_rows, of_rdd, planned
 from sparkjet.errors import RecoveryError, SourceError
 from sparkjet.java import as_map, as_seq, java_class, nothing
 from sparkjet.spark_line import LINE
@@ -94,8 +95,11 @@ class RecordedSources:
             )
         replaced = [(self._sources[number].leaf, part) for number, part in parts.items()]
         frame = as_frame(self._unchecked, self._plan.transformUp(as_map(self._session, replaced)))
-        plan = Moment(name, planned_at).of(frame, "sources")._jdf.queryExecution().sparkPlan()
-        return planned(self._session, plan, plan.output())
+        execution = Moment(name, planned_at).of(frame, "sources")._jdf.queryExecution()
+        found = planned_rows(self._session, execution) if is_open(self._session, MICRO_BATCH) else None
+        if found is not None:
+            return found
+        return as_frame(self._session, of_rdd(self._session, execution.analyzed().output(), execution.toRdd()))
 
     def close(self) -> None:
         """Close the sources; a second call does nothing."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import shutil
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from sparkjet.snapshots.record_log import RecordLog
     from sparkjet.time import InputsState
 
-_EPOCHS = {EpochKind.BATCH, EpochKind.TICK, EpochKind.CLOSING}
 _ATTEMPTS = 10
 
 
@@ -56,6 +55,13 @@ class RecordedEpoch:
     def polled(self) -> InputsState:
         """What its watermarks went on from."""
         return self.record.polled or self.before.watermarks
+
+    @property
+    def substreams(self) -> set[str]:
+        """Full names of the substreams that it knew when it went on, retired or not."""
+        return {
+            prefix + name for prefix, each in self.polled.inputs.items() for name in (*each.substreams, *each.retired)
+        }
 
     @property
     def told(self) -> dict[str, bool | None]:
@@ -202,8 +208,6 @@ class Rerun:
         self._store = store
         self._names: dict[str, str] = {}
         self._is_same = True
-        self.kinds: Counter[EpochKind] = Counter()
-        """How many epochs were run, by what made them."""
 
     def run(self) -> Iterator[int]:
         """Run them, and say the number of each that has been."""
@@ -211,25 +215,27 @@ class Rerun:
         first = next(epochs, None)
         if first is None:
             return
-        self._begin(first.before)
+        self._begin(first)
         sources = self._open()
         try:
-            for recorded in _chained(first, epochs):
+            for recorded in chain((first,), epochs):
                 self._run(recorded, sources)
-                self.kinds[recorded.record.kind] += 1
                 yield recorded.record.epoch
             engine.join()
         finally:
             sources.close()
 
-    def _begin(self, before: Record) -> None:
+    def _begin(self, first: RecordedEpoch) -> None:
         """Undo what the start has told the watermarks: it was not there when the epochs were recorded."""
         tracker, record = self._engine.state.tracker, self._engine.record
         tracker.restore(record.watermarks)
-        for each in self._plan.inputs:
-            for substream in each.awaited:
+        awaited = [substream for each in self._plan.inputs for substream in each.awaited]
+        is_same = record.watermarks.goes_on_like(first.before.watermarks)
+        # Those of the first start are in no record before its first epoch, but in what that went on from.
+        self._is_same = is_same and first.substreams.issuperset(awaited)
+        if not self._is_same:
+            for substream in awaited:
                 tracker.add(substream, record.clock)
-        self._is_same = tracker.snapshot().goes_on_like(before.watermarks)
 
     def _open(self) -> RecordedSources:
         found, record = self._epochs.sources(), self._engine.record
@@ -259,10 +265,7 @@ class Rerun:
             )
             raise RecoveryError(message)
         if not self._is_same:
-            engine.join()
-            for substream in recorded.retired:
-                if any(substream == each.id for each in engine.state.tracker.progress()):
-                    engine.state.tracker.retire(substream, record.clock)
+            self._retire(recorded)
         position = recorded.position
         kept = None if position is None else msgspec.structs.replace(position, sources=self._names)
         request = EpochRequest(
@@ -278,6 +281,14 @@ class Rerun:
             logger.info("epoch %d: from here on its watermarks are others than those that were recorded", record.epoch)
             self._is_same = False
 
+    def _retire(self, recorded: RecordedEpoch) -> None:
+        """Retire the substreams that were retired then; among the same watermarks ``polled`` has that."""
+        known = {each.id for each in self._engine.state.tracker.progress()}
+        for substream in recorded.retired:
+            if substream in known:
+                self._engine.join()
+                self._engine.state.tracker.retire(substream, recorded.record.clock)
+
     def _batch(self, record: Record, position: SparkPosition, sources: RecordedSources) -> DataFrame:
         names = self._plan.source_names
         starts, ends = starts_of(position), ends_of(position)
@@ -292,11 +303,6 @@ class Rerun:
         return {
             each.id: None if told.get(each.id) is None else each.idle for each in self._engine.state.tracker.progress()
         }
-
-
-def _chained(first: RecordedEpoch, others: Iterator[RecordedEpoch]) -> Iterator[RecordedEpoch]:
-    yield first
-    yield from others
 
 
 def last_epoch(log: RecordLog, origin_epoch: int, until: int | str | None) -> int:

@@ -106,6 +106,11 @@ class Feed:
         if self.parent is not None and not self.parent.may_be_late:
             message = "late rows: the rows of a window are never late for the next one. Ask the first window for them."
             raise AnalysisError(message)
+        if self.parent is None and SUBSTREAM not in self.transformations.shape.columns:
+            message = (
+                "late rows: without a watermark no row is late. Call withWatermark(…) first, or leave lateRows out."
+            )
+            raise AnalysisError(message)
         return dropped_shape(self.transformations.shape)
 
 
