@@ -1,1 +1,5 @@
-"""Tools without a running query: replays of watermark policies, and plots of them."""
+"""Tools without a running query: replays of watermark policies, plots of them, and which lag loses how much."""
+
+from sparkjet.tools.lag import LagReport, Loss, lag_for
+
+__all__ = ["LagReport", "Loss", "lag_for"]
