@@ -80,6 +80,8 @@ OTHERS: Mapping[str, Sequence[str]] = {
     "tools": (
         *("sparkjet.tools.replay.Arrival", "sparkjet.tools.replay.replay"),
         "sparkjet.tools.plotting.plot_watermark",
+        *("sparkjet.tools.lag.lag_for", "sparkjet.tools.lag.LagReport", "sparkjet.tools.lag.Loss"),
+        "sparkjet.tools.plotting.plot_losses",
     ),
     "grid": ("sparkjet_grid.map_reader.Map", "sparkjet_grid.journal_reader.Journal"),
 }

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
+from sparkjet.time import MIN
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
@@ -60,6 +62,17 @@ class TransactionId:
     clock: int | None = field(default=None, compare=False)
     watermark: int | None = field(default=None, compare=False)
     progress: WriterProgress | None = field(default=None, compare=False)
+
+    @property
+    def reached(self) -> int | None:
+        """What readers of the output may rely on: its watermark, MIN before the first, None if its rows have none."""
+        # Of a join's results it is less than the query's.
+        return self.watermark if self.progress is None else self.progress.watermark
+
+    @property
+    def told(self) -> int | None:
+        """The same where no reader waits for it: None before the first too."""
+        return None if self.reached == MIN else self.reached
 
     def __str__(self) -> str:
         """Name for files and servers, starting with the takeover and ending with the run."""

@@ -142,7 +142,7 @@ class JdbcSink:
             "gid": prefix_of(transaction.query, transaction.sink, transaction) + "rows",
             "staging": name,
             "rows": count,
-            "watermark": transaction.watermark,
+            "watermark": transaction.told,
             **origin(transaction),
         }
 

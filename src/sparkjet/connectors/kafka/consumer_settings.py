@@ -29,6 +29,7 @@ KAFKA_SOURCE_OPTIONS: Mapping[str, str] = {
     "maxOffsetsPerTrigger": "Approximate limit of offsets per batch, split in proportion to each partition's backlog.",
     "failOnDataLoss": "Whether the query fails if records to read are gone (true), or continues without them.",
     "includeHeaders": "Whether to add a column headers (false).",
+    "progressTopic": "For carried(): the progress topics of the queries that write the topics, separated by commas.",
     "kafkaConsumer.pollTimeoutMs": "How long to wait for an unresponsive broker (120000).",
 }
 """Options of ``format("sparkjet-kafka")``, with the names of Spark's source."""
@@ -79,6 +80,7 @@ class KafkaSourceSettings:
         max_offsets: The option ``maxOffsetsPerTrigger``.
         fail_on_data_loss: The option of the same name.
         headers: The option ``includeHeaders``.
+        progress_topics: The option ``progressTopic``.
         patience: Seconds to wait for a broker.
     """
 
@@ -88,6 +90,7 @@ class KafkaSourceSettings:
     max_offsets: int | None = None
     fail_on_data_loss: bool = True
     headers: bool = False
+    progress_topics: tuple[str, ...] = ()
     patience: float = 120.0
 
     @staticmethod
@@ -103,6 +106,7 @@ class KafkaSourceSettings:
             None if limit is None else options.number("maxOffsetsPerTrigger", default=1),
             options.flag("failOnDataLoss", default=True),
             options.flag("includeHeaders"),
+            tuple(name.strip() for name in (options.get("progressTopic") or "").split(",") if name.strip()),
             options.number("kafkaConsumer.pollTimeoutMs", default=120_000) / 1000,
         )
 

@@ -19,6 +19,7 @@ KAFKA_OPTIONS: Mapping[str, str] = {
     "numPartitions": "Maximum number of transactions per epoch (16).",
     "commit": "staged (default) or prepared: whether rows wait for the decision in the home, or in open transactions.",
     "progressTopic": "commit=staged: compacted topic of the markers; named after query and output by default.",
+    "progressInterval": "commit=staged: least time between epochs without rows that tell the watermark (none do).",
     "onLostTransaction": "commit=prepared: fail (default) or continue, if the brokers have dropped what was decided.",
     "onRestoredBackup": "fail (default) or continue, if the topic has epochs that the snapshots do not know.",
 }

@@ -39,6 +39,7 @@ class StagedSettings:
         progress: The option ``progressTopic``.
         repeats: Whether to continue from snapshots that are older than the progress topic, or newer.
         few: The most rows of an epoch that is one part.
+        progress_interval: The option ``progressInterval``, in microseconds.
     """
 
     producer: Mapping[str, str] = field(repr=False)
@@ -49,6 +50,7 @@ class StagedSettings:
     progress: str | None = None
     repeats: bool = False
     few: int = 200_000
+    progress_interval: int | None = None
 
     @property
     def timeout(self) -> float:
@@ -120,6 +122,7 @@ class StagedSettings:
             options.number("numPartitions", default=16, most=_MOST_PARTS),
             progress,
             options.choice("onRestoredBackup", ("fail", "continue"), "fail") == "continue",
+            progress_interval=options.age("progressInterval"),
         )
 
 
