@@ -43,6 +43,7 @@ from sparkjet.time import (
     no_throttling,
     with_fixed_lag,
 )
+from sparkjet.tools.completeness import Completeness, complete_until
 from sparkjet.windows import session_window, window
 
 __all__ = [
@@ -50,6 +51,7 @@ __all__ = [
     "AggregateOperation",
     "AnalysisError",
     "Clock",
+    "Completeness",
     "CopiedHomeError",
     "EpochInfo",
     "EpochPhase",
@@ -74,6 +76,7 @@ __all__ = [
     "UnsettledError",
     "WatermarkPolicy",
     "carried",
+    "complete_until",
     "emit_by_frame",
     "emit_by_min_step",
     "fork",

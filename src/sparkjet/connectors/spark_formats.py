@@ -15,6 +15,7 @@ from sparkjet.sinks.foreach import ForeachSink
 from sparkjet.sinks.foreach_batch import ForeachBatchSink
 from sparkjet.sinks.memory import MemorySink
 from sparkjet.sinks.noop import NoopSink
+from sparkjet.sinks.pace import Pace
 from sparkjet.sinks.table import table_sink
 from sparkjet.storage.schemes import directory_at
 
@@ -26,6 +27,7 @@ FILE_OPTIONS: Mapping[str, str] = {
     "path": "Output directory, a path or a URI.",
     "fileFormat": "parquet (default), orc, json, csv or text; or name it in format(…).",
     "retention": "How long read_files lists an epoch's files, as in Spark's file sink: 12h, 7d, 30 days (for ever).",
+    "progressInterval": "Least time between epochs without rows that tell readers of the watermark (none do).",
     "compression": "Codec, as in Spark's writer.",
     "maxRecordsPerFile": "As in Spark's writer.",
     "header": "csv: whether files start with the column names.",
@@ -49,8 +51,8 @@ FILE_OPTIONS: Mapping[str, str] = {
     "locale": "csv and json: language of dates and timestamps, such as en-US.",
     "ignoreNullFields": "json: whether to leave null fields out.",
 }
-"""Options of ``format("files")``; all but the first three are passed to Spark's writer."""
-WRITERS = tuple(name for name in FILE_OPTIONS if name not in {"path", "fileFormat", "retention"})
+"""Options of ``format("files")``; all but the first four are passed to Spark's writer."""
+WRITERS = tuple(name for name in FILE_OPTIONS if name not in {"path", "fileFormat", "retention", "progressInterval"})
 """The options of files that are passed to Spark's writer."""
 
 CONSOLE_OPTIONS: Mapping[str, str] = {
@@ -79,6 +81,7 @@ def _files(target: Target) -> Sink:
         retention=options.age("retention"),
         clock=target.clock,
         at=at,
+        pace=Pace(options.age("progressInterval")),
     )
 
 
@@ -93,6 +96,7 @@ def _table(target: Target) -> Sink:
         options.get("path"),
         retention=options.age("retention"),
         clock=target.clock,
+        pace=Pace(options.age("progressInterval")),
     )
 
 

@@ -25,7 +25,7 @@ class Pace:
     (False, False, True, False)
     """
 
-    def __init__(self, interval: int | None) -> None:
+    def __init__(self, interval: int | None = None) -> None:
         self._interval = interval
         self._clock: int | None = None
         self._watermark: int | None = None

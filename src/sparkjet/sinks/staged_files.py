@@ -90,7 +90,7 @@ class StagedFiles:
             "epoch": transaction.epoch,
             "rows": count,
             "files": files,
-            "progress": msgspec.to_builtins(_progress(transaction, count)),
+            "progress": transaction.to_tell(count),
             **origin(transaction),
             **({"waits": True} if self.gathers else {}),
         }
@@ -272,11 +272,3 @@ def values_of(file: str) -> dict[str, str | None]:
         if is_column:
             found[unquote(name)] = None if value == _NULL else unquote(value)
     return found
-
-
-def _progress(transaction: TransactionId, rows: int) -> WriterProgress:
-    """What the epoch tells its readers; without the engine's word, what the transaction says of itself."""
-    given = transaction.progress or WriterProgress(
-        query=transaction.query, output=transaction.sink, epoch=transaction.epoch, watermark=transaction.watermark
-    )
-    return msgspec.structs.replace(given, rows=rows)

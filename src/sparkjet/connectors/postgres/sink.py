@@ -143,7 +143,7 @@ class PostgresSink(Outbox):
                     connection, self._entries(handle["sink"]).at(handle["box"]), self._table.target.columns
                 )
         may_refuse = bool(self._table.refusals.reasons or found.get("long"))
-        return handle | outbox_handle(transaction, self._table.target) | {"mayRefuse": may_refuse}
+        return handle | outbox_handle(transaction, self._table.target, handle["rows"]) | {"mayRefuse": may_refuse}
 
     def try_out(self, handle: Handle, earlier: Sequence[tuple[Sink, Handle]]) -> None:
         """See :meth:`Trying.try_out`; reads the rows a second time, where something in the table can refuse them.
