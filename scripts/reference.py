@@ -37,7 +37,10 @@ NAMES: Mapping[str, Sequence[str]] = {
     "queries": ("stream", "start", "replay_dead_letters", "Stream", "StreamingQuery", "EpochPhase", "EpochInfo"),
     "forks": ("fork", "Fork"),
     "windows": ("window", "session_window"),
-    "reading": ("read_files", "register_sources", "StaticTable", "read_once", "read_every_epoch"),
+    "reading": (
+        *("read_files", "register_sources", "StaticTable", "read_once", "read_every_epoch"),
+        *("complete_until", "Completeness"),
+    ),
     "aggregates": ("Aggregate", "AggregateOperation", "python_aggregate"),
     "watermarks": (
         *("limiting_lag", "limiting_lag_and_delay", "limiting_lag_and_lull", "limiting_timestamp_and_wall_clock_lag"),
@@ -89,6 +92,7 @@ OTHERS: Mapping[str, Sequence[str]] = {
 
 SOURCES: Mapping[str, str] = {
     "sparkjet-kafka": "sparkjet.connectors.kafka.consumer_settings:KAFKA_SOURCE_OPTIONS",
+    "sparkjet-files": "sparkjet.connectors.files.format:OPTIONS",
     "sparkjet-rabbitmq": "sparkjet.connectors.rabbitmq.source_settings:SOURCE_OPTIONS",
     "sparkjet-artemis": "sparkjet.connectors.artemis.source_settings:ARTEMIS_OPTIONS",
     "sparkjet-grid-journal": "sparkjet.connectors.grid.journal_source_settings:OPTIONS",

@@ -125,14 +125,19 @@ class Manifest:
             self._merge(entry.epoch)
         return is_new
 
-    def entries(self) -> list[ManifestEntry]:
-        """All live entries, oldest first."""
+    @property
+    def floor(self) -> int:
+        """The newest epoch that has expired, -1 if none has; reads file names only."""
+        return Listing.of(self._folder).floor
+
+    def entries(self, after: int = -1) -> list[ManifestEntry]:
+        """All live entries, oldest first; or those after an epoch, of which only what is newer is read."""
         read: dict[Piece, list[ManifestEntry]] = {}
         while True:
             listing = Listing.settled(self._folder)
             try:
                 for piece in listing.live:
-                    if piece not in read:
+                    if piece.last > after and piece not in read:
                         read[piece] = self._read(piece)
             except FileNotFoundError:
                 # A merge removed a piece between the listing and the read; what replaced it is there now.
@@ -141,8 +146,8 @@ class Manifest:
             found = [
                 entry
                 for piece in listing.live
-                for entry in read[piece]
-                if entry.epoch > listing.floor or not piece.of_entries
+                for entry in read.get(piece, ())
+                if entry.epoch > after and (entry.epoch > listing.floor or not piece.of_entries)
             ]
             return sorted(found, key=lambda entry: entry.epoch)
 

@@ -82,11 +82,14 @@ def test_the_second_query_needs_no_lag_and_no_row_is_late(
         assert found["watermark"] == newest - newest % HOUR
         assert found["lateRows"]["total"] == 0
     # An epoch without rows: a marker alone, with the ends that the topic had.
-    epochs, before = len(told()), written().total()
-    nobody = [(at(500), "nobody", 1)]
-    first.process(nobody)
+    nobody = [(at(500), "nobody", 1), (at(650), "nobody", 1)]
+    first.process(nobody[:1])
+    before, last, rows = written().total(), told()[-1], len(committed(kafka, topic))
+    first.process(nobody[1:])
+    assert told()[-1] == last
     first.stop()
-    assert len(told()) == epochs + 1
+    assert told()[-1]["watermark"] == last["watermark"] + 150 * 60_000_000
+    assert len(committed(kafka, topic)) == rows
     place = f"kafka://{options(kafka)['kafka.bootstrap.servers']}/{topic}"
     known = sj.complete_until(place, progress_topics=[progress])
     assert [each.until for each in known.writers] == [
