@@ -81,7 +81,7 @@ def _files(target: Target) -> Sink:
         retention=options.age("retention"),
         clock=target.clock,
         at=at,
-        pace=Pace(options.age("progressInterval")),
+        pace=Pace.of(options),
     )
 
 
@@ -96,7 +96,7 @@ def _table(target: Target) -> Sink:
         options.get("path"),
         retention=options.age("retention"),
         clock=target.clock,
-        pace=Pace(options.age("progressInterval")),
+        pace=Pace.of(options),
     )
 
 

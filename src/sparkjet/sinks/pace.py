@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from sparkjet.options import Options
     from sparkjet.sinks.protocol import TransactionId
 
 OPTION = "progressInterval"
@@ -29,6 +30,11 @@ class Pace:
         self._interval = interval
         self._clock: int | None = None
         self._watermark: int | None = None
+
+    @staticmethod
+    def of(options: Options) -> Pace:
+        """What an output's options say."""
+        return Pace(options.age(OPTION))
 
     def note(self, transaction: TransactionId) -> None:
         """An epoch that tells, with rows or without; an attempt at one counts too, as most are decided."""

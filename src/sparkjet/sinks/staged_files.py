@@ -82,6 +82,13 @@ class StagedFiles:
         if not count:
             self._discard(folder, prepared)
             return None
+        return self._handle(transaction, folder, count, files)
+
+    def nothing(self, transaction: TransactionId) -> Handle:
+        """The handle of an epoch without rows, which only tells the watermark: nothing is written for it."""
+        return self._handle(transaction, self._folder(transaction), 0, [])
+
+    def _handle(self, transaction: TransactionId, folder: str, count: int, files: list[list[Any]]) -> Handle:
         return {
             "directory": str(self.directory),
             "query": transaction.query,

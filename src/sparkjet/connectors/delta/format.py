@@ -10,6 +10,7 @@ from sparkjet.connectors.format import SinkFormat, Target, extra, unless_upserti
 from sparkjet.errors import AnalysisError
 from sparkjet.options import upsert_keys
 from sparkjet.sinks.commit_every import CommitEvery
+from sparkjet.sinks.pace import Pace
 from sparkjet.storage.schemes import directory_at
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ DELTA_OPTIONS: Mapping[str, str] = {
     "keyColumns": "mode=upsert: columns, separated by commas, that identify the row to replace.",
     "commitEvery": "How many epochs the table is given at once (1), or an interval after which it is given them.",
     "mergeSchema": "Whether the start adds columns of the rows that the table lacks, as in Spark's writers (false).",
+    "progressInterval": "Least time between epochs without rows that tell readers of the watermark (none do).",
     "compression": "Codec of its Parquet files, as in Spark's writer.",
     "maxRecordsPerFile": "As in Spark's writer.",
 }
@@ -55,6 +57,7 @@ def _sink(target: Target) -> Sink:
         CommitEvery.of(options),
         named=named,
         merge_schema=options.flag("mergeSchema"),
+        pace=Pace.of(options),
     )
 
 

@@ -19,6 +19,7 @@ JDBC_OPTIONS: Mapping[str, str] = {
     "dbtable": "Name of the table as it stands in SQL; it is created if it does not exist.",
     "mode": "append (default) or upsert.",
     "keyColumns": "mode=upsert: columns, separated by commas, that identify the row to replace.",
+    "progressInterval": "Least time between epochs without rows that tell readers of the watermark (none do).",
     "tryOut": "Whether the rows of an epoch are written and rolled back before its decision (true).",
     "batchsize": "Rows of a round trip, as in Spark's JDBC writer (1000).",
     "numPartitions": "Maximum number of connections, as in Spark's JDBC writer.",

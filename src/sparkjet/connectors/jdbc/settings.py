@@ -38,6 +38,7 @@ class JdbcSettings:
         table_options: What a new table's ``CREATE TABLE`` ends with.
         table_types: Types of columns of a new table, as in Spark.
         initial: A statement for each connection that publishes.
+        progress_interval: The option ``progressInterval``, in microseconds.
     """
 
     spark: Mapping[str, str] = field(repr=False)
@@ -47,6 +48,7 @@ class JdbcSettings:
     table_options: str = ""
     table_types: str | None = None
     initial: str | None = None
+    progress_interval: int | None = None
 
     @property
     def url(self) -> str:
@@ -93,4 +95,5 @@ class JdbcSettings:
             options.get("createTableOptions") or "",
             options.get("createTableColumnTypes"),
             options.get("sessionInitStatement"),
+            options.age("progressInterval"),
         )

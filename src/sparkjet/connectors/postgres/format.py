@@ -23,6 +23,7 @@ POSTGRES_OPTIONS: Mapping[str, str] = {
     "keyColumns": "mode=upsert: the columns, separated by commas, that identify the row to replace.",
     "prepared": "auto (default), always or never: whether rows wait in prepared transactions for the decision.",
     "numPartitions": "Maximum number of connections, as in Spark's JDBC writer.",
+    "progressInterval": "Least time between epochs without rows that tell readers of the watermark (none do).",
 }
 """Options of ``format("postgres")``."""
 

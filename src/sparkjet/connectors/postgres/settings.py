@@ -29,6 +29,7 @@ class PostgresSettings:
         keys: The option ``keyColumns``; empty with mode=append.
         prepared: ``auto``, ``always`` or ``never``.
         writers: The option ``numPartitions``.
+        progress_interval: The option ``progressInterval``, in microseconds.
     """
 
     conninfo: str = field(repr=False)
@@ -36,6 +37,7 @@ class PostgresSettings:
     keys: tuple[str, ...] = ()
     prepared: str = "auto"
     writers: int | None = None
+    progress_interval: int | None = None
 
     @staticmethod
     def of(options: Options) -> PostgresSettings:
@@ -52,6 +54,7 @@ class PostgresSettings:
             None
             if options.get("numPartitions") is None
             else options.number("numPartitions", default=1, most=MOST_PARTITIONS),
+            options.age("progressInterval"),
         )
 
 
