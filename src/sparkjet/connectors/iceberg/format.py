@@ -10,6 +10,7 @@ from sparkjet.connectors.format import SinkFormat, Target, extra, unless_upserti
 from sparkjet.errors import AnalysisError
 from sparkjet.options import upsert_keys
 from sparkjet.sinks.commit_every import CommitEvery
+from sparkjet.sinks.pace import Pace
 from sparkjet.storage.schemes import directory_at
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ ICEBERG_OPTIONS: Mapping[str, str] = {
     "commitEvery": "How many epochs the table is given at once (1), or an interval after which it is given them.",
     "branch": "The branch of the table that is given the rows, as in Iceberg's writer for Spark; main by default.",
     "mergeSchema": "Whether the start adds columns of the rows that the table lacks, as in Spark's writers (false).",
+    "progressInterval": "Least time between epochs without rows that tell readers of the watermark (none do).",
     "compression": "Codec of its Parquet files, as in Spark's writer; the table's own by default.",
     "maxRecordsPerFile": "As in Spark's writer.",
 }
@@ -56,6 +58,7 @@ def _sink(target: Target) -> Sink:
         CommitEvery.of(options),
         branch=options.get("branch") or MAIN,
         merge_schema=options.flag("mergeSchema"),
+        pace=Pace.of(options),
     )
 
 
