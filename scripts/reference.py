@@ -48,7 +48,10 @@ NAMES: Mapping[str, Sequence[str]] = {
     ),
     "forks": ("fork", "Fork", "Replayed", "diff", "Diff"),
     "windows": ("window", "session_window"),
-    "reading": ("read_files", "register_sources", "StaticTable", "read_once", "read_every_epoch"),
+    "reading": (
+        *("read_files", "register_sources", "StaticTable", "read_once", "read_every_epoch"),
+        *("complete_until", "Completeness"),
+    ),
     "aggregates": ("Aggregate", "AggregateOperation", "python_aggregate"),
     "watermarks": (
         *("limiting_lag", "limiting_lag_and_delay", "limiting_lag_and_lull", "limiting_timestamp_and_wall_clock_lag"),
@@ -91,6 +94,8 @@ OTHERS: Mapping[str, Sequence[str]] = {
     "tools": (
         *("sparkjet.tools.replay.Arrival", "sparkjet.tools.replay.replay"),
         "sparkjet.tools.plotting.plot_watermark",
+        *("sparkjet.tools.lag.lag_for", "sparkjet.tools.lag.LagReport", "sparkjet.tools.lag.Loss"),
+        "sparkjet.tools.plotting.plot_losses",
     ),
     "grid": ("sparkjet_grid.map_reader.Map", "sparkjet_grid.journal_reader.Journal"),
 }

@@ -45,6 +45,7 @@ from sparkjet.time import (
     no_throttling,
     with_fixed_lag,
 )
+from sparkjet.tools.completeness import Completeness, complete_until
 from sparkjet.windows import session_window, window
 
 __all__ = [
@@ -52,6 +53,7 @@ __all__ = [
     "AggregateOperation",
     "AnalysisError",
     "Clock",
+    "Completeness",
     "CopiedHomeError",
     "Diff",
     "EpochInfo",
@@ -79,6 +81,7 @@ __all__ = [
     "WatermarkPolicy",
     "backfill",
     "carried",
+    "complete_until",
     "diff",
     "emit_by_frame",
     "emit_by_min_step",

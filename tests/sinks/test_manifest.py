@@ -93,9 +93,22 @@ def test_entries_keep_their_shape_and_time_through_merges(place: Path) -> None:
     added = []
     for epoch in range(1, FANOUT**2 + 20):
         schema = {"type": "struct", "fields": [{"name": f"n{epoch // 10}"}]}
-        added.append(ManifestEntry(epoch, [f"{epoch}"], "csv", schema, {"sep": str(epoch // 7)}, epoch * 5))
-        manifest.add(added[-1])
-    assert manifest.entries() == added
+        told = {"watermark": epoch} if epoch % 3 else None
+        files = [f"{epoch}"] if epoch % 4 else []
+        added.append(ManifestEntry(epoch, files, "csv", schema, {"sep": str(epoch // 7)}, epoch * 5, None, told))
+        # What only the newest epochs tell goes when they are merged.
+        manifest.add(msgspec.structs.replace(added[-1], progress=told and {**told, "offsets": {"0": "x" * 99}}))
+    found = manifest.entries()
+    assert [each.progress and {"watermark": each.progress["watermark"]} for each in found] == [
+        each.progress for each in added
+    ]
+    assert [msgspec.structs.replace(each, progress=None) for each in found] == [
+        msgspec.structs.replace(each, progress=None) for each in added
+    ]
+    assert max(path.stat().st_size for path in on_disk(place)) < 99 * FANOUT**2
+    last = manifest.last()
+    assert last is not None
+    assert (last.epoch, last.progress) == (275, {"watermark": 275, "offsets": {"0": "x" * 99}})
 
 
 def test_an_entry_is_written_once_a_level_and_files_stay_few(place: Path) -> None:

@@ -12,6 +12,7 @@ from pyspark.sql.datasource import DataSource
 from sparkjet.connectors import spark_formats
 from sparkjet.connectors.artemis import format as artemis
 from sparkjet.connectors.delta import format as delta
+from sparkjet.connectors.files import format as files
 from sparkjet.connectors.grid import format as grid
 from sparkjet.connectors.iceberg import format as iceberg
 from sparkjet.connectors.jdbc import format as jdbc
@@ -43,7 +44,15 @@ SINKS: Mapping[str, SinkFormat] = {
 }
 """The formats of ``writeStream``, by name."""
 SOURCES: Mapping[str, SourceFormat] = {
-    each.name: each for each in (kafka.SOURCE, grid.MAP_SOURCE, grid.JOURNAL_SOURCE, artemis.SOURCE, rabbitmq.SOURCE)
+    each.name: each
+    for each in (
+        artemis.SOURCE,
+        files.SOURCE,
+        grid.JOURNAL_SOURCE,
+        grid.MAP_SOURCE,
+        kafka.SOURCE,
+        rabbitmq.SOURCE,
+    )
 }
 """The formats that :func:`register_sources` registers, by name."""
 

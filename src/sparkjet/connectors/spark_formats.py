@@ -16,6 +16,7 @@ from sparkjet.sinks.foreach import ForeachSink
 from sparkjet.sinks.foreach_batch import ForeachBatchSink
 from sparkjet.sinks.memory import MemorySink
 from sparkjet.sinks.noop import NoopSink
+from sparkjet.sinks.pace import PROGRESS_INTERVAL, Pace
 from sparkjet.sinks.table import table_sink
 from sparkjet.storage.schemes import directory_at
 
@@ -53,7 +54,7 @@ WRITERS: Sequence[Option[Any]] = (
     flag("ignoreNullFields", "json: whether to leave null fields out.", default=True),
 )
 """The options of files that are passed to Spark's writer."""
-FILE_OPTIONS: Sequence[Option[Any]] = (_PATH, _FILE_FORMAT, _RETENTION, *WRITERS)
+FILE_OPTIONS: Sequence[Option[Any]] = (_PATH, _FILE_FORMAT, _RETENTION, PROGRESS_INTERVAL, *WRITERS)
 """Options of ``format("files")``."""
 
 _NUM_ROWS = number("numRows", "Number of rows to print of each epoch.", 20)
@@ -79,6 +80,7 @@ def _files(target: Target) -> Sink:
         retention=options[_RETENTION],
         clock=target.clock,
         at=at,
+        pace=Pace.of(options),
     )
 
 
@@ -93,6 +95,7 @@ def _table(target: Target) -> Sink:
         options[_PATH],
         retention=options[_RETENTION],
         clock=target.clock,
+        pace=Pace.of(options),
     )
 
 

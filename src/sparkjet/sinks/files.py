@@ -9,12 +9,15 @@ from dataclasses import InitVar, dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql.types import StructType
+
 from sparkjet.clock import Clock, SystemClock
 from sparkjet.errors import AnalysisError, CopiedHomeError, LostTransactionError, SinkError
 from sparkjet.query_log import begin, current, logger
 from sparkjet.sinks.copies import check_run, origin
 from sparkjet.sinks.file_formats import check_format
 from sparkjet.sinks.manifest import MANIFEST_DIRECTORY, Manifest, ManifestEntry
+from sparkjet.sinks.pace import Pace
 from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
 from sparkjet.storage.file_writer import FileWriter
 from sparkjet.storage.posix_directory import as_directory
@@ -22,7 +25,6 @@ from sparkjet.storage.written import write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
 
     from sparkjet.storage.directory import Directory
 
@@ -54,6 +56,7 @@ class FilesSink:
         clock: The clock that dates epochs.
         at: Gives the directory of a location, for rows that were decided while the option was another.
         buckets: Of a table, as :class:`~sparkjet.storage.file_writer.FileWriter` takes them.
+        pace: When epochs without rows tell readers of the watermark.
     """
 
     place: InitVar[Path | Directory]
@@ -65,10 +68,13 @@ class FilesSink:
     clock: Clock = field(default_factory=SystemClock)
     at: Callable[[str], Directory] = field(default=lambda location: as_directory(Path(location)))
     buckets: Any = None
+    pace: Pace = field(default_factory=Pace)
     directory: Directory = field(init=False)
     guarantee: Guarantee = field(default=Guarantee.EXACTLY_ONCE, init=False)
     _added: tuple[str, str | None, int] = field(default=("", None, 0), init=False)
     """Directory, run and epoch of the last manifest entry: it need not be read to know whose it is."""
+
+    _schema: StructType = field(default_factory=StructType, init=False)
 
     def __post_init__(self, place: Path | Directory) -> None:
         self.directory = as_directory(place)
@@ -76,6 +82,7 @@ class FilesSink:
     def check(self, schema: StructType) -> None:
         """See :meth:`Sink.check`."""
         check_format(self.file_format, schema, self.partition_by)
+        self._schema = schema
         # Says first what is wrong with the place as a whole: a bucket that is not there has no lists to ask for.
         self.directory.below(MANIFEST_DIRECTORY).check(self.option, create=False)
         self._check_readers()
@@ -100,16 +107,33 @@ class FilesSink:
         staging.sync(f"{staged}/{file}" for file in files)
         names = [_published(transaction, number, file) for number, file in enumerate(files)]
         return {
+            **self._handle(transaction, found.rows, rows.schema),
+            "files": [[file, name] for file, name in zip(files, names, strict=True)],
+            "options": {**self._zone(rows.sparkSession), **self.options},
+        }
+
+    def tells(self, clock: int, watermark: int | None) -> bool:
+        """See :meth:`Telling.tells`: with ``progressInterval``, of another watermark, now and then."""
+        return self.pace.is_due(clock, watermark)
+
+    def tell(self, transaction: TransactionId) -> Handle:
+        """See :meth:`Telling.tell`: an entry of the manifest that names no files."""
+        return self._handle(transaction, 0, self._schema)
+
+    def _handle(self, transaction: TransactionId, rows: int, schema: StructType) -> Handle:
+        self.pace.note(transaction)
+        return {
             "directory": str(self.directory),
             "query": transaction.query,
             "sink": transaction.sink,
-            "staging": staged,
+            "staging": str(transaction),
             "epoch": transaction.epoch,
-            "rows": found.rows,
-            "files": [[file, name] for file, name in zip(files, names, strict=True)],
+            "rows": rows,
+            "files": [],
             "format": self.file_format,
-            "schema": rows.schema.jsonValue(),
-            "options": {**self._zone(rows.sparkSession), **self.options},
+            "schema": schema.jsonValue(),
+            "options": {**self.options},
+            "progress": transaction.to_tell(rows),
             **origin(transaction),
         }
 
@@ -148,6 +172,8 @@ class FilesSink:
                 options=handle["options"],
                 committed=now,
                 run=handle.get("run"),
+                # Handles of older records tell nothing.
+                progress=handle.get("progress"),
             )
         )
         if is_new:

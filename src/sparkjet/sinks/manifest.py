@@ -19,13 +19,16 @@ if TYPE_CHECKING:
 MANIFEST_DIRECTORY = "_sparkjet"
 LARGEST = 32 * 2**20
 """The most bytes merged at once, as a commit waits for the merge."""
+_NEVER = 10**9
+"""An epoch that has no name of nine digits."""
 
 
 class ManifestEntry(msgspec.Struct, frozen=True):
     """An epoch's published files, relative to the output directory.
 
-    ``committed`` is the clock's time in microseconds, and ``run`` the run that prepared them. The marker of
-    expired epochs, which has neither, is an entry that stands for all epochs up to its own.
+    ``committed`` is the clock's time in microseconds, ``run`` the run that prepared them, and ``progress`` what readers
+    are told, a :class:`~sparkjet.time.WriterProgress`: in a segment the watermark alone, and nothing by earlier
+    versions. The marker of expired epochs is an entry that stands for all epochs up to its own.
     """
 
     epoch: int
@@ -35,6 +38,7 @@ class ManifestEntry(msgspec.Struct, frozen=True):
     options: dict[str, str]
     committed: int | None = None
     run: str | None = None
+    progress: dict[str, Any] | None = None
 
 
 class _Shape(msgspec.Struct, frozen=True):
@@ -52,6 +56,7 @@ class _Row(msgspec.Struct, frozen=True, array_like=True):
     committed: int | None
     files: list[str]
     run: str | None = None
+    progress: dict[str, Any] | None = None
 
 
 class Manifest:
@@ -72,6 +77,7 @@ class Manifest:
     def __init__(
         self, directory: Path | Directory, query: str, sink: str, between: Callable[[], None] = lambda: None
     ) -> None:
+        self.query, self.sink = query, sink
         self._folder = as_directory(directory).below(f"{MANIFEST_DIRECTORY}/{query}/{sink}/manifest")
         self._between = between
 
@@ -106,6 +112,10 @@ class Manifest:
                 # A merge removed the piece between the listing and the read; what replaced it is there now.
                 continue
 
+    def last(self) -> ManifestEntry | None:
+        """The entry of the newest epoch, with rows or without; None before the first."""
+        return self.published(_NEVER, -1)[1]
+
     def add(self, entry: ManifestEntry) -> bool:
         """Publish an entry; a second call with the same epoch changes nothing, and is told so."""
         self._folder.create()
@@ -115,14 +125,19 @@ class Manifest:
             self._merge(entry.epoch)
         return is_new
 
-    def entries(self) -> list[ManifestEntry]:
-        """All live entries, oldest first."""
+    @property
+    def floor(self) -> int:
+        """The newest epoch that has expired, -1 if none has; reads file names only."""
+        return Listing.of(self._folder).floor
+
+    def entries(self, after: int = -1) -> list[ManifestEntry]:
+        """All live entries, oldest first; or those after an epoch, of which only what is newer is read."""
         read: dict[Piece, list[ManifestEntry]] = {}
         while True:
             listing = Listing.settled(self._folder)
             try:
                 for piece in listing.live:
-                    if piece not in read:
+                    if piece.last > after and piece not in read:
                         read[piece] = self._read(piece)
             except FileNotFoundError:
                 # A merge removed a piece between the listing and the read; what replaced it is there now.
@@ -131,8 +146,8 @@ class Manifest:
             found = [
                 entry
                 for piece in listing.live
-                for entry in read[piece]
-                if entry.epoch > listing.floor or not piece.of_entries
+                for entry in read.get(piece, ())
+                if entry.epoch > after and (entry.epoch > listing.floor or not piece.of_entries)
             ]
             return sorted(found, key=lambda entry: entry.epoch)
 
@@ -198,7 +213,9 @@ class Manifest:
             if shape != last:
                 yield msgspec.json.encode(shape) + b"\n"
             last = shape
-            yield msgspec.json.encode(_Row(entry.epoch, entry.committed, entry.files, entry.run)) + b"\n"
+            # The offsets of thousands of epochs would be most of a segment.
+            told = entry.progress and {"watermark": entry.progress["watermark"]}
+            yield msgspec.json.encode(_Row(entry.epoch, entry.committed, entry.files, entry.run, told)) + b"\n"
 
     def _remove_obsolete(self) -> None:
         for piece in sorted(Listing.of(self._folder).obsolete):
@@ -269,9 +286,8 @@ def _entries(segment: bytes) -> list[ManifestEntry]:
             shape = _SHAPE.decode(line)
         else:
             row = _ROW.decode(line)
-            entries.append(
-                ManifestEntry(row.epoch, row.files, shape.format, shape.schema, shape.options, row.committed, row.run)
-            )
+            common = shape.format, shape.schema, shape.options
+            entries.append(ManifestEntry(row.epoch, row.files, *common, row.committed, row.run, row.progress))
     if not entries:
         # None is merged without: it was cut off.
         message = "it has no entries"

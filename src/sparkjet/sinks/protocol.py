@@ -7,12 +7,15 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
+import msgspec
+
+from sparkjet.time import MIN, WriterProgress
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
     from sparkjet.sinks.commit_every import CommitEvery
-    from sparkjet.time import WriterProgress
 
 Handle = dict[str, Any]
 """What a record keeps of a prepared transaction: JSON, no secrets. Progress reports its ``rows``, if it has them."""
@@ -60,6 +63,23 @@ class TransactionId:
     clock: int | None = field(default=None, compare=False)
     watermark: int | None = field(default=None, compare=False)
     progress: WriterProgress | None = field(default=None, compare=False)
+
+    @property
+    def reached(self) -> int | None:
+        """What readers of the output may rely on: its watermark, MIN before the first, None if its rows have none."""
+        # Of a join's results it is less than the query's.
+        return self.watermark if self.progress is None else self.progress.watermark
+
+    @property
+    def told(self) -> int | None:
+        """The same where no reader waits for it: None before the first too."""
+        return None if self.reached == MIN else self.reached
+
+    def to_tell(self, rows: int) -> dict[str, Any]:
+        """What readers are told beside so many rows: a :class:`~sparkjet.time.WriterProgress`, as JSON."""
+        own = WriterProgress(query=self.query, output=self.sink, epoch=self.epoch, watermark=self.watermark)
+        found: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(self.progress or own, rows=rows))
+        return found
 
     def __str__(self) -> str:
         """Name for files and servers, starting with the takeover and ending with the run."""

@@ -66,6 +66,9 @@ def read_files(path: str | Path, schema: StructType | str | None = None) -> Data
         )
         raise AnalysisError(message) from error
     wanted = session.createDataFrame([], schema).schema if schema else None
+    if not frames:
+        # All that was published has told the watermark.
+        return session.createDataFrame([], wanted or StructType.fromJson(entries[-1].schema))
     return united(frames, wanted, f"read_files: {directory}")
 
 

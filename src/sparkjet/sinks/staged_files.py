@@ -82,6 +82,13 @@ class StagedFiles:
         if not count:
             self._discard(folder, prepared)
             return None
+        return self._handle(transaction, folder, count, files)
+
+    def nothing(self, transaction: TransactionId) -> Handle:
+        """The handle of an epoch without rows, which only tells the watermark: nothing is written for it."""
+        return self._handle(transaction, self._folder(transaction), 0, [])
+
+    def _handle(self, transaction: TransactionId, folder: str, count: int, files: list[list[Any]]) -> Handle:
         return {
             "directory": str(self.directory),
             "query": transaction.query,
@@ -90,7 +97,7 @@ class StagedFiles:
             "epoch": transaction.epoch,
             "rows": count,
             "files": files,
-            "progress": msgspec.to_builtins(_progress(transaction, count)),
+            "progress": transaction.to_tell(count),
             **origin(transaction),
             **({"waits": True} if self.gathers else {}),
         }
@@ -272,11 +279,3 @@ def values_of(file: str) -> dict[str, str | None]:
         if is_column:
             found[unquote(name)] = None if value == _NULL else unquote(value)
     return found
-
-
-def _progress(transaction: TransactionId, rows: int) -> WriterProgress:
-    """What the epoch tells its readers; without the engine's word, what the transaction says of itself."""
-    given = transaction.progress or WriterProgress(
-        query=transaction.query, output=transaction.sink, epoch=transaction.epoch, watermark=transaction.watermark
-    )
-    return msgspec.structs.replace(given, rows=rows)

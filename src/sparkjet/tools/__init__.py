@@ -1,1 +1,6 @@
-"""Tools without a running query: replays of watermark policies, and plots of them."""
+"""Tools without a running query: replays of policies, plots of them, which lag loses how much, what is complete."""
+
+from sparkjet.tools.completeness import Completeness, Writer, complete_until
+from sparkjet.tools.lag import LagReport, Loss, lag_for
+
+__all__ = ["Completeness", "LagReport", "Loss", "Writer", "complete_until", "lag_for"]

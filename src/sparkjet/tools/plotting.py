@@ -1,4 +1,4 @@
-"""Plots of a watermark: event time over processing time, the watermark line, and late events.
+"""Plots of a watermark: event time over processing time, the watermark line, and late events; what lags lose.
 
 Runs on the driver or without Spark; needs matplotlib, which ``pip install "sparkjet[plots]"`` installs.
 """
@@ -6,7 +6,7 @@ Runs on the driver or without Spark; needs matplotlib, which ``pip install "spar
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from sparkjet.time.durations import Duration
+    from sparkjet.tools.lag import LagReport
     from sparkjet.tools.replay import Arrival, Replay
 
 # Distinguishable for the colour-blind; red is reserved for late events.
@@ -58,22 +59,48 @@ def plot_watermark(
         AnalysisError: matplotlib is not installed, or cannot write files of this format.
     """
     scale = _Scale(parse_duration(unit, "unit", minimum=1), origin)
+    return _drawn(target, "plot_watermark", lambda axes: _draw(axes, found, scale, title, against))
+
+
+def plot_losses(
+    found: LagReport, target: str | os.PathLike[str] | Axes, *, title: str = "", unit: Duration = "1 second"
+) -> Axes:
+    """Draw the share of rows that a lag loses: of each substream, and of all; with the lag that is recommended.
+
+    Args:
+        found: What :func:`~sparkjet.tools.lag_for` has found.
+        target: As for :func:`plot_watermark`.
+        title: Title of the plot.
+        unit: Length of one unit of the lag's axis.
+
+    Returns:
+        The axes, for additions.
+
+    Raises:
+        AnalysisError: matplotlib is not installed, or cannot write files of this format.
+    """
+    scale = _Scale(parse_duration(unit, "unit", minimum=1), 0)
+    return _drawn(target, "plot_losses", lambda axes: _draw_losses(axes, found, scale, title))
+
+
+def _drawn(target: str | os.PathLike[str] | Axes, caller: str, draw: Callable[[Axes], None]) -> Axes:
+    """Draw into axes, or into a new file."""
     if not isinstance(target, str | os.PathLike):
-        _draw(target, found, scale, title, against)
+        draw(target)
         return target
     try:
         from matplotlib import rc_context  # noqa: PLC0415 - an extra: replay must work without it
         from matplotlib.figure import Figure  # noqa: PLC0415
     except ImportError as error:
         raise AnalysisError(
-            'plot_watermark: drawing needs matplotlib, which is not installed; pip install "sparkjet[plots]"'
+            f'{caller}: drawing needs matplotlib, which is not installed; pip install "sparkjet[plots]"'
         ) from error
     # Without the salt, ids inside an SVG are random, and every plot would differ from the committed one.
     with rc_context({"svg.hashsalt": "sparkjet", "svg.fonttype": "path"}):
         figure = Figure(figsize=(9, 4.4), layout="constrained")
         axes = figure.add_subplot()
-        _draw(axes, found, scale, title, against)
-        _save(figure, Path(target))
+        draw(axes)
+        _save(figure, Path(target), caller)
     return axes
 
 
@@ -113,12 +140,33 @@ def _draw(axes: Axes, found: Replay, scale: _Scale, title: str, against: tuple[s
         _mark(axes, events, scale, f"events of {name}", marker="o", color=colours[name], markersize=5.5)
     _mark(axes, found.late, scale, "late", marker="x", color=_RED, markersize=10, markeredgewidth=2.2)
     axes.set_title(title, loc="left")
-    unit = f"{format_duration(scale.unit)}s".removeprefix("1 ").replace("ss", "s")
+    unit = _unit(scale)
     axes.set(xlabel=f"processing time ({unit})", ylabel=f"event time ({unit})")
     axes.grid(visible=True, color="#DDDDDD", linewidth=0.6)
     axes.set_axisbelow(True)
     # Beside the plot: inside, it would hide events.
     axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False)
+
+
+def _draw_losses(axes: Axes, found: LagReport, scale: _Scale, title: str) -> None:
+    names, lags, best = list(found.rows), found.lags, found.lag
+    for position, name in enumerate(names if len(names) > 1 else ()):
+        style: dict[str, Any] = {"color": _COLOURS[position % len(_COLOURS)], "linestyle": ":", "linewidth": 1.4}
+        axes.step(scale(lags), [100 * found.share(lag, name) for lag in lags], where="post", label=name, **style)
+    shares = [100 * found.share(lag) for lag in lags]
+    axes.step(scale(lags), shares, where="post", label="all rows", color=_DARK, linewidth=1.8)
+    axes.axvline(scale([best])[0], color=_RED, linestyle="--", label=f"lag for {float(100 * found.allowed):g} %")
+    unit = _unit(scale)
+    axes.set(xlabel=f"lag ({unit})", ylabel="rows lost (%)")
+    axes.set_title(title, loc="left")
+    axes.set_ylim(bottom=0)
+    axes.grid(visible=True, color="#DDDDDD", linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.legend(loc="upper right", frameon=False)
+
+
+def _unit(scale: _Scale) -> str:
+    return f"{format_duration(scale.unit)}s".removeprefix("1 ").replace("ss", "s")
 
 
 def _line(
@@ -138,10 +186,10 @@ def _mark(axes: Axes, events: Sequence[Arrival], scale: _Scale, label: str, **st
         axes.plot(*places, linestyle="none", label=label, **style)
 
 
-def _save(figure: Figure, path: Path) -> None:
+def _save(figure: Figure, path: Path, caller: str) -> None:
     """Write the file without metadata that would differ from run to run."""
     ending, known = path.suffix.removeprefix(".").lower(), figure.canvas.get_supported_filetypes()
     if ending not in known:
-        raise AnalysisError(f"plot_watermark: cannot write {str(path)!r}: {nearest(ending, known)}")
+        raise AnalysisError(f"{caller}: cannot write {str(path)!r}: {nearest(ending, known)}")
     dates = {"svg": {"Date": None, "Creator": None}, "pdf": {"CreationDate": None}}
     figure.savefig(path, metadata=dates.get(ending), dpi=150)

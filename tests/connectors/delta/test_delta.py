@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import date, datetime
+from datetime import date, datetime, timezone
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +22,7 @@ from sparkjet.connectors.delta.sink import DeltaSink
 from sparkjet.errors import AnalysisError, LostTransactionError, RefusedRowsError
 from sparkjet.storage.posix_directory import PosixDirectory
 from sparkjet.testing.sink_contract import QUERY, RUN, SCHEMA, SinkContract, SinkUnderTest, transaction
+from sparkjet.tools import complete_until
 from tests.connectors.delta.reading import by_duckdb, files_of, rows_of
 
 if TYPE_CHECKING:
@@ -184,14 +185,23 @@ def test_what_the_log_tells_of_an_epoch(delta: SparkSession, tmp_path: Path) -> 
         "run": RUN,
     }
     assert DeltaTable(tmp_path).transaction_version(f"sparkjet/{QUERY}/results") == 3
+    assert complete_until(tmp_path).until == datetime(2023, 11, 14, 22, 13, 20, tzinfo=timezone.utc)
+    # An epoch without rows: a version without files.
+    told = sink.tell(replace(transaction(4, run=RUN), watermark=1_700_000_001_000_000))
+    for _ in range(2):
+        sink.commit(told, lambda: None)
+    assert complete_until(DeltaTable(tmp_path)).until == datetime(2023, 11, 14, 22, 13, 21, tzinfo=timezone.utc)
+    assert (len(rows_of(tmp_path)), DeltaTable(tmp_path).version()) == (1, newest["version"] + 1)
+    write_deltalake(tmp_path, pa.table({"k": ["other"], "n": [9]}), mode="append")
+    assert complete_until(tmp_path).why.startswith("rows of others, who tell no watermark: WRITE by delta-rs")
     # The log of that version goes, and the transactions stay.
-    sink.commit(prepared(sink, rows, replace(transaction(4, run=RUN), watermark=-1)), lambda: None)
+    sink.commit(prepared(sink, rows, replace(transaction(5, run=RUN), watermark=-1)), lambda: None)
     DeltaTable(tmp_path).create_checkpoint()
     for name in (tmp_path / "_delta_log").glob("*.json"):
         name.unlink()
     newest = DeltaTable(tmp_path)
     found = [newest.transaction_version(f"sparkjet/{QUERY}/results{more}") for more in ("", "/watermark")]
-    assert found == [4, -1]
+    assert found == [5, -1]
 
 
 def test_others_write_in_between_and_neither_loses_rows(delta: SparkSession, tmp_path: Path) -> None:

@@ -7,10 +7,12 @@ import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyiceberg.table import StaticTable
 from pyspark.sql import functions as F
 
 from sparkjet.connectors.iceberg.library import IcebergTable, PathTable
@@ -28,6 +30,7 @@ from sparkjet.testing.sink_contract import (
     SinkUnderTest,
     transaction,
 )
+from sparkjet.tools import complete_until
 from tests.connectors.iceberg.others import by_duckdb, by_pyiceberg
 from tests.connectors.iceberg.reading import IcebergReader, each
 
@@ -202,6 +205,16 @@ def test_what_the_table_tells_of_an_epoch(iceberg: SparkSession, tmp_path: Path)
     assert version.last(APPLICATION) == newest
     shared = {"query": QUERY, "output": "results", "rows": 1, "offsets": {}, "version": 1}
     assert list(version.ancestors()) == [{**newest, **shared}]
+    # An epoch without rows: the property alone, and no snapshot.
+    empty = sink.tell(replace(transaction(4, run=RUN), watermark=1_700_000_001_000_000))
+    for each_time in (empty, handle, empty):
+        sink.commit(each_time, lambda: None)
+    version = IcebergReader(iceberg, tmp_path).version
+    newest = {**newest, "epoch": 4, "transaction": empty["folder"], "watermark": 1_700_000_001_000_000}
+    assert version.last(APPLICATION) == newest
+    assert [each["epoch"] for each in version.ancestors()] == [3]
+    told = complete_until(StaticTable.from_metadata(str(version.base.metadataFileLocation())))
+    assert (told.others, told.until) == ((), datetime(2023, 11, 14, 22, 13, 21, tzinfo=timezone.utc))
     # The property stays when the snapshot goes.
     table = sink.table._load()
     table.newDelete().deleteFromRowFilter(static_method(iceberg, f"{EXPRESSIONS}.alwaysTrue")()).commit()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import traceback
+from dataclasses import replace
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -560,3 +561,19 @@ def test_a_start_that_would_lose_rows_is_refused(
     with pytest.raises(AnalysisError, match=message) as refused:
         sink_of(spark, {**maria, **more, "url": url})
     assert maria["password"] not in str(refused.value)
+
+
+def test_an_epoch_without_rows_tells_the_watermark_in_the_row_of_the_output(
+    jdbc: SparkSession, h2: Mapping[str, str]
+) -> None:
+    sink = sink_of(jdbc, h2)
+    handle = sink.prepare(jdbc.createDataFrame([("a", 1)], SCHEMA), replace(transaction(1), watermark=5))
+    assert handle is not None
+    sink.commit(handle, lambda: None)
+    told = sink.tell(replace(transaction(2), watermark=7))
+    sink.try_out(told, [(sink, told)])
+    for _ in range(2):
+        sink.commit(told, lambda: None)
+    sink.abort(transaction(2))
+    [row] = read(jdbc, h2, '"sparkjet_epochs"').collect()
+    assert (row["epoch"], row["watermark"], read(jdbc, h2).count()) == (2, 7, 1)

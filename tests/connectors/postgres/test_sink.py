@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,9 +15,10 @@ from pyspark.sql import functions as F
 from sparkjet.connectors.postgres.settings import PostgresSettings
 from sparkjet.connectors.postgres.sink import PostgresSink
 from sparkjet.connectors.postgres.target import MARKERS
-from sparkjet.errors import LostTransactionError, SinkError
+from sparkjet.errors import AnalysisError, LostTransactionError, SinkError
 from sparkjet.options import Options
 from sparkjet.testing.sink_contract import QUERY, SCHEMA, SinkContract, SinkUnderTest, transaction
+from sparkjet.tools import complete_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -214,3 +217,32 @@ def test_rows_that_the_table_would_refuse_are_refused_before_the_decision(
     with psycopg.connect(dsn) as connection:
         seen = connection.execute('SELECT k, n, j->>\'s\', d::text, "a""b" FROM out').fetchall()
     assert seen == [("a", 1, "\\u0000", "9999-12-31", ["\\", None])]
+
+
+@pytest.mark.parametrize("way", ["always", "never"])
+def test_markers_tell_up_to_when_the_table_is_complete(spark: SparkSession, tmp_path: Path, dsn: str, way: str) -> None:
+    sink = sink_of(spark, tmp_path, dsn, prepared=way)
+    rows = spark.createDataFrame([("a", 1)], SCHEMA)
+    assert complete_until(dsn, table="out").writers == ()
+    for epoch in (1, 2):
+        handle = sink.prepare(rows, replace(transaction(epoch), watermark=epoch * 1_000_000))
+        assert handle is not None
+        sink.commit(handle, lambda: None)
+    assert complete_until(dsn, table="public.out").until == datetime.fromtimestamp(2, timezone.utc)
+    assert complete_until(dsn, table="other").writers == ()
+    # An epoch without rows: a marker alone.
+    told = sink.tell(replace(transaction(3), watermark=3_000_000))
+    for _ in range(2):
+        sink.commit(told, lambda: None)
+    assert complete_until(dsn, table="out").until == datetime.fromtimestamp(3, timezone.utc)
+    with psycopg.connect(dsn) as connection:
+        assert connection.execute("SELECT count(*) FROM out").fetchone() == (2,)
+    # A table of markers that an earlier version has made goes on without.
+    with psycopg.connect(dsn) as connection:
+        connection.execute(f"ALTER TABLE {MARKERS} DROP COLUMN progress".encode())
+    sink = sink_of(spark, tmp_path, dsn, prepared=way)
+    handle = sink.prepare(rows, replace(transaction(4), watermark=4_000_000))
+    assert handle is not None
+    sink.commit(handle, lambda: None)
+    with pytest.raises(AnalysisError, match=r'ALTER TABLE "public"\."_sparkjet_commits" ADD COLUMN progress jsonb'):
+        complete_until(dsn, table="out")

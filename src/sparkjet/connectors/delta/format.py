@@ -9,6 +9,7 @@ from sparkjet.connectors.format import SinkFormat, Target, extra, unless_upserti
 from sparkjet.errors import AnalysisError
 from sparkjet.options import COMPRESSION, MAX_RECORDS_PER_FILE, MERGE_SCHEMA, UPSERT_OPTIONS, text, upsert_keys
 from sparkjet.sinks.commit_every import COMMIT_EVERY, CommitEvery
+from sparkjet.sinks.pace import PROGRESS_INTERVAL, Pace
 from sparkjet.storage.schemes import directory_at
 
 if TYPE_CHECKING:
@@ -46,13 +47,14 @@ def _sink(target: Target) -> Sink:
         CommitEvery.of(options),
         named=named,
         merge_schema=options[MERGE_SCHEMA],
+        pace=Pace.of(options),
     )
 
 
 SINK = SinkFormat(
     "delta",
     _sink,
-    (_PATH, *UPSERT_OPTIONS, COMMIT_EVERY, MERGE_SCHEMA, *_WRITERS),
+    (_PATH, *UPSERT_OPTIONS, COMMIT_EVERY, MERGE_SCHEMA, PROGRESS_INTERVAL, *_WRITERS),
     has_directories=True,
     takes_table=True,
     only_adds=unless_upserting,

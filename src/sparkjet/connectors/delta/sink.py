@@ -20,6 +20,7 @@ from sparkjet.errors import AnalysisError, CopiedHomeError, SinkError
 from sparkjet.sinks.commit_every import EACH_EPOCH, CommitEvery
 from sparkjet.sinks.copies import check_run
 from sparkjet.sinks.file_formats import check_parquet
+from sparkjet.sinks.pace import Pace
 from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
 from sparkjet.sinks.staged_files import StagedFiles, alike, application, told, values_of
 from sparkjet.sinks.table_columns import looking_again
@@ -60,6 +61,7 @@ class DeltaSink:
         commit_every: How many epochs are one version.
         named: What the session's catalog has of it, where the user has given its name.
         merge_schema: Whether columns of the rows that the table lacks are added to it.
+        pace: When epochs without rows tell readers of the watermark, each as a version without files.
     """
 
     directory: Directory
@@ -72,6 +74,7 @@ class DeltaSink:
     commit_every: CommitEvery = EACH_EPOCH
     named: NamedTable | None = None
     merge_schema: bool = False
+    pace: Pace = field(default_factory=Pace)
     guarantee: Guarantee = field(default=Guarantee.EXACTLY_ONCE, init=False)
     _schema: StructType = field(default_factory=StructType, init=False)
     _mapped: Mapped = field(default_factory=lambda: Mapped({}, ()), init=False)
@@ -140,7 +143,24 @@ class DeltaSink:
         if handle is None:
             return None
         staged.check_required(handle, self._mapped.required, self._columns, "delta", stored)
+        self.pace.note(transaction)
         return {**handle, **layout}
+
+    def tells(self, clock: int, watermark: int | None) -> bool:
+        """See :meth:`Telling.tells`: with ``progressInterval``, of another watermark, now and then."""
+        return self.pace.is_due(clock, watermark)
+
+    def tell(self, transaction: TransactionId) -> Handle:
+        """See :meth:`Telling.tell`."""
+        layout = self._layout()
+        self._look_again(layout)
+        self.pace.note(transaction)
+        # Without rows nothing is replaced.
+        return {
+            **StagedFiles(self.directory, gathers=self.commit_every.gathers).nothing(transaction),
+            **layout,
+            "keys": [],
+        }
 
     def commit(self, handle: Handle, between: Callable[[], None]) -> None:
         """See :meth:`Sink.commit`."""
@@ -334,10 +354,10 @@ class DeltaSink:
             found = next((each.files for each in logged if each.files >= own), None)
             if handle["epoch"] > last:
                 missing.append(handle)
-            elif found is None:
-                raise _not_found(handle, last, logged, where, is_whole=is_whole)
-            else:
+            elif found is not None:
                 there |= found
+            elif own:
+                raise _not_found(handle, last, logged, where, is_whole=is_whole)
         if missing and last > missing[0].get("since", 0):
             check_run(missing[0], last, logged[0].told.get("run") if logged else None, f"the log of {where}")
         return missing, there

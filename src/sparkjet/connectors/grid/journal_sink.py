@@ -148,7 +148,7 @@ class GridJournalSink(GridVersionsSink[JournalVersion]):
             number=base.number + 1 if base is not None else 1,
             epoch=transaction.epoch,
             clock=clock,
-            watermark=_watermark(transaction),
+            watermark=transaction.reached,
             query=transaction.query,
             output=transaction.sink,
             run=transaction.run,
@@ -231,11 +231,6 @@ class GridJournalSink(GridVersionsSink[JournalVersion]):
                 "partition. Leave the option out, or write into another journal."
             )
             raise AnalysisError(message)
-
-
-def _watermark(transaction: TransactionId) -> int | None:
-    """What readers are told: of a join's results less than the query's."""
-    return transaction.watermark if transaction.progress is None else transaction.progress.watermark
 
 
 def grid_journal_sink(settings: GridJournalSettings, session: Any, clock: Clock) -> GridJournalSink:

@@ -156,7 +156,7 @@ class GridMapSink(GridVersionsSink[MapVersion]):
             number=base.number + 1 if base is not None else 1,
             epoch=transaction.epoch,
             clock=clock,
-            watermark=transaction.watermark,
+            watermark=transaction.told,
             query=transaction.query,
             output=transaction.sink,
             run=transaction.run,

@@ -73,6 +73,9 @@ def appended(
         names = _names(session, version)
         properties.set(NAMES, static_method(session, f"{ICEBERG}.mapping.NameMappingParser.toJson")(names))
     properties.commit()
+    if not added.files:
+        # An epoch that only tells the watermark: a snapshot would say nothing more.
+        return transaction.currentMetadata()
     deletes = any(file.keys for file in added.files)
     change = (transaction.newRowDelta() if deletes else transaction.newAppend()).set(TOLD, json.dumps(told))
     if added.branch != MAIN:
@@ -96,6 +99,13 @@ def appended(
             (change.addRows if deletes else change.appendFile)(whole)
     change.commit()
     return transaction.currentMetadata()
+
+
+def data_files(
+    files: Sequence[tuple[str, int]], partitions: Sequence[Mapping[str, Any]], keys: tuple[int, ...] = ()
+) -> list[DataFile]:
+    """The files of an epoch, each with the values of its partition."""
+    return [DataFile(name, size, values, keys) for (name, size), values in zip(files, partitions, strict=True)]
 
 
 def tidy(version: Version, metadata: Any, *, lost: bool) -> None:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import DecimalType, FractionalType, StructField, StructType
 
-from sparkjet.connectors.iceberg.columns import lacking
+from sparkjet.connectors.iceberg.columns import lacking, unfit
 from sparkjet.connectors.iceberg.schema import is_by_names
-from sparkjet.connectors.iceberg.version import head
+from sparkjet.connectors.iceberg.version import MAIN, branch_of, head
 from sparkjet.errors import AnalysisError
 
 if TYPE_CHECKING:
@@ -102,3 +102,17 @@ def unreplaceable(version: Version, written: Mapping[str, Any], branch: str) -> 
         if schema is None or schema.findField(number) is not None:
             return f"the rows of the epoch lack {name!r}, and older ones, which they replace, may have values there."
     return None
+
+
+def misfit(where: str, version: Version, handle: Mapping[str, Any], *, is_decided: bool = True) -> str | None:
+    """Why a version does not take the files of an epoch, rows or keys; None if it does."""
+    # In another table the ids of columns and partitions may be those of others.
+    if version.uuid != handle["uuid"]:
+        return "it was dropped, and made anew."
+    branch = branch_of(handle)
+    if branch != MAIN and not version.has_branch(branch):
+        return f"it has no branch {branch!r} any more."
+    why = unfit(version, handle, where, is_decided=is_decided)
+    if why is None and handle.get("deletes"):
+        why = undeletable(version, handle["spec"], branch) or unreplaceable(version, handle["columns"], branch)
+    return why

@@ -11,24 +11,24 @@ from pyspark.sql.types import StructType
 
 from sparkjet.catalyst.columns import quoted
 from sparkjet.catalyst.doors import BUCKETS, check_open
-from sparkjet.connectors.iceberg.appending import Addition, DataFile, appended, tidy
-from sparkjet.connectors.iceberg.columns import Mapped, lacking, mapped, types_of, unfit
+from sparkjet.connectors.iceberg.appending import Addition, DataFile, appended, data_files, tidy
+from sparkjet.connectors.iceberg.columns import Mapped, lacking, mapped, types_of
 from sparkjet.connectors.iceberg.deleting import (
     check_deletes,
     check_deleting,
     check_identified,
-    undeletable,
-    unreplaceable,
+    misfit,
 )
 from sparkjet.connectors.iceberg.library import METADATA, data_directory
 from sparkjet.connectors.iceberg.merging import Column, added_columns, merged, with_columns
 from sparkjet.connectors.iceberg.partitions import new_spec, parts_of, same_spec
 from sparkjet.connectors.iceberg.schema import ID, new_schema, spark_schema
-from sparkjet.connectors.iceberg.version import MAIN
+from sparkjet.connectors.iceberg.version import MAIN, branch_of
 from sparkjet.errors import AnalysisError, CopiedHomeError, SinkError
 from sparkjet.sinks.commit_every import EACH_EPOCH, CommitEvery
 from sparkjet.sinks.copies import check_run
 from sparkjet.sinks.file_formats import check_parquet
+from sparkjet.sinks.pace import Pace
 from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
 from sparkjet.sinks.staged_files import StagedFiles, alike, application, told, values_of
 from sparkjet.sinks.table_columns import looking_again
@@ -77,6 +77,7 @@ class IcebergSink:
         commit_every: How many epochs are one snapshot.
         branch: The branch that is given the rows; it must be there, but for the table's main one.
         merge_schema: Whether the start adds columns that the table lacks.
+        pace: When epochs without rows tell readers of the watermark, each as a commit of the property alone.
     """
 
     table: IcebergTable
@@ -89,6 +90,7 @@ class IcebergSink:
     commit_every: CommitEvery = EACH_EPOCH
     branch: str = MAIN
     merge_schema: bool = False
+    pace: Pace = field(default_factory=Pace)
     guarantee: Guarantee = field(default=Guarantee.EXACTLY_ONCE, init=False)
     _schema: StructType = field(default_factory=StructType, init=False)
     _version: Version | None = field(default=None, init=False)
@@ -160,12 +162,27 @@ class IcebergSink:
         if handle is None:
             return None
         staged.check_required(handle, own.required, (), "iceberg")
+        self.pace.note(transaction)
         return {
             **handle,
             **layout,
             "partitions": [own.partition(values_of(name)) for name, _ in handle["files"]],
             **(self._with_keys(handle, staged, options) if self.keys else {}),
         }
+
+    def tells(self, clock: int, watermark: int | None) -> bool:
+        """See :meth:`Telling.tells`: with ``progressInterval``, of another watermark, now and then."""
+        return self.pace.is_due(clock, watermark)
+
+    def tell(self, transaction: TransactionId) -> Handle:
+        """See :meth:`Telling.tell`."""
+        version, staged = self._version, self._staged
+        assert version is not None  # noqa: S101 - create() comes first
+        assert staged is not None  # noqa: S101 - as above
+        layout = self._layout(version)
+        self._look_again(layout)
+        self.pace.note(transaction)
+        return {**staged.nothing(transaction), **layout, "partitions": []}
 
     def commit(self, handle: Handle, between: Callable[[], None]) -> None:
         """See :meth:`Sink.commit`."""
@@ -235,7 +252,7 @@ class IcebergSink:
             )
             raise SinkError(message)
         with looking_again(where):
-            why = _misfit(self.table, version, layout, is_decided=False)
+            why = misfit(self.table.place, version, layout, is_decided=False)
             if why is not None:
                 raise AnalysisError(f"{why[0].upper()}{why[1:]} Nothing is decided that does not fit: start again.")
             if self.keys:
@@ -361,14 +378,15 @@ class IcebergSink:
         if last is not None and last["epoch"] == epoch:
             raise self._other(handle, last, where)
         # The property was removed, or it tells of a later epoch.
-        for each in version.ancestors(_branch(handle)):
+        for each in version.ancestors(branch_of(handle)):
             if (each.get("query"), each.get("output")) == (handle["query"], handle["sink"]):
                 if handle["folder"] in _transactions(each):
                     return True
                 if each["epoch"] == epoch:
                     raise self._other(handle, each, f"a snapshot of {table.place}")
-        if last is None:
-            return False
+        if last is None or not handle["files"]:
+            # What has only told a watermark is there as soon as a later epoch is.
+            return last is not None
         check_run(handle, last["epoch"], last["run"], where)
         message = (
             f"{table.place} has epoch {last['epoch']} of this query, and its snapshots do not say any more whose files "
@@ -393,17 +411,17 @@ class IcebergSink:
             deletes = handle.get("deletes", ())
             whole = {**handle, "files": [*handle["files"], *deletes]}
             self._files_of(handle, version).check_there(whole, _ORPHANS)
-            why = _misfit(table, version, handle)
+            why = misfit(table.place, version, handle)
             if why is not None:
                 message = (
                     f"{table.place} was changed after epoch {handle['epoch']} had been written for it, which is not "
                     f"added now: {why} Make the table what it was."
                 )
                 raise SinkError(message)
-            files += _data_files(handle["files"], handle["partitions"])
+            files += data_files(handle["files"], handle["partitions"])
             if deletes:
-                files += _data_files(deletes, handle["delete_partitions"], tuple(handle["keys"]))
-        added = Addition(last["data"], files, last["spec"], last["by_names"], _branch(last))
+                files += data_files(deletes, handle["delete_partitions"], tuple(handle["keys"]))
+        added = Addition(last["data"], files, last["spec"], last["by_names"], branch_of(last))
         tells = {**told(*handles), "transaction": last["folder"]}
         if len(handles) > 1:
             tells["earlier"] = [handle["folder"] for handle in handles[:-1]]
@@ -424,27 +442,3 @@ class IcebergSink:
 def _transactions(found: Mapping[str, Any]) -> list[str]:
     """The transactions that a property or a snapshot tells of, of one or several epochs."""
     return [found["transaction"], *found.get("earlier", ())]
-
-
-def _branch(handle: Handle) -> str:
-    return str(handle.get("branch", MAIN))
-
-
-def _misfit(table: IcebergTable, version: Version, handle: Handle, *, is_decided: bool = True) -> str | None:
-    """Why a version does not take the files of an epoch; None if it does."""
-    # In another table the ids of columns and partitions may be those of others.
-    if version.uuid != handle["uuid"]:
-        return "it was dropped, and made anew."
-    branch = _branch(handle)
-    if branch != MAIN and not version.has_branch(branch):
-        return f"it has no branch {branch!r} any more."
-    why = unfit(version, handle, table.place, is_decided=is_decided)
-    if why is None and handle.get("deletes"):
-        why = undeletable(version, handle["spec"], branch) or unreplaceable(version, handle["columns"], branch)
-    return why
-
-
-def _data_files(
-    files: Sequence[tuple[str, int]], partitions: Sequence[Mapping[str, Any]], keys: tuple[int, ...] = ()
-) -> list[DataFile]:
-    return [DataFile(name, size, values, keys) for (name, size), values in zip(files, partitions, strict=True)]

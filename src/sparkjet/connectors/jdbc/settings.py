@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from sparkjet.errors import AnalysisError
 from sparkjet.options import MOST_PARTITIONS, PASSWORD, UPSERT_OPTIONS, Option, flag, number, text, upsert_keys
+from sparkjet.sinks.pace import PROGRESS_INTERVAL
 
 if TYPE_CHECKING:
     from sparkjet.options import Options
@@ -42,7 +43,7 @@ _TABLE_TYPES = text(
 OPTIONS: Sequence[Option[Any]] = (
     *_SPARKS,
     *UPSERT_OPTIONS,
-    *(_TRY_OUT, _INIT_STATEMENT, _TABLE_OPTIONS, _TABLE_TYPES),
+    *(_TRY_OUT, _INIT_STATEMENT, _TABLE_OPTIONS, _TABLE_TYPES, PROGRESS_INTERVAL),
 )
 """Options of ``format("jdbc")``."""
 
@@ -66,6 +67,7 @@ class JdbcSettings:
         table_options: What a new table's ``CREATE TABLE`` ends with.
         table_types: Types of columns of a new table, as in Spark.
         initial: A statement for each connection that publishes.
+        progress_interval: The option ``progressInterval``, in microseconds.
     """
 
     spark: Mapping[str, str] = field(repr=False)
@@ -75,6 +77,7 @@ class JdbcSettings:
     table_options: str = ""
     table_types: str | None = None
     initial: str | None = None
+    progress_interval: int | None = None
 
     @property
     def url(self) -> str:
@@ -119,4 +122,5 @@ class JdbcSettings:
             options[_TABLE_OPTIONS],
             options[_TABLE_TYPES],
             options[_INIT_STATEMENT],
+            options[PROGRESS_INTERVAL],
         )

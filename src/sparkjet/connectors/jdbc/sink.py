@@ -22,6 +22,7 @@ from sparkjet.errors import AnalysisError, LostTransactionError, RefusedRowsErro
 from sparkjet.query_log import logger
 from sparkjet.sinks.copies import check_run, origin
 from sparkjet.sinks.naming import ListedTransaction, prefix_of
+from sparkjet.sinks.pace import Pace
 from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
 from sparkjet.sinks.upserts import check_there
 
@@ -64,6 +65,7 @@ class JdbcSink:
         self._settings, self._database = settings, Database(session, settings)
         self._family = ""
         self._names: Mapping[str, str] = {}
+        self._pace = Pace(settings.progress_interval)
         self._texts: tuple[str, ...] = ()
         self._schema: StructType
 
@@ -134,23 +136,36 @@ class JdbcSink:
                     f'where("{key} IS NOT NULL"), or give a value with coalesce.'
                 )
                 raise RefusedRowsError(message)
+        return self._handle(statements, transaction, name, count)
+
+    def _handle(self, statements: Statements, transaction: TransactionId, staging: str, rows: int) -> Handle:
+        self._pace.note(transaction)
         return {
             **statements.describe(),
             "query": transaction.query,
             "sink": transaction.sink,
             "epoch": transaction.epoch,
             "gid": prefix_of(transaction.query, transaction.sink, transaction) + "rows",
-            "staging": name,
-            "rows": count,
-            "watermark": transaction.watermark,
+            "staging": staging,
+            "rows": rows,
+            "watermark": transaction.told,
             **origin(transaction),
         }
 
+    def tells(self, clock: int, watermark: int | None) -> bool:
+        """See :meth:`Telling.tells`: with ``progressInterval``, of another watermark, now and then."""
+        return self._pace.is_due(clock, watermark)
+
+    def tell(self, transaction: TransactionId) -> Handle:
+        """See :meth:`Telling.tell`: the row of the output alone."""
+        return self._handle(self._statements(), transaction, "", 0)
+
     def try_out(self, handle: Handle, earlier: Sequence[tuple[Sink, Handle]]) -> None:
         """See :meth:`Trying.try_out`: publishes, and rolls it back; with tryOut=false it does nothing."""
-        if not self._settings.tries:
+        if not self._settings.tries or not handle["staging"]:
             return
-        own = [each for sink, each in earlier if isinstance(sink, JdbcSink) and sink.is_beside(self)]
+        beside = [each for sink, each in earlier if isinstance(sink, JdbcSink) and sink.is_beside(self)]
+        own = [each for each in beside if each["staging"]]
         # A deadlock or an outage that a commit would survive must not end the query because of this.
         patiently = tenacity.Retrying(
             stop=tenacity.stop_after_delay(_PATIENCE),
@@ -173,12 +188,14 @@ class JdbcSink:
                 connection.execute(statements.lock_output(), *output)
             [(epoch, gid)] = connection.query(statements.published(), *output)
             if not self._is_published(handle, int(Decimal(epoch)), gid):
-                self._publish(connection, handle)
+                if handle["staging"]:
+                    self._publish(connection, handle)
                 values = handle["epoch"], handle["gid"], handle["watermark"]
                 connection.execute(statements.set_published(), *values, *output)
             connection.commit()
         between()
-        self._drop(statements, handle["staging"])
+        if handle["staging"]:
+            self._drop(statements, handle["staging"])
 
     def abort(self, transaction: TransactionId) -> None:
         """See :meth:`Aborting.abort`."""

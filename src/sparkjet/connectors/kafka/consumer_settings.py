@@ -17,6 +17,7 @@ from sparkjet.connectors.kafka.options import (
     PREFIX,
     SOURCE_NAME,
     SOURCE_OPTIONS,
+    WRITERS_TOPICS,
 )
 from sparkjet.connectors.kafka.starting import Starting
 from sparkjet.connectors.kafka.subscription import Subscription
@@ -69,6 +70,7 @@ class KafkaSourceSettings:
         max_offsets: The option ``maxOffsetsPerTrigger``.
         fail_on_data_loss: The option of the same name.
         headers: The option ``includeHeaders``.
+        progress_topics: The option ``progressTopic``.
         patience: Seconds to wait for a broker.
     """
 
@@ -78,6 +80,7 @@ class KafkaSourceSettings:
     max_offsets: int | None = None
     fail_on_data_loss: bool = True
     headers: bool = False
+    progress_topics: tuple[str, ...] = ()
     patience: float = 120.0
 
     @staticmethod
@@ -92,6 +95,7 @@ class KafkaSourceSettings:
             options[MAX_OFFSETS],
             options[FAIL_ON_DATA_LOSS],
             options[INCLUDE_HEADERS],
+            options[WRITERS_TOPICS],
             options[POLL_TIMEOUT] / 1000,
         )
 

@@ -20,7 +20,7 @@ def parts_of(entry: Directory, handle: Handle, most: int, few: int) -> list[list
     """The files of each part, by their places in the manifest, with the number of rows.
 
     A small epoch is one part, which the driver publishes itself: a job, each of whose tasks starts a producer, would
-    take longer than its rows.
+    take longer than its rows. One without rows has none.
 
     Fixed in the handle, and not by what a later start is set to: a part is the same whoever publishes it.
     """
@@ -34,8 +34,8 @@ def parts_of(entry: Directory, handle: Handle, most: int, few: int) -> list[list
         message = f"The outbox has {sum(counts)} rows of {handle['rows']} that were written; the epoch is not decided."
         raise SinkError(message)
     filled = [number for number, count in enumerate(counts) if count]
-    most = 1 if handle["rows"] <= few and size <= _FEW_BYTES else min(most, len(filled))
-    shared = [filled[number::most] for number in range(most)]
+    most = 1 if handle["rows"] <= few and size <= _FEW_BYTES else most
+    shared = [filled[number::most] for number in range(min(most, len(filled)))]
     return [[files, sum(counts[each] for each in files)] for files in shared]
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sparkjet.options import MOST_PARTITIONS, Option, choice, family, flag, number, text
+from sparkjet.options import MOST_PARTITIONS, Option, choice, family, flag, names, number, text
+from sparkjet.sinks.pace import PROGRESS_INTERVAL
 
 SOURCE_NAME = "sparkjet-kafka"
 """The name of the source."""
@@ -35,7 +36,9 @@ ON_RESTORED_BACKUP = choice(
     "onRestoredBackup", "What to do if the topic has epochs that the snapshots do not know.", _WAYS, "fail"
 )
 SINK_OPTIONS: Sequence[Option[Any]] = (
-    *(_PROPERTIES, TOPIC, NUM_PARTITIONS, COMMIT, PROGRESS_TOPIC, ON_LOST_TRANSACTION, ON_RESTORED_BACKUP),
+    *(_PROPERTIES, TOPIC, NUM_PARTITIONS, COMMIT, PROGRESS_TOPIC),
+    PROGRESS_INTERVAL,
+    *(ON_LOST_TRANSACTION, ON_RESTORED_BACKUP),
 )
 
 SUBSCRIBE = text("subscribe", "Topics, separated by commas.")
@@ -66,10 +69,11 @@ FAIL_ON_DATA_LOSS = flag(
     default=True,
 )
 INCLUDE_HEADERS = flag("includeHeaders", "Whether to add a column headers.")
+WRITERS_TOPICS = names("progressTopic", "For carried(): the progress topics of the queries that write the topics.")
 POLL_TIMEOUT = number("kafkaConsumer.pollTimeoutMs", "How long to wait for an unresponsive broker.", 120_000)
 SOURCE_OPTIONS: Sequence[Option[Any]] = (
     *(_PROPERTIES, SUBSCRIBE, SUBSCRIBE_PATTERN, ASSIGN),
     *(STARTING_OFFSETS, STARTING_TIMESTAMP, STARTING_OFFSETS_BY_TIMESTAMP, STRATEGY),
-    *(MAX_OFFSETS, FAIL_ON_DATA_LOSS, INCLUDE_HEADERS, POLL_TIMEOUT),
+    *(MAX_OFFSETS, FAIL_ON_DATA_LOSS, INCLUDE_HEADERS, WRITERS_TOPICS, POLL_TIMEOUT),
 )
 """With the names of Spark's source."""

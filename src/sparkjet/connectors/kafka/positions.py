@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from sparkjet.errors import AnalysisError
 
+T = TypeVar("T")
 TopicPartition = tuple[str, int]
 Positions = Mapping[TopicPartition, int]
 """The next offset to read in each partition."""
 
 
-def to_offset(positions: Positions) -> dict[str, dict[str, int]]:
+def to_offset(positions: Mapping[TopicPartition, T]) -> dict[str, dict[str, T]]:
     """The form that Spark stores; sorted, as Spark compares it as text.
 
     >>> to_offset({("t", 10): 5, ("t", 9): 7})
     {'t': {'9': 7, '10': 5}}
     """
-    offset: dict[str, dict[str, int]] = {}
+    offset: dict[str, dict[str, T]] = {}
     for (topic, partition), position in sorted(positions.items()):
         offset.setdefault(topic, {})[str(partition)] = position
     return offset
@@ -32,6 +33,16 @@ def from_offset(offset: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition,
     {('t', 9): 7}
     """
     return {(topic, int(partition)): position for topic, each in offset.items() for partition, position in each.items()}
+
+
+def positions_in(offset: Mapping[str, Any]) -> dict[TopicPartition, int]:
+    """The positions in an offset, with watermarks or without: the option may be new to a query that goes on.
+
+    >>> positions_in({"source": "sparkjet-kafka", "offsets": {"t": {"9": 7}}, "watermarks": {}})
+    {('t', 9): 7}
+    """
+    # By the text in it: of a topic of that name there would be partitions.
+    return from_offset(offset["offsets"] if isinstance(offset.get("source"), str) else offset)
 
 
 def parsed(option: str, text: str, example: str) -> dict[str, Any]:

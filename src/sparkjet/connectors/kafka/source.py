@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import platform
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
@@ -22,7 +22,7 @@ from pyspark.sql.types import (
 )
 
 from sparkjet.connectors.kafka.options import PACKAGES, SOURCE_NAME
-from sparkjet.connectors.kafka.positions import TopicPartition, from_offset, to_offset
+from sparkjet.connectors.kafka.positions import Positions, TopicPartition, positions_in, to_offset
 from sparkjet.connectors.kafka.starting import LATEST
 from sparkjet.errors import AnalysisError, lacking
 from sparkjet.sources.backlog import limited
@@ -42,6 +42,8 @@ except ImportError as error:
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from sparkjet.connectors.kafka.writer_markers import ProgressTopics
+
 _HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 # Not as DDL text, which is parsed by the JVM, and Python workers have none.
 COLUMNS = StructType(
@@ -56,7 +58,7 @@ COLUMNS = StructType(
     ]
 )
 """The columns of Spark's Kafka source."""
-_Offset = dict[str, dict[str, int]]
+_Offset = dict[str, Any]
 
 
 class KafkaDataSource(DataSource):
@@ -90,7 +92,8 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans batches in a Python process of the driver, and reads their ranges in the executors.
 
     An offset holds the next offset of each partition: ``{"topic": {"0": 17}}``. It includes every partition that is
-    read, with or without rows.
+    read, with or without rows. With ``progressTopic`` it also has the watermark of each: see
+    :class:`~sparkjet.sources.carrying.CarryingOffset`.
     """
 
     def __init__(self, settings: KafkaSourceSettings) -> None:
@@ -105,6 +108,16 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _end_offsets(self) -> EndOffsets:
         return EndOffsets(self._cluster, self._settings)
 
+    @cached_property
+    def _progress(self) -> ProgressTopics | None:
+        settings = self._settings
+        if not settings.progress_topics:
+            return None
+        # Where batches are planned only: it needs msgspec, which executors may not have.
+        from sparkjet.connectors.kafka.writer_markers import ProgressTopics  # noqa: PLC0415 - see above
+
+        return ProgressTopics(settings.progress_topics, self._cluster, settings.client, settings.patience)
+
     def initialOffset(self) -> _Offset:
         """Where a query without a record starts.
 
@@ -116,7 +129,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         partitions = self._settings.subscription.chosen(topics)
         wanted = self._settings.starting.wanted(partitions)
         if self._settings.starting.by_time:
-            return to_offset(self._first_at(wanted))
+            return self._offset(self._first_at(wanted))
         found = self._cluster.resolved(wanted, committed=self._settings.committed)
         # Only the user's own offsets: an end that is queried twice moves in between if the topic is written to.
         given = {each: offset for each, offset in wanted.items() if offset >= 0}
@@ -129,7 +142,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 )
                 raise AnalysisError(message)
         self._moving = {each: found[each] for each, offset in wanted.items() if offset == LATEST}
-        return to_offset(found)
+        return self._offset(found)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """The option ``maxOffsetsPerTrigger``."""
@@ -139,6 +152,8 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def prepareForTriggerAvailableNow(self) -> None:
         """Read up to the current ends, and no partitions created later."""
         self._end_offsets.stop_here()
+        if self._progress is not None:
+            self._progress.stop_here()
 
     def latestOffset(self, start: _Offset, limit: ReadLimit) -> _Offset:
         """Where the next batch ends.
@@ -146,7 +161,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         It includes a new or recreated partition at its first offset, and its rows from the next batch on: so a batch's
         offsets determine where its rows begin, and a batch that is rerun has the same rows.
         """
-        starts = from_offset(start)
+        starts = positions_in(start)
         # Rows of these would be lost if the first batch were rerun: it would start at a later end.
         placed = {each: first for each, first in self._moving.items() if starts.get(each) == first}
         self._moving = {}
@@ -155,7 +170,8 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ends = {each: end for each, end in ends.items() if each not in placed}
         if isinstance(limit, ReadMaxRows):
             ends = limited(starts, ends, limit.max_rows)
-        return to_offset({**ends, **placed})
+        until = {**ends, **placed}
+        return self._offset(until, {} if self._progress is None else self._progress.watermarks(until))
 
     def reportLatestOffset(self) -> _Offset:
         """The end of every partition, beyond open transactions.
@@ -163,17 +179,24 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         A partition with an open transaction has not been read to its end: its rows arrive with the commit, and must
         not be late then.
         """
-        return to_offset(self._end_offsets.reported())
+        return self._offset(self._end_offsets.reported())
 
     def partitions(self, start: _Offset, end: _Offset) -> Sequence[InputPartition]:
         """A task for every partition with new records; a partition missing in ``start`` begins at its ``end``."""
-        starts = from_offset(start)
-        ranges = [Range(*each, starts.get(each, last), last) for each, last in from_offset(end).items()]
+        starts = positions_in(start)
+        ranges = [Range(*each, starts.get(each, last), last) for each, last in positions_in(end).items()]
         return [InputPartition(each) for each in ranges if each.start < each.end]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of a task's range."""
         return record_batches(partition.value, self._settings)
+
+    def _offset(self, positions: Positions, watermarks: Mapping[TopicPartition, int | None] | None = None) -> _Offset:
+        """An offset as Spark gets it; Spark compares text."""
+        offset = to_offset(positions)
+        if self._progress is None:
+            return offset
+        return {"source": SOURCE_NAME, "offsets": offset, "watermarks": to_offset(watermarks or {})}
 
     def _first_at(self, times: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
         """The first offset at or after a time in each partition."""

@@ -36,6 +36,7 @@ from sparkjet.errors import AnalysisError, SinkError
 from sparkjet.query_log import logger
 from sparkjet.sinks.copies import check_run, origin
 from sparkjet.sinks.outbox import Outbox
+from sparkjet.sinks.pace import Pace
 from sparkjet.sinks.protocol import Guarantee, Handle, Later, TransactionId, Unknown
 from sparkjet.sinks.tasks import run_tasks
 from sparkjet.snapshots.outbox_entries import files_of
@@ -89,6 +90,7 @@ class StagedKafkaSink(Outbox):
         self._warm: dict[str, KafkaBrokers] = {}
         self._forgets = False
         self._told: set[str] = set()
+        self._pace = Pace(settings.progress_interval)
         self.packages = PACKAGES
 
     def attach(self, directory: Path | Directory, session: SparkSession) -> None:
@@ -219,6 +221,16 @@ class StagedKafkaSink(Outbox):
             check_epoch(found, self._described(names), progress, settings, each)
         return self.in_parts(handle, transaction, names)
 
+    def tells(self, clock: int, watermark: int | None) -> bool:
+        """See :meth:`Telling.tells`: with ``progressInterval``, of another watermark, now and then."""
+        return self._pace.is_due(clock, watermark)
+
+    def tell(self, transaction: TransactionId) -> Handle:
+        """See :meth:`Telling.tell`: a marker alone, behind what is in the topic."""
+        names = [] if self._settings.topic is None else [self._settings.topic]
+        stored = {"sink": transaction.sink, "box": str(transaction), "epoch": transaction.epoch, "rows": 0, "files": []}
+        return self.in_parts(stored, transaction, names)
+
     def _measured(self, transaction: TransactionId, stored: Handle) -> dict[str, Mapping[str, Any]]:
         assert self._session is not None  # noqa: S101 - attach() comes first
         entry = self._entries(transaction.sink).at(stored["box"])
@@ -226,6 +238,7 @@ class StagedKafkaSink(Outbox):
 
     def in_parts(self, stored: Handle, transaction: TransactionId, topics: Sequence[str]) -> Handle:
         """The handle of rows that are in the outbox, with all that publishing them needs."""
+        self._pace.note(transaction)
         progress = self._progress_of(transaction.query, transaction.sink)
         entry, complete = self._entries(transaction.sink).at(stored["box"]), progress.complete
         self._untried = stored["box"]
@@ -241,7 +254,7 @@ class StagedKafkaSink(Outbox):
             # Afterwards the markers tell.
             **({"progressMade": progress.made()} if complete is None else {}),
             "after": 0 if complete is None else complete.epoch,
-            "watermark": transaction.watermark,
+            "watermark": transaction.reached,
             **origin(transaction),
         }
 
@@ -257,7 +270,9 @@ class StagedKafkaSink(Outbox):
             # Before anything initializes the ids: after that nobody knows how their transactions ended.
             self._ends.write_lost(where, handle["query"], handle["sink"])
         try:
-            if len(handle["parts"]) == 1:
+            if not handle["parts"]:
+                self._publish(progress, entry, handle, ALL, again=again, completes=True)
+            elif len(handle["parts"]) == 1:
                 self._publish(progress, entry, handle, 0, again=again, completes=True)
             else:
                 self._publish_several(progress, entry, handle, again=again)

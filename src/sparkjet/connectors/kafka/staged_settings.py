@@ -22,6 +22,7 @@ from sparkjet.connectors.kafka.producer_settings import DEFAULTS, OURS, TIMEOUT,
 from sparkjet.connectors.kafka.producing import NAME, NAMES
 from sparkjet.connectors.kafka.publishing import READER
 from sparkjet.errors import AnalysisError
+from sparkjet.sinks.pace import PROGRESS_INTERVAL
 from sparkjet.sinks.protocol import Guarantee
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class StagedSettings:
         progress: The option ``progressTopic``.
         repeats: Whether to continue from snapshots that are older than the progress topic, or newer.
         few: The most rows of an epoch that is one part.
+        progress_interval: The option ``progressInterval``, in microseconds.
     """
 
     producer: Mapping[str, str] = field(repr=False)
@@ -56,6 +58,7 @@ class StagedSettings:
     progress: str | None = None
     repeats: bool = False
     few: int = 200_000
+    progress_interval: int | None = None
 
     @property
     def timeout(self) -> float:
@@ -130,6 +133,7 @@ class StagedSettings:
             options[NUM_PARTITIONS],
             progress,
             options[ON_RESTORED_BACKUP] == "continue",
+            progress_interval=options[PROGRESS_INTERVAL],
         )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sparkjet.options import MOST_PARTITIONS, UPSERT_OPTIONS, Option, choice, number, text
+from sparkjet.sinks.pace import PROGRESS_INTERVAL
 
 DSN = text("dsn", "Connection string of libpq; the next five options override it. Never logged or recorded.", "")
 PARTS = (
@@ -26,4 +27,4 @@ PREPARED = choice(
 NUM_PARTITIONS = number(
     "numPartitions", "Maximum number of connections, as in Spark's JDBC writer.", most=MOST_PARTITIONS
 )
-OPTIONS: Sequence[Option[Any]] = (DSN, *PARTS, TABLE, *UPSERT_OPTIONS, PREPARED, NUM_PARTITIONS)
+OPTIONS: Sequence[Option[Any]] = (DSN, *PARTS, TABLE, *UPSERT_OPTIONS, PREPARED, NUM_PARTITIONS, PROGRESS_INTERVAL)

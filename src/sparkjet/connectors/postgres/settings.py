@@ -11,6 +11,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from sparkjet.connectors.postgres.options import DSN, NUM_PARTITIONS, PARTS, PREPARED, TABLE
 from sparkjet.errors import AnalysisError
 from sparkjet.options import upsert_keys
+from sparkjet.sinks.pace import PROGRESS_INTERVAL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,6 +29,7 @@ class PostgresSettings:
         keys: The option ``keyColumns``; empty with mode=append.
         prepared: ``auto``, ``always`` or ``never``.
         writers: The option ``numPartitions``.
+        progress_interval: The option ``progressInterval``, in microseconds.
     """
 
     conninfo: str = field(repr=False)
@@ -35,6 +37,7 @@ class PostgresSettings:
     keys: tuple[str, ...] = ()
     prepared: str = "auto"
     writers: int | None = None
+    progress_interval: int | None = None
 
     @staticmethod
     def of(options: Options) -> PostgresSettings:
@@ -49,6 +52,7 @@ class PostgresSettings:
             upsert_keys(options),
             options[PREPARED],
             options[NUM_PARTITIONS],
+            options[PROGRESS_INTERVAL],
         )
 
 

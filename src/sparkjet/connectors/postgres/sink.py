@@ -19,11 +19,12 @@ from sparkjet.connectors.postgres.refusals import LONGEST
 from sparkjet.connectors.postgres.remembering import published_after
 from sparkjet.connectors.postgres.table import Table, look
 from sparkjet.connectors.postgres.target import Target
-from sparkjet.connectors.postgres.transactions import PostgresTransactions, decided_rows, outbox_handle
+from sparkjet.connectors.postgres.transactions import PostgresTransactions, decided_rows, outbox_handle, write_rows
 from sparkjet.connectors.postgres.types import PostgresColumn, columns_of, faults, length
 from sparkjet.errors import AnalysisError, RefusedRowsError, SinkError
 from sparkjet.query_log import logger
 from sparkjet.sinks.outbox import Outbox
+from sparkjet.sinks.pace import Pace
 from sparkjet.sinks.protocol import Guarantee, Handle, Later, TransactionId
 from sparkjet.sinks.tasks import run_tasks
 from sparkjet.sinks.upserts import check_there
@@ -68,6 +69,7 @@ class PostgresSink(Outbox):
         self._table: Table
         self._prepares = False
         self._writers = 1
+        self._pace = Pace(settings.progress_interval)
 
     @property
     def way(self) -> str:
@@ -121,6 +123,7 @@ class PostgresSink(Outbox):
 
     def prepare(self, rows: DataFrame, transaction: TransactionId) -> Handle | None:
         """See :meth:`Sink.prepare`."""
+        self._pace.note(transaction)
         if self._prepares:
             # The server itself rejects what it cannot store, before the decision.
             return self._prepare(self._encoded(rows), transaction)
@@ -143,7 +146,17 @@ class PostgresSink(Outbox):
                     connection, self._entries(handle["sink"]).at(handle["box"]), self._table.target.columns
                 )
         may_refuse = bool(self._table.refusals.reasons or found.get("long"))
-        return handle | outbox_handle(transaction, self._table.target) | {"mayRefuse": may_refuse}
+        return handle | outbox_handle(transaction, self._table.target, handle["rows"]) | {"mayRefuse": may_refuse}
+
+    def tells(self, clock: int, watermark: int | None) -> bool:
+        """See :meth:`Telling.tells`: with ``progressInterval``, of another watermark, now and then."""
+        return self._table.target.tells and self._pace.is_due(clock, watermark)
+
+    def tell(self, transaction: TransactionId) -> Handle:
+        """See :meth:`Telling.tell`: a marker alone, in the way of the outbox."""
+        self._pace.note(transaction)
+        stored = {"sink": transaction.sink, "box": str(transaction), "epoch": transaction.epoch, "rows": 0, "files": []}
+        return stored | outbox_handle(transaction, self._table.target)
 
     def try_out(self, handle: Handle, earlier: Sequence[tuple[Sink, Handle]]) -> None:
         """See :meth:`Trying.try_out`; reads the rows a second time, where something in the table can refuse them.
@@ -172,7 +185,8 @@ class PostgresSink(Outbox):
 
     def deliver(self, entry: Directory, handle: Handle) -> None:
         """See :meth:`Outbox.deliver`; runs on the driver."""
-        self._transactions.publish(handle, decided_rows(entry, handle))
+        write = write_rows if handle["rows"] else _nothing
+        self._transactions.publish(handle, decided_rows(entry, handle), write=write)
 
     def has_arrived(self, handle: Handle) -> bool:
         """See :meth:`Outbox.has_arrived`: the marker is written in the transaction of the rows."""
@@ -205,7 +219,8 @@ class PostgresSink(Outbox):
         # Not the whole string: limits and names of sessions may differ.
         if not isinstance(sink, PostgresSink) or _server(sink._settings.conninfo) != _server(self._settings.conninfo):  # noqa: SLF001
             return False
-        return handle["way"] == "outbox" and Target.of(handle["target"]).place in self._table.refusals.related
+        has_rows = handle["way"] == "outbox" and bool(handle["rows"])
+        return has_rows and Target.of(handle["target"]).place in self._table.refusals.related
 
     def _encoded(self, rows: DataFrame) -> DataFrame:
         return rows.select(*(column.value.alias(f"column{n}") for n, column in enumerate(self._columns)))
@@ -230,6 +245,10 @@ class PostgresSink(Outbox):
         if self._table.refusals.is_unique:
             return f"{self._settings.table} has a unique index, where an orphaned transaction would block its retry"
         return None
+
+
+def _nothing(*_: object) -> None:
+    """What an epoch without rows writes beside its marker."""
 
 
 def _server(conninfo: str) -> list[object]:

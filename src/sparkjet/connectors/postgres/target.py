@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,8 @@ class Target:
         columns: Names of the columns, in the order of the rows' columns.
         keys: Columns that identify a row if rows replace older ones; empty if they are appended.
         instants: Positions of the columns that are sent as microseconds since 1970.
+        tells: Whether markers have the column in which readers are told how far the query is; earlier versions made
+            them without.
     """
 
     schema: str
@@ -32,6 +35,7 @@ class Target:
     columns: tuple[str, ...]
     keys: tuple[str, ...] = ()
     instants: frozenset[int] = frozenset()
+    tells: bool = False
 
     def describe(self) -> dict[str, Any]:
         """What the record keeps, as the options may have changed when the rows are published."""
@@ -41,6 +45,7 @@ class Target:
             "columns": list(self.columns),
             "keys": list(self.keys),
             "instants": sorted(self.instants),
+            "tells": self.tells,
         }
 
     @staticmethod
@@ -52,6 +57,7 @@ class Target:
             tuple(described["columns"]),
             tuple(described["keys"]),
             frozenset(described["instants"]),
+            described.get("tells", False),
         )
 
     @property
@@ -73,17 +79,23 @@ class Target:
         """Creates the table of markers."""
         return sql.SQL(
             "CREATE TABLE IF NOT EXISTS {} (gid text PRIMARY KEY, query text NOT NULL, sink text NOT NULL, "
-            "epoch bigint NOT NULL, written timestamptz NOT NULL DEFAULT now())"
+            "epoch bigint NOT NULL, written timestamptz NOT NULL DEFAULT now(), progress jsonb)"
         ).format(self.markers)
 
-    def mark(self, query: str, sink: str, epoch: int) -> Composed:
-        """Begins the INSERT of a marker; ``'gid')`` ends it."""
-        statement = "INSERT INTO {} (query, sink, epoch, gid) VALUES ({}, {}, {}, "
-        return sql.SQL(statement).format(self.markers, query, sink, epoch)
+    def mark(self, query: str, sink: str, epoch: int, progress: Mapping[str, Any] | None = None) -> Composed:
+        """Begins the INSERT of a marker, with what readers of the table are told; ``'gid')`` ends it."""
+        if progress is None or not self.tells:
+            statement = "INSERT INTO {} (query, sink, epoch, gid) VALUES ({}, {}, {}, "
+            return sql.SQL(statement).format(self.markers, query, sink, epoch)
+        told = json.dumps({"table": [self.schema, self.table], **progress})
+        statement = "INSERT INTO {} (query, sink, epoch, progress, gid) VALUES ({}, {}, {}, {}::jsonb, "
+        return sql.SQL(statement).format(self.markers, query, sink, epoch, told)
 
-    def mark_once(self, query: str, sink: str, epoch: int, gid: str) -> Composed:
+    def mark_once(
+        self, query: str, sink: str, epoch: int, gid: str, progress: Mapping[str, Any] | None = None
+    ) -> Composed:
         """Inserts a marker unless it exists."""
-        return self.mark(query, sink, epoch) + sql.SQL("{}) ON CONFLICT DO NOTHING").format(gid)
+        return self.mark(query, sink, epoch, progress) + sql.SQL("{}) ON CONFLICT DO NOTHING").format(gid)
 
     def delete_older_markers(self, query: str, sink: str, epoch: int) -> Composed:
         """Deletes the markers of earlier epochs, which that of ``epoch`` replaces."""

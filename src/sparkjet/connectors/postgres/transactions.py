@@ -101,7 +101,7 @@ class PostgresTransactions:
             self.conninfo,
             target.copy().as_string(),
             target.types().as_string(),
-            target.mark(transaction.query, transaction.sink, transaction.epoch).as_string(),
+            target.mark(transaction.query, transaction.sink, transaction.epoch, transaction.to_tell(0)).as_string(),
             prefix_of(transaction.query, transaction.sink, transaction),
             target.instants,
         )
@@ -178,7 +178,7 @@ class PostgresTransactions:
             try:
                 # The marker alone would not keep a copy of the home waiting, as it has another name there.
                 cursor.execute(_LOCK, [prefix_of(query, sink)])
-                cursor.execute(target.mark_once(query, sink, epoch, handle["gid"]))
+                cursor.execute(target.mark_once(query, sink, epoch, handle["gid"], handle.get("progress")))
             except psycopg.errors.LockNotAvailable as error:
                 # A driver that was paused in the middle of this would block its successor for ever.
                 cursor.execute("ROLLBACK")
@@ -259,10 +259,11 @@ def decided_rows(entry: Directory, handle: Handle) -> Iterator[pa.RecordBatch]:
         raise LostTransactionError(message)
 
 
-def outbox_handle(transaction: TransactionId, target: Target) -> Handle:
+def outbox_handle(transaction: TransactionId, target: Target, rows: int = 0) -> Handle:
     """The handle of rows that are stored with the snapshot until they are published."""
     prefix = prefix_of(transaction.query, transaction.sink, transaction)
-    return {**_identity(transaction, target), "way": _OUTBOX, "gid": f"{prefix}{_OUTBOX}"}
+    identity = {**_identity(transaction, target), "progress": transaction.to_tell(rows)}
+    return {**identity, "way": _OUTBOX, "gid": f"{prefix}{_OUTBOX}"}
 
 
 def gids_of(handle: Handle) -> list[str]:

@@ -1,0 +1,1 @@
+"""Directories of files that the file sink has written, as streams of whole epochs."""

@@ -1,0 +1,39 @@
+"""What the markers beside a table tell of its writers."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from sparkjet.connectors.postgres.copying import connect
+from sparkjet.connectors.postgres.target import MARKERS
+from sparkjet.errors import AnalysisError
+
+_NEWEST = (
+    "SELECT DISTINCT ON (query, sink) progress || jsonb_build_object('query', query, 'output', sink, 'epoch', epoch) "
+    "FROM {} WHERE progress -> 'table' = jsonb_build_array({}, {}) ORDER BY query, sink, epoch DESC"
+)
+
+
+def told_in(dsn: str, table: str) -> list[dict[str, Any]]:
+    """The newest progress of each output that writes into a table."""
+    schema, _, name = (table if "." in table else f"public.{table}").partition(".")
+    try:
+        with closing(connect(dsn)) as connection:
+            rows = connection.execute(sql.SQL(_NEWEST).format(sql.Identifier(schema, MARKERS), schema, name)).fetchall()
+    except psycopg.errors.UndefinedTable:
+        return []
+    except psycopg.errors.UndefinedColumn as error:
+        message = (
+            f'complete_until: "{schema}"."{MARKERS}" is of an earlier version of sparkjet and tells no watermarks. Its '
+            f'owner may add them: ALTER TABLE "{schema}"."{MARKERS}" ADD COLUMN progress jsonb; then start the query '
+            "again."
+        )
+        raise AnalysisError(message) from error
+    except psycopg.Error as error:
+        message = f"complete_until: {table}: {str(error).strip()}"
+        raise AnalysisError(message) from error
+    return [told for (told,) in rows]

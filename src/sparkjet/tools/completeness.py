@@ -1,0 +1,228 @@
+"""Whether a table, a directory or a topic has all rows up to a time, as its writers tell; without a Spark session."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+from sparkjet.errors import AnalysisError
+from sparkjet.time import MIN
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_OURS = re.compile(r"part-\d{9}-\d{5}-")
+"""How the files of an epoch begin, of which a driver may be about to tell."""
+_MOVING = {"OPTIMIZE", "VACUUM START", "VACUUM END", "REORG", "FSCK", "CLUSTER BY", "COMPUTE STATS", "ADD FEATURE"}
+_MOVING |= {"CREATE TABLE", "SET TBLPROPERTIES", "UNSET TBLPROPERTIES", "ADD COLUMNS", "CHANGE COLUMN", "MANUAL_UPDATE"}
+"""Operations of Delta's that add no rows."""
+_CONNECT, _VALID_THROUGH = "kafka.connect.commit-id", "kafka.connect.valid-through-ts"
+"""What Kafka Connect writes into the summary of an Iceberg snapshot."""
+
+
+@dataclass(frozen=True)
+class Writer:
+    """Who has written somewhere, and how far it is.
+
+    Attributes:
+        name: Of one of sparkjet's, its query and output: ``QUERY/OUTPUT``.
+        epoch: Its newest epoch that is there; None for others.
+        until: Up to when all its rows are there, but for late ones; None as long as it has no watermark.
+    """
+
+    name: str
+    epoch: int | None
+    until: datetime | None
+
+
+@dataclass(frozen=True)
+class Completeness:
+    """What :func:`complete_until` answers.
+
+    Attributes:
+        writers: Who tells how far it is.
+        others: Who has written too and tells nothing.
+    """
+
+    writers: tuple[Writer, ...]
+    others: tuple[str, ...] = ()
+
+    @property
+    def until(self) -> datetime | None:
+        """All rows whose event time is before it are there, but for late ones; None where somebody does not tell."""
+        times = [each.until for each in self.writers]
+        known = [each for each in times if each is not None]
+        return min(known) if known and len(known) == len(times) and not self.others else None
+
+    @property
+    def why(self) -> str:
+        """Why nothing is known, or who is least far; for people."""
+        if self.others:
+            return f"rows of others, who tell no watermark: {', '.join(self.others)}"
+        if not self.writers:
+            return "no query has written there yet"
+        silent = [each.name for each in self.writers if each.until is None]
+        if silent:
+            return f"no watermark yet, or none at all: {', '.join(silent)}"
+        least = min(self.writers, key=lambda each: each.until or _EPOCH)
+        return f"complete until {least.until}, by {least.name}, epoch {least.epoch}"
+
+    def has(self, end: datetime) -> bool:
+        """Whether all rows before a time are there: of the hour from 10 to 11, with 11 o'clock.
+
+        Raises:
+            AnalysisError: The time has no zone.
+        """
+        if end.tzinfo is None:
+            message = f"end = {end!r} has no time zone, so it is no point in time: end.replace(tzinfo=timezone.utc)"
+            raise AnalysisError(message)
+        return self.until is not None and self.until >= end
+
+    def without(self, *names: str) -> Completeness:
+        """The same without writers and others whose rows do not count: by their names, or of a query all outputs."""
+        writers = tuple(each for each in self.writers if not {each.name, each.name.split("/")[0]} & {*names})
+        return Completeness(writers, tuple(each for each in self.others if each not in names))
+
+
+def complete_until(place: Any, *, table: str = "", progress_topics: Sequence[str] = (), **client: Any) -> Completeness:
+    """Up to when a place has all rows that sparkjet's queries write there, by the watermarks beside their rows.
+
+    Needs no Spark session and starts nothing, so that an orchestrator may ask often. Event times are those of the
+    writer: of results with windows the windows' ends.
+
+    Args:
+        place: A directory that ``format("files")`` writes into, or of a Delta table (which needs ``deltalake``); a
+            ``deltalake.DeltaTable``; a table of ``pyiceberg``; the ``dsn`` of PostgreSQL with ``table``; or
+            ``kafka://host:9092/topic`` with ``progress_topics``.
+        table: Of PostgreSQL, with its schema unless that is ``public``.
+        progress_topics: Of Kafka, the progress topics of the queries that write there.
+        client: Of Kafka, more properties of librdkafka's, with ``_`` for each dot.
+
+    Raises:
+        AnalysisError: There is nothing of the kind, or a package is missing.
+
+    >>> import tempfile
+    >>> complete_until(tempfile.mkdtemp()).why
+    'no query has written there yet'
+    """
+    if isinstance(place, str) and table:
+        from sparkjet.connectors.postgres.progress import told_in  # noqa: PLC0415 - psycopg is optional
+
+        return Completeness(tuple(_writer(each) for each in told_in(place, table)))
+    if isinstance(place, str) and place.startswith("kafka://"):
+        from sparkjet.connectors.kafka.completeness import told_of  # noqa: PLC0415 - confluent-kafka is optional
+
+        return Completeness(tuple(_writer(each) for each in told_of(place, progress_topics, client)))
+    if isinstance(place, str | os.PathLike):
+        return _of_directory(Path(place))
+    if hasattr(place, "history") and hasattr(place, "transaction_version"):
+        return _of_delta(place)
+    if hasattr(place, "snapshots") and hasattr(place, "properties"):
+        return _of_iceberg(place)
+    known = "a directory, deltalake.DeltaTable, table of pyiceberg, dsn with table=…, or kafka://…"
+    message = f"complete_until: {place!r} is not {known}"
+    raise AnalysisError(message)
+
+
+def _of_directory(path: Path) -> Completeness:
+    if not path.is_dir():
+        message = f"complete_until: there is no directory {path}. Of a table in a store, give the table: DeltaTable(…)."
+        raise AnalysisError(message)
+    if (path / "_delta_log").is_dir():
+        try:
+            from deltalake import DeltaTable  # noqa: PLC0415 - optional
+        except ImportError as error:
+            message = f"complete_until: {path} is a Delta table, and reading it needs: pip install deltalake"
+            raise AnalysisError(message) from error
+        return _of_delta(DeltaTable(str(path)))
+    from sparkjet.sinks.manifest import Manifest  # noqa: PLC0415 - needs PySpark, which other places do not
+
+    manifests = Manifest.all_of(path)
+    found = [(manifest, manifest.last()) for manifest in manifests]
+    writers = [
+        _writer({"query": manifest.query, "output": manifest.sink, "epoch": entry.epoch, **(entry.progress or {})})
+        for manifest, entry in found
+        if entry is not None
+    ]
+    foreign = sorted(
+        str(each.relative_to(path))
+        for each in path.rglob("*")
+        if each.is_file() and not _is_hidden(each.relative_to(path)) and not _OURS.match(each.name)
+    )
+    more = [f"{len(foreign) - 1} other files"] if foreign[1:] else []
+    return Completeness(tuple(writers), (*foreign[:1], *more))
+
+
+def _is_hidden(file: Path) -> bool:
+    return any(part.startswith((".", "_")) and "=" not in part for part in file.parts)
+
+
+def _of_delta(table: Any) -> Completeness:
+    newest: dict[str, dict[str, Any]] = {}
+    others: dict[str, None] = {}
+    # The newest version first.
+    for info in table.history():
+        told = _ours(info.get("userMetadata"))
+        if told is not None:
+            newest.setdefault(f"{told['query']}/{told['output']}", told)
+        elif info.get("operation") not in _MOVING:
+            by = info.get("engineInfo") or info.get("clientVersion") or "an unknown engine"
+            others[f"{info.get('operation')} by {by}"] = None
+    return Completeness(tuple(map(_writer, newest.values())), tuple(others))
+
+
+def _ours(metadata: str | None) -> dict[str, Any] | None:
+    try:
+        found = json.loads(metadata or "{}")
+    except ValueError:
+        return None
+    told = found.get("sparkjet") if isinstance(found, dict) else None
+    return told if isinstance(told, dict) and "query" in told else None
+
+
+def _of_iceberg(table: Any) -> Completeness:
+    properties: Mapping[str, str] = table.properties
+    writers = []
+    for key, text in properties.items():
+        if key.startswith("sparkjet/"):
+            query, output = key.split("/", 2)[1:]
+            writers.append(_writer({"query": query, "output": output, **json.loads(text)}))
+    connect: Mapping[str, Any] | None = None
+    others: dict[str, None] = {}
+    for snapshot in table.snapshots():
+        summary = _summary(snapshot)
+        if _CONNECT in summary or _VALID_THROUGH in summary:
+            connect = summary
+        elif "sparkjet" not in summary and summary.get("operation") != "replace":
+            others[f"{summary.get('operation')} by {summary.get('engine-name', 'an unknown engine')}"] = None
+    if connect is not None:
+        # Its newest snapshot: without the property its tasks have not told one time.
+        writers.append(Writer("Kafka Connect", None, _valid_through(connect.get(_VALID_THROUGH))))
+    return Completeness(tuple(writers), tuple(others))
+
+
+def _summary(snapshot: Any) -> Mapping[str, Any]:
+    found = snapshot.summary
+    if found is None:
+        return {}
+    operation = getattr(found.operation, "value", found.operation)
+    return {**found.additional_properties, "operation": operation}
+
+
+def _valid_through(text: str | None) -> datetime | None:
+    if text is None:
+        return None
+    if text.isdecimal():
+        return _EPOCH + timedelta(milliseconds=int(text))
+    # Python 3.10 knows no Z.
+    return datetime.fromisoformat(text.replace("Z", "+00:00"))
+
+
+def _writer(told: Mapping[str, Any]) -> Writer:
+    watermark = told.get("watermark")
+    until = None if watermark in {None, MIN} else _EPOCH + timedelta(microseconds=watermark)
+    return Writer(f"{told['query']}/{told['output']}", told["epoch"], until)

@@ -1,0 +1,67 @@
+"""Histories as DataFrames: when rows came and how old they were, counted by Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from sparkjet.errors import AnalysisError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_MARKS = T.StructType([T.StructField("at", T.LongType()), T.StructField("mark", T.LongType())])
+
+
+def told(
+    history: DataFrame,
+    event_time: str | Column,
+    arrival: str | Column,
+    by: str | Column | Sequence[str | Column],
+    trigger: int,
+) -> DataFrame:
+    """Of each row the epoch that it came in, its substream and its event time, the first and last as whole numbers."""
+    if history.isStreaming:
+        message = "lag_for: history is a stream, and has to be a batch: read it with spark.read"
+        raise AnalysisError(message)
+    named = [by] if isinstance(by, str | Column) else by
+    parts = [F.coalesce(_column(each).cast("string"), F.lit("null")) for each in named]
+    rows = history.select(
+        _column(arrival).alias("at"), F.concat_ws("/", *parts).alias("substream"), _column(event_time).alias("time")
+    )
+    for name, option, given in (("at", "arrival", arrival), ("time", "event_time", event_time)):
+        kind = rows.schema[name].dataType
+        if not isinstance(kind, T.TimestampType):
+            message = (
+                f"{option}: {given!r} is {kind.simpleString()}, and has to be a timestamp: "
+                'F.timestamp_millis("…"), F.col("…").cast("timestamp")'
+            )
+            raise AnalysisError(message)
+    known = rows.where("at IS NOT NULL AND time IS NOT NULL")
+    # Rounded down, before 1970 too.
+    epoch = F.floor(F.unix_micros("at") / F.lit(trigger)) if trigger > 1 else F.unix_micros("at")
+    return known.select(epoch.cast("long").alias("at"), "substream", F.unix_micros("time").alias("time"))
+
+
+def epochs(rows: DataFrame) -> Iterator[tuple[int, str, int]]:
+    """Epochs ascending, each with the highest event time of each of its substreams."""
+    highest = rows.groupBy("at", "substream").agg(F.max("time")).orderBy("at")
+    yield from highest.toLocalIterator()
+
+
+def behind(rows: DataFrame, marks: Sequence[tuple[int, int]], digits: int) -> Iterator[tuple[str, int, int]]:
+    """Substream, how far behind the watermark of their epoch, rounded up to some digits, and number of rows."""
+    judged = rows.join(F.broadcast(rows.sparkSession.createDataFrame(list(marks), _MARKS)), "at")
+    time = F.when(F.col("mark") > F.col("time"), F.col("mark") - F.col("time")).otherwise(F.lit(0))
+    unit = F.pow(F.lit(10), F.greatest(F.length(F.col("behind").cast("string")) - digits, F.lit(0))).cast("long")
+    rounded = F.expr("(behind + unit - 1) div unit * unit")
+    counted = judged.withColumn("behind", time).withColumn("unit", unit).groupBy("substream", rounded.alias("behind"))
+    yield from counted.count().toLocalIterator()
+
+
+def _column(given: str | Column) -> Column:
+    return F.col(given) if isinstance(given, str) else given

@@ -1,0 +1,247 @@
+"""The lag of a watermark from how many rows may be lost: what each lag would have lost of a history."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sparkjet.errors import AnalysisError
+from sparkjet.time import SubstreamTracker, limiting_lag
+from sparkjet.time.durations import Duration, format_duration, parse_duration
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from sparkjet.time import LimitingLag
+
+DIGITS = 3
+"""Digits that count of how late a row is, and of a lag: at most a hundredth more than is needed."""
+_ROWS = 12
+"""Lags that the text of a report has."""
+
+
+class Loss(NamedTuple):
+    """What a lag loses of a substream: how many rows, and their share of its rows."""
+
+    lag: int
+    substream: str
+    rows: int
+    share: float
+
+
+@dataclass(frozen=True)
+class LagReport:
+    """What :func:`lag_for` has found out; times in microseconds.
+
+    Attributes:
+        allowed: The share of rows that may be lost.
+        rows: How many rows the history has, by substream.
+        late: Of each substream, how many rows are how far behind the watermark that a lag of 0 would have: the time
+            rounded up to three digits, as lags are. Rows that no lag would lose are left out.
+    """
+
+    allowed: Fraction
+    rows: Mapping[str, int]
+    late: Mapping[str, Mapping[int, int]]
+
+    @property
+    def lag(self) -> int:
+        """The least lag, in three digits, that loses no more rows of all substreams together than are allowed."""
+        return self.lag_of(*self.rows)
+
+    @property
+    def policy(self) -> LimitingLag:
+        """For ``withWatermark``: :func:`~sparkjet.limiting_lag` of that lag."""
+        return limiting_lag(self.lag)
+
+    @property
+    def lags(self) -> list[int]:
+        """All lags at which the number of lost rows changes, ascending, with 0."""
+        return sorted({0, *(each for counts in self.late.values() for each in counts)})
+
+    def lag_of(self, *substreams: str) -> int:
+        """The least lag that loses no more rows of some substreams than are allowed of them."""
+        most = int(self.allowed * sum(self._rows(each) for each in substreams))
+        behind = sum((Counter(self.late.get(each, {})) for each in substreams), Counter())
+        lost = behind.total()
+        for lag in sorted({0, *behind}):
+            lost -= behind[lag]
+            if lost <= most:
+                return lag
+        return 0
+
+    def lost(self, lag: Duration, *substreams: str) -> int:
+        """How many rows a lag loses, of all substreams or of some: exactly, for a lag of up to three digits."""
+        least, lost = parse_duration(lag, "lag"), 0
+        for each in substreams or self.rows:
+            self._rows(each)
+            times, at_most = self._sums.get(each, ((), (0,)))
+            lost += at_most[-1] - at_most[bisect_right(times, least)]
+        return lost
+
+    def share(self, lag: Duration, *substreams: str) -> float:
+        """The same as a share of these rows."""
+        return self.lost(lag, *substreams) / sum(map(self._rows, substreams or self.rows))
+
+    def losses(self, lags: Iterable[Duration] | None = None) -> list[Loss]:
+        """What lags lose of each substream, by default all at which this changes."""
+        chosen = self.lags if lags is None else [parse_duration(each, "lags") for each in lags]
+        return [Loss(lag, each, self.lost(lag, each), self.share(lag, each)) for lag in chosen for each in self.rows]
+
+    def __str__(self) -> str:
+        """A table: lags down to the recommended one and beyond, and what each of them loses of each substream."""
+        lags, best = self.lags, self.lag
+        place = bisect_left(lags, best)
+        # Evenly from all, and those around the one that is recommended.
+        shown = {*lags[:: max(1, len(lags) // _ROWS)], *lags[max(0, place - 1) : place + 2], lags[-1]}
+        lines = [f"lag {_shown(best)} loses {self.lost(best)} of {sum(self.rows.values())} rows"]
+        lines += [
+            f"{'->' if lag == best else '  '} {_shown(lag):>24}  "
+            + "  ".join(f"{name}: {self.lost(lag, name)} ({self.share(lag, name):.4%})" for name in self.rows)
+            for lag in sorted(shown)
+        ]
+        return "\n".join(lines)
+
+    @cached_property
+    def _sums(self) -> dict[str, tuple[Sequence[int], Sequence[int]]]:
+        """Of each substream how far behind rows are, ascending, and how many are less far behind than each."""
+        ordered = {name: sorted(counts.items()) for name, counts in self.late.items()}
+        return {
+            name: ([time for time, _ in each], [*accumulate((rows for _, rows in each), initial=0)])
+            for name, each in ordered.items()
+        }
+
+    def _rows(self, substream: str) -> int:
+        if substream not in self.rows:
+            message = f"substream = {substream!r}: the history has rows of {', '.join(map(repr, self.rows))}"
+            raise AnalysisError(message)
+        return self.rows[substream]
+
+
+def lag_for(
+    history: DataFrame | Iterable[tuple[int, str, int]],
+    loss: float | str,
+    *,
+    event_time: str | Column = "ts",
+    arrival: str | Column = "timestamp",
+    by: str | Column | Sequence[str | Column] = (),
+    trigger: Duration | None = "1 second",
+    substreams: Sequence[str] = (),
+) -> LagReport:
+    """Which lag loses how many rows, by a history of when rows came: no lag has to be guessed.
+
+    The rows go through the watermark of a query with ``limiting_lag``, of all substreams together, as through
+    :func:`~sparkjet.tools.replay.replay`. A row is lost if its event time is below the watermark when it comes, as with
+    session windows; of other windows fewer are. Call it on the driver; of a DataFrame two jobs read all of it, and must
+    find the same rows.
+
+    Args:
+        history: A batch DataFrame; or :class:`~sparkjet.tools.replay.Arrival` or tuples, in any order, in microseconds.
+        loss: The share of rows that may be lost: ``"0.01 %"``, or a number from 0 to below 1.
+        event_time: Of a DataFrame, the column of ``withWatermark``, a timestamp. Rows without one do not count.
+        arrival: Of a DataFrame, when the row came, a timestamp: that of Kafka's record, or
+            ``_metadata.file_modification_time``.
+        by: Of a DataFrame, the columns that name the substream, as in ``withWatermark``.
+        trigger: Rows that come within this time are one epoch, judged by the watermark before it; None for those of
+            the same moment only. With a shorter one than the query's, it loses less than is said.
+        substreams: Substreams to wait for from the start; others are known from their first row on.
+
+    Raises:
+        AnalysisError: No share, no rows with both times, or columns that are no timestamps.
+
+    >>> events = [(second * 10**6, "a", (second - late) * 10**6) for second, late in enumerate([0, 0, 1, 4, 0, 5])]
+    >>> found = lag_for(events, loss="20 %")
+    >>> found.lag, found.lost(found.lag), found.lost("1 second")
+    (2000000, 1, 2)
+    >>> print(found)
+    lag 2 seconds loses 1 of 6 rows
+                      0 seconds  a: 2 (33.3333%)
+    ->                2 seconds  a: 1 (16.6667%)
+                      4 seconds  a: 0 (0.0000%)
+    """
+    allowed = _share(loss)
+    length = 1 if trigger is None else parse_duration(trigger, "trigger", minimum=1)
+    rows: Counter[str] = Counter()
+    late: defaultdict[str, Counter[int]] = defaultdict(Counter)
+    for substream, behind, count in _counted(history, event_time, arrival, by, length, substreams):
+        rows[substream] += count
+        if behind > 0:
+            late[substream][behind] += count
+    if not rows:
+        message = "lag_for: history has no rows with an event time and a time of arrival"
+        raise AnalysisError(message)
+    return LagReport(allowed, dict(sorted(rows.items())), {name: dict(late[name]) for name in sorted(late)})
+
+
+def _shown(lag: int) -> str:
+    return format_duration(lag) if lag else "0 seconds"
+
+
+def _share(loss: float | str) -> Fraction:
+    try:
+        if isinstance(loss, str) and loss.rstrip().endswith("%"):
+            share = Fraction(loss.rstrip().removesuffix("%").strip()) / 100
+        else:
+            # By its text: 0.1 is meant, and not the number that is nearest to it in binary.
+            share = Fraction(str(loss))
+    except (ValueError, ZeroDivisionError):
+        share = Fraction(-1)
+    if not 0 <= share < 1:
+        message = f'loss = {loss!r}: a share of rows from 0 to below 1, such as 0.0001 or "0.01 %"'
+        raise AnalysisError(message)
+    return share
+
+
+def _counted(
+    history: Any,
+    event_time: str | Column,
+    arrival: str | Column,
+    by: str | Column | Sequence[str | Column],
+    trigger: int,
+    substreams: Sequence[str],
+) -> Iterator[tuple[str, int, int]]:
+    """Substream, how far behind (three digits, 0 if not at all) and number of the rows."""
+    if not hasattr(history, "sparkSession"):
+        arrivals = [(at // trigger, substream, time) for at, substream, time in history]
+        highest: dict[tuple[int, str], int] = {}
+        for at, substream, time in arrivals:
+            highest[at, substream] = max(time, highest.get((at, substream), time))
+        marks = dict(_watermarks(sorted((*key, time) for key, time in highest.items()), substreams))
+        for at, substream, time in arrivals:
+            yield substream, rounded(max(0, marks[at] - time)), 1
+        return
+    from sparkjet.tools.histories import behind, epochs, told  # noqa: PLC0415 - replays need no Spark
+
+    found = told(history, event_time, arrival, by, trigger)
+    yield from behind(found, list(_watermarks(epochs(found), substreams)), DIGITS)
+
+
+def _watermarks(highest: Iterable[tuple[int, str, int]], substreams: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """The watermark that each epoch's rows are judged by with a lag of 0; other lags are that much behind it."""
+    tracker = SubstreamTracker(limiting_lag(0))
+    for name in substreams:
+        tracker.add(name, 0)
+    current: int | None = None
+    for at, substream, time in highest:
+        if at != current:
+            if current is not None:
+                tracker.advance(current)
+            current = at
+            yield at, tracker.watermark
+        tracker.report(substream, time, at)
+
+
+def rounded(time: int) -> int:
+    """A time rounded up to three digits.
+
+    >>> rounded(0), rounded(999), rounded(1001), rounded(1234567)
+    (0, 999, 1010, 1240000)
+    """
+    unit: int = 10 ** max(0, len(str(time)) - DIGITS)
+    return -(-time // unit) * unit

@@ -1,0 +1,142 @@
+"""Up to when a place has all rows: by what its writers tell, and not at all where somebody does not tell."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import sparkjet as sj
+from sparkjet.errors import AnalysisError
+from sparkjet.sinks.files import FilesSink
+from sparkjet.sinks.pace import Pace
+from sparkjet.sinks.protocol import TransactionId
+from sparkjet.time import MIN
+from sparkjet.tools import complete_until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SECOND = 1_000_000
+ELEVEN = datetime(2026, 1, 1, 11, tzinfo=timezone.utc)
+MICROS = int(ELEVEN.timestamp()) * SECOND
+
+
+def told(query: str = "q", watermark: int | None = MICROS, epoch: int = 7) -> dict[str, Any]:
+    return {"query": query, "output": "results", "epoch": epoch, "watermark": watermark}
+
+
+def tell(path: Path, epoch: int, watermark: int | None, query: str = "q") -> None:
+    """An epoch without rows that tells a watermark."""
+    sink = FilesSink(path, pace=Pace(1))
+    transaction = TransactionId(query, "results", 1, epoch, 0, clock=0, watermark=watermark)
+    sink.commit(sink.tell(transaction), lambda: None)
+
+
+def test_the_least_of_the_writers_counts_and_who_does_not_tell_is_named(tmp_path: Path) -> None:
+    assert sj.complete_until(tmp_path).why == "no query has written there yet"
+    tell(tmp_path, 1, MICROS - SECOND)
+    tell(tmp_path, 2, MICROS)
+    found = complete_until(str(tmp_path))
+    assert (found.until, found.why) == (ELEVEN, "complete until 2026-01-01 11:00:00+00:00, by q/results, epoch 2")
+    assert [found.has(ELEVEN + timedelta(microseconds=more)) for more in (-1, 0, 1)] == [True, True, False]
+    assert found.has(ELEVEN.astimezone(timezone(timedelta(hours=9))))
+    tell(tmp_path, 1, MICROS - 5 * SECOND, query="p")
+    found = complete_until(tmp_path)
+    assert found.until == ELEVEN - timedelta(seconds=5)
+    assert found.without("p").until == found.without("p/results").until == ELEVEN
+    for silent in (None, MIN):
+        tell(tmp_path, 2 if silent is None else 3, silent, query="p")
+        found = complete_until(tmp_path)
+        assert (found.until, found.has(ELEVEN)) == (None, False)
+        assert found.why == "no watermark yet, or none at all: p/results"
+
+
+def test_files_of_others_are_named(tmp_path: Path) -> None:
+    tell(tmp_path, 1, MICROS)
+    # Of an epoch that is being published, and what readers do not read.
+    for name in ("part-000000002-00000-q-results.parquet", "_SUCCESS", ".x.crc", "k=_a/part-000000002-00000-q-r.orc"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    assert complete_until(tmp_path).until == ELEVEN
+    (tmp_path / "k=_a" / "part-0.parquet").touch()
+    (tmp_path / "other.parquet").touch()
+    found = complete_until(tmp_path)
+    assert (found.until, found.why) == (
+        None,
+        "rows of others, who tell no watermark: k=_a/part-0.parquet, 1 other files",
+    )
+    assert found.without(*found.others).until == ELEVEN
+
+
+@dataclass
+class Delta:
+    """As `deltalake.DeltaTable`."""
+
+    versions: list[dict[str, Any]]
+
+    def history(self) -> list[dict[str, Any]]:
+        return self.versions
+
+    def transaction_version(self, _: str) -> None: ...
+
+
+def test_delta_by_its_log() -> None:
+    own = [{"operation": "STREAMING UPDATE", "userMetadata": json.dumps({"sparkjet": told(epoch=e)})} for e in (7, 6)]
+    assert complete_until(Delta([{"operation": "OPTIMIZE"}, *own, {"operation": "CREATE TABLE"}])).until == ELEVEN
+    other = {"operation": "WRITE", "engineInfo": "Apache-Spark/4.0", "userMetadata": "a note"}
+    found = complete_until(Delta([*own, other, other, {**other, "userMetadata": "[]"}]))
+    assert (found.until, found.others) == (None, ("WRITE by Apache-Spark/4.0",))
+
+
+@dataclass
+class Summary:
+    additional_properties: dict[str, str]
+    operation: str = "append"
+
+
+@dataclass
+class Snapshot:
+    summary: Summary | None
+
+
+@dataclass
+class Iceberg:
+    """As a table of `pyiceberg`."""
+
+    properties: dict[str, str]
+    kept: list[Snapshot] = field(default_factory=list)
+
+    def snapshots(self) -> list[Snapshot]:
+        return self.kept
+
+
+def test_iceberg_by_its_properties_and_kafka_connect_by_its_snapshots() -> None:
+    table = Iceberg({"sparkjet/q/results": json.dumps({"epoch": 7, "watermark": MICROS}), "owner": "x"})
+    table.kept += [Snapshot(Summary({"sparkjet": "{}"})), Snapshot(Summary({}, "replace"))]
+    assert complete_until(table).until == ELEVEN
+    commit = {"kafka.connect.commit-id": "c"}
+    earlier = ELEVEN - timedelta(minutes=1)
+    for text in ("2026-01-01T10:59:00Z", "2026-01-01T19:59+09:00", str(int(earlier.timestamp() * 1000))):
+        connect = Snapshot(Summary({**commit, "kafka.connect.valid-through-ts": text}))
+        assert complete_until(replace(table, kept=[*table.kept, connect])).until == earlier
+    silent = complete_until(replace(table, kept=[*table.kept, Snapshot(Summary(commit))]))
+    assert silent.why == "no watermark yet, or none at all: Kafka Connect"
+    found = complete_until(replace(table, kept=[*table.kept, Snapshot(Summary({"engine-name": "trino"}, "delete"))]))
+    assert (found.until, found.others) == (None, ("delete by trino",))
+
+
+def test_what_is_no_place_is_named(tmp_path: Path) -> None:
+    for place, options, message in (
+        (tmp_path / "none", {}, "there is no directory .*none"),
+        (7, {}, "7 is not a directory, deltalake.DeltaTable, table of pyiceberg, dsn with table=…, or kafka://…"),
+        ("kafka://h:9092/t", {}, r"progress_topics=\[\"…\"\] is missing"),
+        ("kafka://h:9092/", {"progress_topics": ["p"]}, "is not kafka://host:9092/topic"),
+    ):
+        with pytest.raises(AnalysisError, match=message):
+            complete_until(place, **options)
+    with pytest.raises(AnalysisError, match=r"has no time zone.*replace\(tzinfo=timezone.utc\)"):
+        complete_until(tmp_path).has(ELEVEN.replace(tzinfo=None))
