@@ -4,6 +4,7 @@ from sparkjet.aggregates.operation import Aggregate, AggregateOperation
 from sparkjet.aggregates.python_aggregate import python_aggregate
 from sparkjet.api.fork import Fork, fork
 from sparkjet.api.query import StreamingQuery
+from sparkjet.api.read_state import read_state
 from sparkjet.api.start import replay_dead_letters, start
 from sparkjet.api.stream import Stream, stream
 from sparkjet.clock import Clock, ManualClock, SystemClock
@@ -87,6 +88,7 @@ __all__ = [
     "read_every_epoch",
     "read_files",
     "read_once",
+    "read_state",
     "register_sources",
     "replay_dead_letters",
     "session_window",

@@ -102,6 +102,30 @@ class SavedStage(msgspec.Struct, frozen=True):
     withheld: int = 0
 
 
+Fields: TypeAlias = list[dict[str, Any]]
+"""Columns under their users' names with their types, as Spark writes a schema in JSON."""
+
+
+class Shown(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What users call what is in the state of a stage: readers of the state know nothing of the query.
+
+    Attributes:
+        keys: The keys.
+        order: Of an aggregation, the names of keys and window in the order of the result.
+        results: The further columns of the result: their names, and SQL over ``rows``, empty where there is none.
+        rows: The columns that these are computed from.
+        state: Of a function, what is stored of a key.
+        sides: Of a join, the columns of the left rows and of the right ones.
+    """
+
+    keys: Fields = []
+    order: list[str] = []
+    results: list[tuple[str, str]] = []
+    rows: Fields = []
+    state: Fields = []
+    sides: list[Fields] = []
+
+
 class SparkPosition(msgspec.Struct, frozen=True):
     """What Spark's checkpoint must say so that the next batch is the one after ``batch``.
 
@@ -153,7 +177,8 @@ class Record(msgspec.Struct, frozen=True):
     batch ahead of the record. ``unsaid`` is what the texts of the fingerprint leave out; a start compares what both
     runs know of it, as earlier versions and other lines of Spark may know less. ``expectations`` counts the rows that
     have not met each, by its name, since it is in the query. ``replayed`` has the epochs whose dead letters were
-    replayed, from the first to the last of each range, by the name of their output.
+    replayed, from the first to the last of each range, by the name of their output. ``shown`` is what readers of the
+    state have to know of a stage; earlier versions have not written it.
     """
 
     kind: EpochKind
@@ -175,6 +200,7 @@ class Record(msgspec.Struct, frozen=True):
     unsaid: dict[str, Any] = {}
     expectations: dict[str, int] = {}
     replayed: dict[str, list[tuple[int, int]]] = {}
+    shown: dict[str, Shown] = {}
     format: int = FORMAT
 
     def encode(self) -> bytes:
