@@ -5,10 +5,10 @@ from sparkjet.aggregates.python_aggregate import python_aggregate
 from sparkjet.api.fork import Fork, fork
 from sparkjet.api.query import StreamingQuery
 from sparkjet.api.read_state import read_state
+from sparkjet.api.sources import register_sources
 from sparkjet.api.start import replay_dead_letters, start
 from sparkjet.api.stream import Stream, stream
 from sparkjet.clock import Clock, ManualClock, SystemClock
-from sparkjet.connectors.formats import register_sources
 from sparkjet.engine.held_tables import read_once
 from sparkjet.engine.phases import EpochPhase
 from sparkjet.errors import (

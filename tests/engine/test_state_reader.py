@@ -113,3 +113,15 @@ def test_it(spark: SparkSession, tmp_path: Path) -> None:
         frame.printSchema()
         frame.show(truncate=False)
     assert 0
+
+
+def test_source(spark: SparkSession, tmp_path: Path) -> None:
+    feed, other = Feed(tmp_path / "in"), Feed(tmp_path / "other")
+    feed.add(*rows([1, 2, 12], k="a", j=1, v=1, p="x"), *rows([3], k="b", j=2, v=2, p="y"))
+    stream = sj.stream(feed.read(spark)).withWatermark("ts", "5 seconds").groupBy(sj.window("ts", "10 seconds"), "k")
+    stream.agg(sj.functions.top_n("v", 2).alias("top")).writeStream.format("noop").option("checkpointLocation", str(tmp_path / "home")).trigger(availableNow=True).start().awaitTermination()
+    sj.register_sources(spark)
+    frame = spark.read.format("sparkjet-state").load(str(tmp_path / "home"))
+    frame.show(truncate=False)
+    assert sj.read_state(tmp_path / "home").collect() == frame.collect()
+    spark.read.format("sparkjet-state").option("operatorId", "x").load(str(tmp_path / "home"))

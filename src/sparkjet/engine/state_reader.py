@@ -5,6 +5,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from sparkjet.engine.shown_state import kind_of_operator, shown_rows
 from sparkjet.errors import AnalysisError, RecoveryError, nearest
 from sparkjet.snapshots import DirectoryStore
@@ -71,6 +73,18 @@ class StateReader:
         )
         raise RecoveryError(message)
 
+    def empty(self, session: SparkSession, operator: str | None = None, side: str | None = None) -> DataFrame:
+        """The same without the rows, and without reading them.
+
+        Raises:
+            AnalysisError: As :meth:`rows`.
+            RecoveryError: The record is of an earlier version.
+        """
+        name = self._named(operator)
+        without = msgspec.structs.replace(self.record.stages[name], deltas=[])
+        record = msgspec.structs.replace(self.record, stages={name: without})
+        return shown_rows(session, self._store, record, name, side)
+
     def _found(self) -> tuple[int, Record]:
         try:
             if self._pin is not None:
@@ -112,6 +126,6 @@ class StateReader:
             message = f"read_state: the query has {len(there)} operators. Name one as operatorId: {told}."
             raise AnalysisError(message)
         if operator is not None and operator not in there:
-            message = f'read_state: operatorId="{operator}": {nearest(operator, there)}'
+            message = f'read_state: operatorId="{operator}" is none of the query; {nearest(operator, there)}.'
             raise AnalysisError(message)
         return operator or next(iter(there))
