@@ -2,44 +2,35 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pandas as pd
 import pytest
 from pyspark.sql import Row
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor
-from pyspark.sql.streaming.state import GroupState
 
 import sparkjet as sj
-from sparkjet.errors import AnalysisError, RecoveryError
-from tests.feed import START, Feed, rows
+from sparkjet.cli import main
+from sparkjet.engine.state_reader import StateReader
+from sparkjet.errors import AnalysisError
+from sparkjet.monitoring.recorded import report_of
+from sparkjet.snapshots import DirectoryStore
+from sparkjet.snapshots.pins import Pins
+from sparkjet.storage.schemes import directory_at
+from tests.feed import SCHEMA, START, Feed, rows
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from sparkjet.api.query import StreamingQuery
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 pytestmark = pytest.mark.interpreted
 
-SLIDING, SESSIONS, TUMBLING, TOTALS, KEYS, PAIRS, SEEN, VISITS = (
-    "sliding",
-    "sessions",
-    "tumbling",
-    "totals",
-    "keys",
-    "pairs",
-    "seen",
-    "visits",
-)
-
-
-def seen(key: Any, frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
-    count = sum(map(len, frames)) + (state.get[0] if state.exists else 0)
-    state.update((count,))
-    yield pd.DataFrame({"n": [count]})
+SLIDING, SESSIONS, KEYS, PAIRS, VISITS, TOTALS = (f"stage{number}" for number in range(6))
 
 
 class Visits(StatefulProcessor):
@@ -65,63 +56,184 @@ class Visits(StatefulProcessor):
         pass
 
 
+def values() -> list[Column]:
+    """Aggregates of windows; Columns need a session."""
+    into = (F.max("ts") - F.col("w.start")).alias("into")
+    ratio = (F.sum("v") / F.count("*")).alias("ratio")
+    return [F.sum("v").alias("sum"), ratio, into, F.approx_count_distinct("p").alias("ps")]
+
+
+def of_sessions() -> list[Column]:
+    return [F.percentile("v", 0.5).alias("median"), F.collect_list("p").alias("ps"), F.max_by("p", "v").alias("most")]
+
+
 def writers(spark: SparkSession, feed: Feed, other: Feed) -> list[Any]:
     """An operator of each kind."""
     events = sj.stream(feed.read(spark)).withWatermark("ts", "5 seconds").alias("e")
-    answers = sj.stream(other.read(spark)).withWatermark("ts", "5 seconds").select(
-        F.col("ts").alias("at"), F.col("k").alias("answered"), "v"
-    )
-    median = [F.sum("v").alias("sum"), F.expr("percentile(v, 0.5)").alias("median"), F.collect_list("p").alias("ps")]
-    ratio = (F.sum("v") / F.count("*")).alias("ratio")
-    windows = [
-        events.groupBy(sj.window("ts", "20 seconds", "10 seconds"), "k").agg(F.sum("v").alias("sum"), ratio),
-        events.groupBy("k", F.session_window("ts", "7 seconds").alias("s")).agg(*median),
-        events.groupBy(F.window("ts", "10 seconds").alias("w"), F.upper("k").alias("K")).agg(
-            (F.max("ts") - F.col("w.start")).alias("into"), F.approx_count_distinct("p").alias("ps")
-        ),
-    ]
-    rolling = events.groupBy("k").agg(F.avg("v").alias("mean"), F.min("ts").alias("first")).writeStream
-    joined = events.select("ts", "k", "p").join(answers, F.expr("k = answered AND at BETWEEN ts AND ts + INTERVAL 1 MINUTE"))
-    functions = [
-        events.groupBy("k").applyInPandasWithState(seen, "n long", "n long", "update", "NoTimeout"),
+    answers = sj.stream(other.read(spark)).withWatermark("ts", "5 seconds")
+    answers = answers.select(F.col("ts").alias("at"), F.col("k").alias("answered"), "v")
+    near = F.expr("k = answered AND at BETWEEN ts AND ts + INTERVAL 1 MINUTE")
+    streams = [
+        events.groupBy(sj.window("ts", "20 seconds", "10 seconds").alias("w"), F.upper("k").alias("K")).agg(*values()),
+        events.groupBy("k", F.session_window("ts", "7 seconds").alias("s")).agg(*of_sessions()),
+        events.dropDuplicates(["k", "j"]),
+        events.select("ts", "k", "p").join(answers, near),
         events.groupBy("k").transformWithState(Visits(), "k string", "append", "ProcessingTime"),
     ]
-    rest = [events.dropDuplicates(["k", "j"]), joined, *functions]
-    plain = [each.writeStream for each in (*windows, *rest)]
+    rolling = events.groupBy("k").agg(F.avg("v").alias("mean"), F.min("ts").alias("first")).writeStream
+    plain = [each.writeStream for each in streams]
     return [each.format("noop").trigger(availableNow=True) for each in (*plain, rolling.outputMode("update"))]
 
 
-def run(spark: SparkSession, place: Path, feed: Feed, other: Feed) -> StreamingQuery:
-    query = sj.start(*writers(spark, feed, other), checkpointLocation=str(place / "home"))
+FIRST = rows([1, 2, 12], k="a", j=1, v=1, p="x"), rows([3], k="b", j=2, v=2, p="y"), rows([3], k=None, j=2, v=5, p="y")
+SECOND = rows([18, 21], k="a", j=1, v=3, p="x"), rows([20], k="c", v=4, p="z"), rows([-30], k="b", j=2, v=9, p="y")
+"""The last row is late."""
+ANSWERS = rows([2, 13], k="a", v=7), rows([90], k="b", v=8)
+REACHED = {"first": (7, 8), None: (16, 85)}
+"""The watermarks of both streams, by the pin."""
+
+
+@pytest.fixture(scope="module")
+def home(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A query with an operator of each kind that has ended two epochs, of which the first is pinned."""
+    place = tmp_path_factory.mktemp("state")
+    feed, other = Feed(place / "in"), Feed(place / "other")
+    for batch, answers in zip((FIRST, SECOND), ANSWERS, strict=True):
+        feed.add(*(row for each in batch for row in each))
+        other.add(*answers)
+
+    def pin(phase: sj.EpochPhase, epoch: int) -> None:
+        if phase is sj.EpochPhase.COMMIT and epoch == 1:
+            Pins(DirectoryStore(place / "home" / "snapshots")).put("first", 0)
+
+    first, *others = writers(spark, feed, other)
+    query = sj.start(first.onEpochPhase(pin), *others, checkpointLocation=str(place / "home"))
     query.awaitTermination()
-    return query
+    return place
 
 
-def test_it(spark: SparkSession, tmp_path: Path) -> None:
-    feed, other = Feed(tmp_path / "in"), Feed(tmp_path / "other")
-    feed.add(*rows([1, 2, 12], k="a", j=1, v=1, p="x"), *rows([3], k="b", j=2, v=2, p="y"))
-    other.add(*rows([2, 13], k="a", v=7))
-    run(spark, tmp_path, feed, other)
-    from sparkjet.engine.state_reader import StateReader
-    from sparkjet.snapshots import DirectoryStore
+@dataclass(frozen=True)
+class Read:
+    """What a reader of the state sees, and the rows that were read so far."""
 
-    reader = StateReader(__import__("sparkjet.storage.schemes", fromlist=["x"]).directory_at(str(tmp_path / "home"), "home", lambda: spark))
-    print(reader.operators)
-    print(reader.record.encode().decode())
-    for name in reader.operators:
-        frame = sj.read_state(tmp_path / "home", name)
-        frame.printSchema()
-        frame.show(truncate=False)
-    assert 0
+    home: Path
+    events: DataFrame
+    answers: DataFrame
+    pin: str | None
+
+    def rows(self, operator: str, **options: Any) -> list[Any]:
+        return found(sj.read_state(self.home / "home", operator, pin=self.pin, **options))
 
 
-def test_source(spark: SparkSession, tmp_path: Path) -> None:
-    feed, other = Feed(tmp_path / "in"), Feed(tmp_path / "other")
-    feed.add(*rows([1, 2, 12], k="a", j=1, v=1, p="x"), *rows([3], k="b", j=2, v=2, p="y"))
-    stream = sj.stream(feed.read(spark)).withWatermark("ts", "5 seconds").groupBy(sj.window("ts", "10 seconds"), "k")
-    stream.agg(sj.functions.top_n("v", 2).alias("top")).writeStream.format("noop").option("checkpointLocation", str(tmp_path / "home")).trigger(availableNow=True).start().awaitTermination()
+@pytest.fixture(params=["first", None])
+def read(request: pytest.FixtureRequest, spark: SparkSession, home: Path) -> Read:
+    def batch(name: str) -> DataFrame:
+        files = sorted(map(str, (home / name).glob("*.json")))
+        return spark.read.schema(SCHEMA).json(files[:1] if request.param else files)
+
+    return Read(home, batch("in"), batch("other"), request.param)
+
+
+def found(rows: DataFrame) -> list[Any]:
+    """Rows in an order, with their types beside them."""
+    return [rows.drop("watermark").dtypes, *sorted(map(repr, rows.drop("watermark").collect()))]
+
+
+def second(number: int) -> datetime:
+    return datetime.fromtimestamp(START + number, timezone.utc).replace(tzinfo=None)
+
+
+def test_open_windows_have_the_values_that_they_would_have_if_they_closed_now(read: Read) -> None:
+    sliding = read.events.groupBy(F.window("ts", "20 seconds", "10 seconds").alias("w"), F.upper("k").alias("K"))
+    reached = F.lit(second(REACHED[read.pin][0]))
+    assert read.rows(SLIDING) == found(sliding.agg(*values()).where(F.col("w.end") > reached))
+    shown = sj.read_state(read.home / "home", SLIDING, pin=read.pin).select("watermark").distinct()
+    assert shown.collect() == [(second(REACHED[read.pin][0]),)]
+
+
+def test_open_sessions(read: Read) -> None:
+    sessions = read.events.groupBy("k", F.session_window("ts", "7 seconds").alias("s")).agg(*of_sessions())
+    assert read.rows(SESSIONS) == found(sessions.where(F.col("s.end") >= F.lit(second(REACHED[read.pin][0]))))
+
+
+def test_keys_of_rolling_aggregates_and_of_duplicates(read: Read) -> None:
+    rolling = read.events.groupBy("k").agg(F.avg("v").alias("mean"), F.min("ts").alias("first"))
+    assert read.rows(TOTALS) == found(rolling)
+    keys = read.events.select("k", "j", F.lit(None).cast("timestamp").alias("expires")).distinct()
+    assert read.rows(KEYS) == found(keys)
+
+
+def test_rows_that_wait_for_those_of_the_other_stream(read: Read) -> None:
+    # A left row is needed until the right watermark has passed it by a minute, a right one until the left has.
+    left, right = REACHED[read.pin]
+    events = read.events.select("ts", "k", "p").where(F.col("ts") >= F.lit(second(right - 60)))
+    answers = read.answers.select(F.col("ts").alias("at"), F.col("k").alias("answered"), "v")
+    answers = answers.where(F.col("at") >= F.lit(second(left)))
+    if read.pin is None:
+        assert read.rows(PAIRS, joinSide="left") == found(events)
+        assert read.rows(PAIRS, joinSide="right") == found(answers)
+    sides = [F.lit("left").alias("side"), F.lit("right").alias("side")]
+    one = events.select(sides[0], F.col("ts").alias("event_time"), F.struct("*").alias("left"))
+    other = answers.select(sides[1], F.col("at").alias("event_time"), F.struct("*").alias("right"))
+    assert read.rows(PAIRS) == found(one.unionByName(other, allowMissingColumns=True))
+
+
+def test_variables_and_timers_of_functions(read: Read) -> None:
+    visits = sj.read_state(read.home / "home", VISITS, pin=read.pin)
+    kinds = {"k": "string", "last": "struct<v:bigint>", "all": "array<struct<v:bigint>>"}
+    kinds |= {"by": "map<struct<p:string>,struct<n:bigint>>", "brief": kinds["last"], "timers": "array<timestamp>"}
+    assert dict(visits.dtypes) == kinds
+    by_key = {row.k: row for row in visits.collect()}
+    values = {
+        row.k: row.vs
+        for row in read.events.groupBy("k").agg(F.sort_array(F.collect_list("v"))).toDF("k", "vs").collect()
+    }
+    assert {key: sorted(each.v for each in row["all"]) for key, row in by_key.items()} == values
+    last = {"first": 1, None: 3}[read.pin]
+    a = by_key["a"]
+    assert (a.last.v, a.by, a.timers) == (last, {Row(p="x"): Row(n=last)}, [datetime(2096, 10, 2, 7, 6, 40)])
+    # For a millisecond by the clock of the epoch: what is of the epoch before has expired.
+    assert a.brief.v == last
+    assert (by_key[None].brief is None) == (read.pin is None)
+
+
+def test_the_numbers_of_the_page_and_of_the_command_agree(
+    spark: SparkSession, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reader = StateReader(directory_at(str(home / "home"), "home", lambda: spark))
+    assert main(["state", str(home / "home"), "--json"]) == 0
+    told = {each["operator"]: each for each in json.loads(capsys.readouterr().out)}
+    kinds = ["windows", "sessions", "duplicates", "join", "function", "rolling"]
+    assert [each["kind"] for each in told.values()] == kinds == [*reader.operators.values()]
+    report = report_of(reader.record)
+    windows = reader.rows(spark, SLIDING)
+    assert told[SLIDING]["rows"] == windows.count()
+    assert report.open_windows == windows.select("w").distinct().count() == told[SLIDING]["openWindows"]
+    assert report.snapshot.entries == sum(each["storedRows"] for each in told.values())
+    # Of four keys one has changed in the second epoch, and one is new.
+    assert (told[TOTALS]["rows"], told[TOTALS]["storedRows"]) == (4, 6)
+
+
+def test_a_format_gives_the_same_rows(spark: SparkSession, home: Path) -> None:
     sj.register_sources(spark)
-    frame = spark.read.format("sparkjet-state").load(str(tmp_path / "home"))
-    frame.show(truncate=False)
-    assert sj.read_state(tmp_path / "home").collect() == frame.collect()
-    spark.read.format("sparkjet-state").option("operatorId", "x").load(str(tmp_path / "home"))
+    reading = spark.read.format("sparkjet-state").option("operatorId", VISITS).option("pin", "first")
+    assert found(reading.load(str(home / "home"))) == found(sj.read_state(home / "home", VISITS, pin="first"))
+
+
+REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
+    ({}, AnalysisError, f"has 6 operators. Name one as operatorId: {SLIDING} (windows), "),
+    ({"operatorId": "stage9"}, AnalysisError, 'operatorId="stage9" is none of the query; did you mean'),
+    ({"operatorId": KEYS, "pin": "frist"}, AnalysisError, 'there is no pin "frist"; did you mean'),
+    ({"operatorId": KEYS, "pin": "first", "epoch": 1}, AnalysisError, "exclude each other"),
+    ({"operatorId": KEYS, "epoch": 7}, AnalysisError, "the state of epoch 7 is not there any more"),
+    ({"operatorId": KEYS, "joinSide": "left"}, AnalysisError, f"of a join; {KEYS} is: duplicates"),
+    ({"operatorId": PAIRS, "joinSide": "top"}, AnalysisError, "it is left or right"),
+]
+
+
+@pytest.mark.parametrize(("options", "kind", "told"), REFUSED)
+def test_what_cannot_be_read_is_refused(
+    home: Path, spark: SparkSession, options: dict[str, Any], kind: type[Exception], told: str
+) -> None:
+    with pytest.raises(kind, match=re.escape(told)):
+        sj.read_state(home / "home", **options)
