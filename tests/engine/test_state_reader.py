@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -18,7 +19,7 @@ from pyspark.sql.streaming import StatefulProcessor
 import sparkjet as sj
 from sparkjet.cli import main
 from sparkjet.engine.state_reader import StateReader
-from sparkjet.errors import AnalysisError
+from sparkjet.errors import AnalysisError, RecoveryError
 from sparkjet.monitoring.recorded import report_of
 from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.pins import Pins
@@ -27,6 +28,8 @@ from tests.feed import SCHEMA, START, Feed, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
+
+    from sparkjet.api.query import StreamingQuery
 
 pytestmark = pytest.mark.interpreted
 
@@ -237,3 +240,130 @@ def test_what_cannot_be_read_is_refused(
 ) -> None:
     with pytest.raises(kind, match=re.escape(told)):
         sj.read_state(home / "home", **options)
+
+
+def counted(spark: SparkSession, place: Path, *more: Any, **options: Any) -> StreamingQuery:
+    """Windows that stay open."""
+    stream = sj.stream(Feed(place / "in").read(spark)).withWatermark("ts", "0 seconds")
+    counts = stream.groupBy(sj.window("ts", "10 seconds"), "k").agg(F.sum("v").alias("v"), *more)
+    settings = {"checkpointLocation": str(place / "home"), **options}
+    query = counts.writeStream.format("noop").options(**settings).trigger(availableNow=True).start()
+    query.awaitTermination()
+    return query
+
+
+def test_a_record_that_is_replaced_while_it_is_read_is_given_up_for_the_next(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    feed = Feed(tmp_path / "in")
+    feed.add(*rows([1, 2], k="a", v=1))
+    counted(spark, tmp_path)
+    reader = StateReader(directory_at(str(tmp_path / "home"), "home", lambda: spark))
+    # The first window closes, and nothing needs its rows any more.
+    feed.add(*rows([100, 101], k="a", v=3))
+    counted(spark, tmp_path)
+    first = {delta.name for stage in reader.record.stages.values() for delta in stage.deltas}
+    assert not first & set(DirectoryStore(tmp_path / "home" / "snapshots").names())
+    assert reader.rows(spark).select("v").collect() == [(6,)]
+    assert reader.record.epoch == 2
+    with pytest.raises(AnalysisError, match="the state of epoch 1 is not there any more"):
+        sj.read_state(tmp_path / "home", epoch=1)
+    # What is lost of the newest record is an error, and not looked for for ever.
+    shutil.rmtree(tmp_path / "home" / "snapshots" / "state")
+    with pytest.raises(RecoveryError, match="missing"):
+        sj.read_state(tmp_path / "home")
+
+
+def test_results_that_sql_has_no_words_for_are_left_out(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    largest = sj.python_aggregate(
+        "v",
+        create=lambda: 0,
+        accumulate=max,
+        combine=max,
+        finish=lambda found: found,
+        accumulatorType="long",
+        returnType="long",
+    )
+    Feed(tmp_path / "in").add(*rows([1, 2, 11], k="a", v=1))
+    counted(spark, tmp_path, largest.alias("largest"))
+    shown = sj.read_state(tmp_path / "home")
+    assert (shown.columns, shown.count()) == (["window", "k", "watermark"], 1)
+    told = "stage0: its results are not shown, only keys and windows: there is no function python_aggregate here"
+    assert told in caplog.text
+
+
+def test_a_record_of_an_earlier_version_and_a_query_without_state_are_refused(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    Feed(tmp_path / "in").add(*rows([1], k="a", v=1))
+    counted(spark, tmp_path)
+    store = DirectoryStore(tmp_path / "home" / "snapshots")
+    slot, record = store.slots()[-1], json.loads(store.read(store.slots()[-1]))
+    del record["shown"]
+    store.put(slot + 1, json.dumps(record).encode())
+    with pytest.raises(RecoveryError, match=r"does not note the columns of its state\. Start the query once"):
+        sj.read_state(tmp_path / "home")
+    store.put(slot + 2, json.dumps({**record, "stages": {}}).encode())
+    with pytest.raises(RecoveryError, match="has no state at epoch 1"):
+        sj.read_state(tmp_path / "home")
+    with pytest.raises(RecoveryError, match="contains no record of a query"):
+        sj.read_state(tmp_path / "in")
+
+
+KINDS = {
+    "boolean": "id = 1",
+    "tinyint": "CAST(id AS tinyint)",
+    "smallint": "CAST(id AS smallint)",
+    "int": "CAST(id AS int)",
+    "float": "CAST(id AS float)",
+    "double": "CAST(id AS double)",
+    "decimal": "CAST(id AS decimal(38, 18))",
+    "string": "concat('é', id)",
+    "collated": "concat('É', id) COLLATE UNICODE_CI",
+    "binary": "CAST(concat('é', id) AS binary)",
+    "date": "date_add(DATE '2026-01-01', CAST(id AS int))",
+    "timestamp": "timestamp_micros(id)",
+    "timestamp_ntz": "timestamp_ntz '0001-01-01 00:00:00.000001'",
+    "months": "make_ym_interval(1, CAST(id AS int))",
+    "days": "make_dt_interval(1, CAST(id AS int))",
+    "array": "array(id, NULL)",
+    "struct": "struct(id AS `a b`, array(struct(id AS x)) AS `c.d`)",
+    "odd `name`": "id",
+}
+"""SQL of a value of each type that can be a key."""
+
+
+def texts(rows: DataFrame) -> list[Any]:
+    """As :func:`found`, of types for which Python has no values."""
+    names = ["`" + name.replace("`", "``") + "`" for name in rows.columns]
+    return [rows.dtypes, *found(rows.select(*(F.col(each).cast("string") for each in names)))[1:]]
+
+
+def test_types_of_all_kinds(spark: SparkSession, tmp_path: Path) -> None:
+    feed = Feed(tmp_path / "in")
+    feed.add(*rows([1, 2, 2], k="a", v=1))
+    feed.add(*rows([2], k="b", v=1))
+
+    def typed(frame: Any) -> Any:
+        columns = [F.expr(text).alias(name) for name, text in KINDS.items()]
+        return frame.withColumn("id", F.col("id") % 2).select(*columns)
+
+    def settled(frame: Any) -> Any:
+        quoted = ["`" + name.replace("`", "``") + "`" for name in KINDS]
+        grouped = frame.groupBy(*map(F.col, quoted))
+        return grouped.agg(*(F.max(each).alias(f"max {each}") for each in quoted), F.collect_list(quoted[-1]))
+
+    stream = typed(sj.stream(feed.read(spark)))
+    outputs = [settled(stream).writeStream.outputMode("update"), stream.dropDuplicates().writeStream]
+    writers = [each.format("noop").trigger(availableNow=True) for each in outputs]
+    sj.start(*writers, checkpointLocation=str(tmp_path / "home")).awaitTermination()
+    batch = typed(spark.read.schema(SCHEMA).json(str(tmp_path / "in")))
+    reader = StateReader(directory_at(str(tmp_path / "home"), "home", lambda: spark))
+    by_kind = {kind: name for name, kind in reader.operators.items()}
+    assert texts(reader.rows(spark, by_kind["rolling"])) == texts(settled(batch))
+    assert texts(reader.rows(spark, by_kind["duplicates"]).drop("expires")) == texts(batch.distinct())
+    # As a record without a row of it says them, too.
+    for name in reader.operators:
+        assert reader.empty(spark, name).dtypes == reader.rows(spark, name).dtypes

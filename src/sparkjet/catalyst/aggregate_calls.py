@@ -192,8 +192,8 @@ class AggregateColumns:
             found = next((found for key, found in keys if key.semanticEquals(part)), None)
             return None if found is None else expression_of(found, self._session)
 
-        computed = without_alias(named)
-        expression = rebuilt(inlined(computed, self._session), self._session, composed)
+        computed = inlined(without_alias(named), self._session)
+        expression = rebuilt(computed, self._session, composed)
         # Of a pivoted column it would leave out the value that it is of.
         text = "" if self._only is not None else str(computed.sql())
         return ResultColumn(unmarked(str(named.name())), column_of(expression, self._session), text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
@@ -12,7 +13,7 @@ from pyspark.sql.types import StructType
 from sparkjet import functions
 from sparkjet.aggregates.operation import Inputs
 from sparkjet.catalyst.columns import HIDDEN, TIME, quoted
-from sparkjet.catalyst.expressions import column_of, expression_of, function_name, rebuilt
+from sparkjet.catalyst.expressions import column_of, expression_of, function_name, parts_of, rebuilt
 from sparkjet.catalyst.logical_plans import children, kind_of, listed
 from sparkjet.errors import SparkjetError
 from sparkjet.plan.aggregation import group_window
@@ -37,7 +38,9 @@ if TYPE_CHECKING:
 
 def schema_of(fields: Fields) -> StructType:
     """The schema of columns that a record names."""
-    return StructType.fromJson({"fields": [{"nullable": True, "metadata": {}, **each} for each in fields]})
+    # A copy: Spark puts names of collations into what it is given.
+    whole = [{"nullable": True, "metadata": {}, **each} for each in deepcopy(fields)]
+    return StructType.fromJson({"fields": whole})
 
 
 def no_rows(session: SparkSession, schema: StructType) -> DataFrame:
@@ -73,6 +76,7 @@ def recorded_aggregation(session: SparkSession, name: str, record: Record) -> Ag
     )
     kind = RollingAggregation if fingerprint.get("results") == "rolling" else WindowedAggregation
     why = next((f"{result!r} has no words in SQL" for result, text in shown.results if not text), None)
+    why = why or _missing([text for _, text in shown.results], session)
     if why is None:
         try:
             found = kind(feed, grouping, *_resolved(feed, grouping, columns, shown))
@@ -95,6 +99,21 @@ def _window(name: str | None, settings: StageSettings, fingerprint: Mapping[str,
     if isinstance(settings, SlidingSettings):
         return Window(TIME, WindowGrid(settings.size, settings.step, settings.offset), name)
     return Window(TIME, WindowGrid(*fingerprint["window"]), name)
+
+
+def _missing(texts: Sequence[str], session: SparkSession) -> str | None:
+    """What is said of a function that texts call and this session does not have; None if it has them all."""
+    for text in texts:
+        try:
+            called = [function_name(part) for part in parts_of(expression_of(F.expr(text), session))]
+        except PySparkException as error:
+            return str(error)
+        for name in called:
+            # Analysis would find it out as well, and Spark would log that as an error.
+            known = name is None or not name.isidentifier() or name in functions.__all__
+            if not known and not session.catalog.functionExists(str(name)):
+                return f"there is no function {name} here"
+    return None
 
 
 def _resolved(
