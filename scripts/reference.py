@@ -37,7 +37,7 @@ NAMES: Mapping[str, Sequence[str]] = {
     "queries": ("stream", "start", "replay_dead_letters", "Stream", "StreamingQuery", "EpochPhase", "EpochInfo"),
     "forks": ("fork", "Fork"),
     "windows": ("window", "session_window"),
-    "reading": ("read_files", "register_sources", "StaticTable", "read_once", "read_every_epoch"),
+    "reading": ("read_files", "read_state", "register_sources", "StaticTable", "read_once", "read_every_epoch"),
     "aggregates": ("Aggregate", "AggregateOperation", "python_aggregate"),
     "watermarks": (
         *("limiting_lag", "limiting_lag_and_delay", "limiting_lag_and_lull", "limiting_timestamp_and_wall_clock_lag"),
@@ -91,6 +91,7 @@ SOURCES: Mapping[str, str] = {
     "sparkjet-artemis": "sparkjet.connectors.artemis.source_settings:ARTEMIS_OPTIONS",
     "sparkjet-grid-journal": "sparkjet.connectors.grid.journal_source_settings:OPTIONS",
     "sparkjet-grid-map": "sparkjet.connectors.grid.map_source:OPTIONS",
+    "sparkjet-state": "sparkjet.connectors.state.data_source:OPTIONS",
 }
 """Where the options of each source are declared."""
 
