@@ -46,11 +46,10 @@ def read_state(
 
     >>> import tempfile, sparkjet as sj
     >>> home, orders = tempfile.mkdtemp(), tempfile.mkdtemp()
-    >>> spark.sql("SELECT 'n' AS shop, 5L AS px UNION ALL SELECT 'n', 2L").write.mode("append").parquet(orders)
+    >>> spark.createDataFrame([("n", 5), ("n", 2)], "shop string, px long").write.mode("append").parquet(orders)
     >>> rows = spark.readStream.schema("shop string, px long").parquet(orders)
     >>> totals = sj.stream(rows).groupBy("shop").sum("px").writeStream.outputMode("update").format("noop")
     >>> totals.option("checkpointLocation", home).trigger(availableNow=True).start().awaitTermination()
-    True
     >>> read_state(home).collect()
     [Row(shop='n', sum(px)=7)]
     """
