@@ -15,9 +15,13 @@ import pytest
 from pyspark.sql import Row
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor
+from pyspark.sql.types import StructType
 
 import sparkjet as sj
+from sparkjet import functions as J
+from sparkjet.api import sources
 from sparkjet.cli import main
+from sparkjet.connectors.state.data_source import StateDataSource
 from sparkjet.engine.state_reader import StateReader
 from sparkjet.errors import AnalysisError, RecoveryError
 from sparkjet.monitoring.recorded import report_of
@@ -28,6 +32,7 @@ from tests.feed import SCHEMA, START, Feed, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.datasource import DataSource
 
     from sparkjet.api.query import StreamingQuery
 
@@ -221,6 +226,80 @@ def test_a_format_gives_the_same_rows(spark: SparkSession, home: Path) -> None:
     sj.register_sources(spark)
     reading = spark.read.format("sparkjet-state").option("operatorId", VISITS).option("pin", "first")
     assert found(reading.load(str(home / "home"))) == found(sj.read_state(home / "home", VISITS, pin="first"))
+
+
+def test_the_format_says_what_the_driver_has_to_say(
+    spark: SparkSession, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def source(**options: str) -> DataSource:
+        return sources._bound(StateDataSource, spark)({"path": str(home / "home"), **options})
+
+    with pytest.raises(AnalysisError, match="the query has 6 operators"):
+        source().schema()
+    with pytest.raises(AnalysisError, match=re.escape('"operator" is not an option of format("sparkjet-state")')):
+        source(operator=KEYS).schema()
+    with pytest.raises(AnalysisError, match="epoch must be a positive whole number"):
+        source(epoch="now").schema()
+    read = source(operatorId=KEYS).reader(StructType())
+    monkeypatch.setattr(sources, "_MOST_BYTES", 10)
+    with pytest.raises(AnalysisError, match=re.escape("go through the driver, at most 0 MB of them. sj.read_state(")):
+        read.partitions()
+    monkeypatch.undo()
+    monkeypatch.setattr(sources, "_PART_BYTES", 10)
+    parts = read.partitions()
+    assert len(parts) > 1
+    found = [row for part in parts for batch in read.read(part) for row in batch.to_pylist()]
+    assert len(found) == sj.read_state(home / "home", KEYS).count()
+
+
+@pytest.mark.long
+def test_operators_of_other_shapes(spark: SparkSession, tmp_path: Path) -> None:
+    """Windows that are columns, or kept for ever; no keys; gaps of rows, cut sessions; windows over windows; pivots."""
+    feed = Feed(tmp_path / "in")
+    feed.add(*rows([1, 2, 12], k="a", j=4, v=1), *rows([3], k="b", j=9, v=2))
+    feed.add(*rows([14, 21], k="a", j=4, v=3), *rows([19], k="b", j=9, v=2))
+    batch = spark.read.schema(SCHEMA).json(str(tmp_path / "in"))
+    plain = sj.stream(feed.read(spark))
+    events = plain.withWatermark("ts", "5 seconds")
+    ten, gap = F.window("ts", "10 seconds"), F.format_string("%d seconds", "j")
+    into = [F.sum("v").alias("sum"), (F.max("ts") - F.col("w.start")).alias("into")]
+    highest = F.reverse(F.array_sort(F.collect_list("v")))
+    queries = {
+        "column": events.withColumn("w", ten).groupBy("w", "k").agg(*into),
+        "keyless": events.groupBy(ten).agg(J.top_n("v", 2).alias("top"), F.max("v").alias("most")),
+        "gaps": events.groupBy("k", sj.session_window("ts", gap)).count(),
+        "cut": events.groupBy("k", sj.session_window("ts", "8 seconds", maxDuration="10 seconds")).count(),
+        "pivoted": events.groupBy(ten).pivot("k", ["a", "b"]).agg(F.sum("v")),
+        "below": events.groupBy(ten, "k").agg(F.count("*").alias("n")),
+    }
+    queries["above"] = queries["below"].groupBy(sj.window("window", "20 seconds"), "k").agg(F.sum("n").alias("n"))
+    kept = {
+        "kept": plain.groupBy(F.window("ts", "20 seconds", "10 seconds"), "k").sum("v"),
+        "all": plain.groupBy().count(),
+    }
+    shown: dict[str, DataFrame] = {}
+    for number, each in enumerate((queries, kept)):
+        home = str(tmp_path / f"home{number}")
+        writers = [one.writeStream.outputMode("update" if each is kept else "append") for one in each.values()]
+        started = [one.format("noop").trigger(availableNow=True) for one in writers]
+        sj.start(*started, checkpointLocation=home).awaitTermination()
+        reader = StateReader(directory_at(home, "home", lambda: spark))
+        # In the order in which the stages are planned, which is that of their outputs.
+        shown |= zip(each, [reader.rows(spark, name) for name in reader.operators], strict=True)
+    reached = F.lit(second(16))
+    assert found(shown["column"]) == found(
+        batch.groupBy(ten.alias("w"), "k").agg(*into).where(F.col("w.end") > reached)
+    )
+    keyless = batch.groupBy(ten).agg(F.slice(highest, 1, 2).alias("top"), F.max("v").alias("most"))
+    assert found(shown["keyless"]) == found(keyless.where(F.col("window.end") > reached))
+    gaps = batch.groupBy("k", F.session_window("ts", gap)).count()
+    assert found(shown["gaps"]) == found(gaps.where(F.col("session_window.end") >= reached))
+    cut = shown["cut"].select("k", (F.unix_seconds("session_window.end") - START).alias("end"), "count")
+    assert sorted(map(tuple, cut.collect())) == [("a", 22, 3), ("b", 27, 1)]
+    assert (shown["pivoted"].columns, shown["pivoted"].count()) == (["window", "watermark"], 2)
+    assert sorted(map(tuple, shown["above"].select("k", "n").collect())) == [("a", 2), ("b", 1)]
+    assert found(shown["kept"]) == found(batch.groupBy(F.window("ts", "20 seconds", "10 seconds"), "k").sum("v"))
+    assert shown["all"].collect() == [(7,)]
 
 
 REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [

@@ -86,9 +86,8 @@ def shown_rows(
     # Spark would look for all that follows from twenty keys having other names: hours, as each doubles what there is.
     own.conf.set("spark.sql.constraintPropagation.enabled", "false")
     stored = _StoredStage(own, store, record, name, saved, shown, partitions)
-    rows = stored.rows(side)
     try:
-        return in_session(session, rows.localCheckpoint())
+        return in_session(session, stored.rows(side).localCheckpoint())
     finally:
         stored.release()
 
@@ -124,8 +123,8 @@ class _StoredStage:
         operator = stage.operator(self.partitions)
         assert operator is not None  # noqa: S101 - of an aggregation
         state = StageState(operator, self.partitions)
-        state.restore(self.saved, self.session, self.store, self.name)
         self.release = state.close
+        state.restore(self.saved, self.session, self.store, self.name)
         open_now = state.operator.early()
         rows = stage.shape().where("false") if open_now is None else stage.output(open_now)
         rows = rows.drop(*HIDDEN)
