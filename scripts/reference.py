@@ -49,7 +49,7 @@ NAMES: Mapping[str, Sequence[str]] = {
     "forks": ("fork", "Fork", "Replayed", "diff", "Diff"),
     "windows": ("window", "session_window"),
     "reading": (
-        *("read_files", "register_sources", "StaticTable", "read_once", "read_every_epoch"),
+        *("read_files", "read_state", "register_sources", "StaticTable", "read_once", "read_every_epoch"),
         *("complete_until", "Completeness"),
     ),
     "aggregates": ("Aggregate", "AggregateOperation", "python_aggregate"),

@@ -6,10 +6,11 @@ from sparkjet.api.backfill import backfill
 from sparkjet.api.diff import Diff, diff
 from sparkjet.api.fork import Fork, Replayed, fork
 from sparkjet.api.query import StreamingQuery
+from sparkjet.api.read_state import read_state
+from sparkjet.api.sources import register_sources
 from sparkjet.api.start import replay_dead_letters, start
 from sparkjet.api.stream import Stream, stream
 from sparkjet.clock import Clock, ManualClock, SystemClock
-from sparkjet.connectors.formats import register_sources
 from sparkjet.engine.held_tables import read_once
 from sparkjet.engine.phases import EpochPhase
 from sparkjet.errors import (
@@ -96,6 +97,7 @@ __all__ = [
     "read_every_epoch",
     "read_files",
     "read_once",
+    "read_state",
     "register_sources",
     "replay_dead_letters",
     "session_window",

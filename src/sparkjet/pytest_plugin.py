@@ -70,7 +70,7 @@ def sparkjet_session(
     from pyspark import SparkContext  # noqa: PLC0415 - see above
     from pyspark.sql import SparkSession  # noqa: PLC0415 - see above
 
-    from sparkjet.connectors.formats import register_sources  # noqa: PLC0415 - see above
+    from sparkjet.api.sources import register_sources  # noqa: PLC0415 - see above
 
     with ExitStack() as stack:
         if SparkContext._active_spark_context is not None:  # noqa: SLF001 - getOrCreate() would change its settings

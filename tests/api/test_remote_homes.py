@@ -118,6 +118,8 @@ def check(spark: SparkSession, place: Path, home: str) -> None:
     assert any((local_directory(home)).iterdir())
     # The command line finds the record there too.
     assert _record(home, []).transactions == []
+    # And what is still open can be read.
+    assert sj.read_state(home, session=spark).select("k", "n", "total").collect() == [("a", 1, 4)] * 2
 
 
 @pytest.mark.long

@@ -46,6 +46,7 @@ def test_a_query_goes_on_from_the_grid_and_has_no_directory(spark: SparkSession,
     found = sj.read_files(str(tmp_path / "out")).select("count").collect()
     # The second run has counted on where the first one stopped.
     assert sorted(row[0] for row in found) == [2, 2]
+    assert sj.read_state("grid:///counts").select("k", "count").collect() == [("a", 1)]
     assert not list(tmp_path.rglob("snapshots"))
 
 

@@ -16,10 +16,10 @@ from sparkjet.aggregates.operation import AggregateOperation, Inputs
 from sparkjet.api.aggregate_rows import AggregateRows
 from sparkjet.api.guided import Guided
 from sparkjet.catalyst import alternatives
-from sparkjet.catalyst.aggregate_calls import GroupWindow, Pivot
+from sparkjet.catalyst.aggregate_calls import Pivot
 from sparkjet.catalyst.columns import HIDDEN, TIME, quoted
 from sparkjet.errors import AnalysisError
-from sparkjet.plan.aggregation import window_column
+from sparkjet.plan.aggregation import group_window
 from sparkjet.plan.grouping import with_group_window
 from sparkjet.plan.resolved_aggregates import Expression, resolved_aggregates
 
@@ -90,7 +90,7 @@ class GroupedMethods(Guided, ABC, Generic[Result]):
         inputs = Inputs(rows.drop(*HIDDEN[1:]), F.col(TIME))
         exprs = [with_group_window(each, self._grouping, rows) if isinstance(each, Column) else each for each in exprs]
         keys = [key.column for key in grouping.keys]
-        aggregates, columns = resolved_aggregates(exprs, inputs, keys, _group_window(grouping), self._pivot)
+        aggregates, columns = resolved_aggregates(exprs, inputs, keys, group_window(grouping), self._pivot)
         names = [*grouping.order, *(column.name for column in columns)]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
@@ -188,10 +188,3 @@ def _numeric(method: str, name: object, rows: DataFrame) -> str:
         message = f"{method}: {name!r} is not a numeric column. Cast it first, or use agg(…)."
         raise AnalysisError(message)
     return found
-
-
-def _group_window(grouping: Grouping) -> GroupWindow | None:
-    if grouping.window is None:
-        return None
-    name, held = grouping.window.name, () if grouping.by_key is None else grouping.by_key.keys
-    return GroupWindow(name, window_column(), next((key.column for key in held if key.name == name), None))

@@ -98,10 +98,17 @@ class Pivot:
 
 @dataclass(frozen=True)
 class ResultColumn:
-    """A column of a result: its name, and how it follows from the values of aggregates and keys."""
+    """A column of a result.
+
+    Attributes:
+        name: Its name.
+        column: How it follows from the values of aggregates and keys.
+        text: The whole of it in SQL, over the rows; empty where SQL has no words for it.
+    """
 
     name: str
     column: Column
+    text: str = ""
 
 
 class AggregateColumns:
@@ -185,8 +192,11 @@ class AggregateColumns:
             found = next((found for key, found in keys if key.semanticEquals(part)), None)
             return None if found is None else expression_of(found, self._session)
 
-        expression = rebuilt(inlined(without_alias(named), self._session), self._session, composed)
-        return ResultColumn(unmarked(str(named.name())), column_of(expression, self._session))
+        computed = inlined(without_alias(named), self._session)
+        expression = rebuilt(computed, self._session, composed)
+        # Of a pivoted column it would leave out the value that it is of.
+        text = "" if self._only is not None else str(computed.sql())
+        return ResultColumn(unmarked(str(named.name())), column_of(expression, self._session), text)
 
     def _call(self, expression: Any) -> AggregateCall:
         function, condition = expression.aggregateFunction(), expression.filter()

@@ -246,6 +246,22 @@ def run_application(
     return run_one(application, arguments or (), restart=restart)
 
 
+@app.command()
+def state(
+    home: Home,
+    pin: Annotated[str | None, typer.Option(help="a pinned record; the newest without it", show_default=False)] = None,
+    conf: Settings = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the operators of a query with what they hold.
+
+    The query may go on meanwhile. sj.read_state(home, operatorId) gives the rows themselves.
+    """
+    from sparkjet.cli.state import list_operators  # noqa: PLC0415 - on use
+
+    list_operators(home, pin, conf or (), as_json=as_json)
+
+
 @snapshots.command()
 def pin(
     home: Home,

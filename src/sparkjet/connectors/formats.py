@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,8 @@ from sparkjet.connectors.jdbc import format as jdbc
 from sparkjet.connectors.kafka import format as kafka
 from sparkjet.connectors.postgres import format as postgres
 from sparkjet.connectors.rabbitmq import format as rabbitmq
-from sparkjet.errors import AnalysisError, lacking, refuse_connect
+from sparkjet.connectors.state import format as state
+from sparkjet.errors import AnalysisError, lacking
 from sparkjet.spark_line import LINE, LINE_NAME
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ SOURCES: Mapping[str, SourceFormat] = {
         grid.MAP_SOURCE,
         kafka.SOURCE,
         rabbitmq.SOURCE,
+        state.SOURCE,
     )
 }
 """The formats that :func:`register_sources` registers, by name."""
@@ -64,18 +66,12 @@ same source are being sent with: a task then failed with an OptionalDataExceptio
 nothing in the map; their values are Spark's wherever a Python process is started."""
 
 
-def register_sources(spark: SparkSession) -> None:
-    """Register sparkjet's sources with a session, for ``spark.readStream.format("sparkjet-kafka")`` and others.
-
-    Runs on the driver, connects to no server, and may be called again. The executors get sparkjet itself from the
-    driver; they need pyarrow, and for Kafka confluent-kafka. A source whose extra is not installed says so in ``load``.
-
-    >>> import sparkjet as sj
-    >>> sj.register_sources(spark)
-    """
+def register_sources(
+    spark: SparkSession, bound: Callable[[type[DataSource]], type[DataSource]] = lambda source: source
+) -> None:
+    """Register the sources with a session, each as ``bound`` makes it; users call :func:`sparkjet.register_sources`."""
     from sparkjet.storage.shipping import ship  # noqa: PLC0415 - on use only
 
-    refuse_connect("register_sources", spark)
     # First, as the registration has the path of the workers and their environment in it.
     ship(spark)
     for variable in _SET_BY_SPARK:
@@ -88,7 +84,7 @@ def register_sources(spark: SparkSession) -> None:
             told = lacking(f'format("{name}"): this Python', missing, source.packages)
             _register(spark, _absent(name, told))
         else:
-            _register(spark, source.load())
+            _register(spark, bound(source.load()))
 
 
 def _register(spark: SparkSession, source: type[DataSource]) -> None:

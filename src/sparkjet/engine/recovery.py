@@ -111,6 +111,7 @@ def _take_over(context: EngineContext, spark_directory: Path) -> tuple[int, Reco
                 run=run,
                 overlap=overlap,
                 unsaid=context.plan.unsaid,
+                shown=context.plan.shown,
             )
         try:
             context.log.append(slot + 1, record)
@@ -136,6 +137,7 @@ def _first(run: str, context: EngineContext) -> Record:
         transactions=[],
         overlap=context.overlap,
         unsaid=context.plan.unsaid,
+        shown=context.plan.shown,
     )
 
 

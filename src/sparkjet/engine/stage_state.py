@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 from pyspark.sql import DataFrame
@@ -42,6 +42,14 @@ UNREADABLE = "FAILED_READ_FILE"
 """Spark's name for a file that does not hold what it should, by its checksums too."""
 
 
+class Partitioning(Protocol):
+    """Says how rows are distributed that are loaded; an operator does."""
+
+    def partitioned(self, rows: DataFrame) -> DataFrame:
+        """Stored rows, partitioned like a segment, and persisted in the executors once read."""
+        ...
+
+
 class Loading:
     """Loads the segments of one operator.
 
@@ -51,7 +59,7 @@ class Loading:
         store: Where the deltas are.
     """
 
-    def __init__(self, operator: Operator, session: SparkSession, store: SnapshotStore) -> None:
+    def __init__(self, operator: Partitioning, session: SparkSession, store: SnapshotStore) -> None:
         self._operator = operator
         self._session = session
         self._store = store

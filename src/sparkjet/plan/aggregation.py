@@ -7,13 +7,16 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructField
 
-from sparkjet.catalyst.columns import ONLY_SUBSTREAM, SUBSTREAM, TIME, CompiledColumns, Once
+from sparkjet.catalyst.aggregate_calls import GroupWindow
+from sparkjet.catalyst.columns import HIDDEN, ONLY_SUBSTREAM, SUBSTREAM, TIME, CompiledColumns, Once
 from sparkjet.catalyst.expressions import parts_of
 from sparkjet.catalyst.logical_plans import analyzed, children, kind_of, listed, selected
 from sparkjet.catalyst.tries import never_raises
 from sparkjet.plan.partial_rows import PartialRows
-from sparkjet.plan.stage import Feed, Stage
+from sparkjet.plan.stage import Feed, Stage, fields_of
+from sparkjet.snapshots.record import Shown
 from sparkjet.windows import Accumulators, SessionWindow
 
 if TYPE_CHECKING:
@@ -41,6 +44,14 @@ def result_name(number: int) -> str:
 def window_column() -> Column:
     """The window of a row of an operator, as Spark shows windows."""
     return F.struct(F.timestamp_micros("start").alias("start"), F.timestamp_micros("end").alias("end"))
+
+
+def group_window(grouping: Grouping) -> GroupWindow | None:
+    """The window of a grouping as aggregates may name it, None without one."""
+    if grouping.window is None:
+        return None
+    name, held = grouping.window.name, () if grouping.by_key is None else grouping.by_key.keys
+    return GroupWindow(name, window_column(), next((key.column for key in held if key.name == name), None))
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,6 +137,18 @@ class Aggregation(Stage):
             for number, aggregate in enumerate(self.aggregates, 1)
             for what, value in aggregate.unsaid.items()
         }
+
+    @property
+    def shown(self) -> Shown:
+        """See :attr:`Stage.shown`; of the rows only what results name, as every record holds it."""
+        texts = [each.text for each in self.columns]
+        rows = self.feed.transformations.shape.drop(*HIDDEN).schema
+        return Shown(
+            keys=fields_of(StructField(key.name, key.type) for key in self.keys),
+            order=list(self.grouping.order),
+            results=[(each.name, each.text) for each in self.columns],
+            rows=fields_of(field for field in rows if any(field.name.lower() in text.lower() for text in texts)),
+        )
 
     @cached_property
     def intakes(self) -> tuple[PartialRows]:

@@ -15,7 +15,8 @@ from sparkjet.catalyst.identities import IdentifiedColumns
 from sparkjet.catalyst.logical_plans import same_name
 from sparkjet.errors import AnalysisError, nearest
 from sparkjet.plan.raw_rows import ROW, ROW_TIME, RawRows
-from sparkjet.plan.stage import Feed, Stage
+from sparkjet.plan.stage import Feed, Stage, fields_of
+from sparkjet.snapshots.record import Shown
 from sparkjet.stateful.deduplication import Deduplication
 from sparkjet.time import delay_of
 
@@ -73,6 +74,11 @@ class DroppedDuplicates(Stage):
         """See :attr:`Stage.fingerprint`."""
         types = dict(self.feed.transformations.shape.select(*map(quoted, self.subset)).dtypes)
         return {"duplicates by": types, "remembered": self.remembered}
+
+    @property
+    def shown(self) -> Shown:
+        """See :attr:`Stage.shown`."""
+        return Shown(keys=fields_of(self.feed.transformations.shape.select(*map(quoted, self.subset)).schema))
 
     @property
     def may_be_late(self) -> bool:

@@ -20,8 +20,9 @@ from sparkjet.errors import AnalysisError
 from sparkjet.plan.dropped_rows import DROPPED
 from sparkjet.plan.event_time import EventTime
 from sparkjet.plan.partial_rows import DROPPED_OF, HIGHEST, KIND, ProgressDetail, is_kept, labels, with_copies
-from sparkjet.plan.stage import Feed, Stage
+from sparkjet.plan.stage import Feed, Stage, fields_of
 from sparkjet.plan.transformations import Link
+from sparkjet.snapshots.record import Shown
 from sparkjet.stateful.interval_join import FOREVER, IntervalJoin
 from sparkjet.stateful.join_type import JoinType
 from sparkjet.time.durations import format_duration
@@ -178,6 +179,11 @@ class IntervalJoinStage(Stage):
                 for side, feed in zip(SIDES, self.feeds, strict=True)
             },
         }
+
+    @property
+    def shown(self) -> Shown:
+        """See :attr:`Stage.shown`."""
+        return Shown(sides=[fields_of(_own_columns(feed)) for feed in self.feeds])
 
     @property
     def unsaid(self) -> Unsaid:

@@ -14,6 +14,7 @@ from sparkjet.plan.outputs import DeadLetterOutput, Output, Rows, StageOutput, S
 from sparkjet.plan.partial_rows import ProgressDetail
 from sparkjet.plan.spark_sources import given_names
 from sparkjet.sinks.protocol import Clocked, Telling
+from sparkjet.snapshots.record import Shown
 from sparkjet.time import MIN, clamp
 
 if TYPE_CHECKING:
@@ -215,6 +216,12 @@ class Plan:
     def unsaid(self) -> Unsaid:
         """What the texts of the fingerprint leave out, and must not change either."""
         return {f"{stage.name} {what}": value for stage in self.stages for what, value in stage.stage.unsaid.items()}
+
+    @property
+    def shown(self) -> dict[str, Shown]:
+        """What readers of the state have to know of the stages."""
+        shown = {stage.name: stage.stage.shown for stage in self.stages}
+        return {name: each for name, each in shown.items() if each != Shown()}
 
     def watermark_of(self, output: Output, reached: int) -> int | None:
         """Where the watermark of an output's rows is: none of a later epoch is older, but for late ones."""

@@ -53,7 +53,7 @@ def resolved_aggregates(
     results = dict(zip(composed, apart, strict=True))
     for number, column in enumerate(columns):
         if isinstance(column, Aggregate):
-            results[number] = ResultColumn(column.output_name, F.col(found.add(column)))
+            results[number] = ResultColumn(column.output_name, F.col(found.add(column)), column.computes)
     return tuple(found.aggregates), tuple(results[number] for number in order)
 
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructField
 
 from sparkjet.catalyst.columns import ONLY_SUBSTREAM, SUBSTREAM, TIME
 from sparkjet.errors import AnalysisError
 from sparkjet.plan.dropped_rows import dropped_shape
 from sparkjet.plan.inputs import fixed_substreams, several_substreams
+from sparkjet.snapshots.record import Shown
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from sparkjet.plan.inputs import Input
     from sparkjet.plan.partial_rows import ProgressDetail
     from sparkjet.plan.transformations import Transformations
+    from sparkjet.snapshots.record import Fields
     from sparkjet.state import Operator
 
 
@@ -114,6 +117,16 @@ class Feed:
         return dropped_shape(self.transformations.shape)
 
 
+def fields_of(columns: Iterable[StructField]) -> Fields:
+    """Columns as a record names them: each record has them, so without what goes without saying."""
+    found = []
+    for each in columns:
+        # Without what users have noted of it. What is left are collations, which are not in the type.
+        said = StructField(each.name, each.dataType).jsonValue()
+        found.append({name: said[name] for name in ("name", "type", "metadata") if said[name] != {}})
+    return found
+
+
 class Stage(ABC):
     """A stateful step of a query; pure description, the state lives in the operator it makes.
 
@@ -151,6 +164,11 @@ class Stage(ABC):
     def unsaid(self) -> Unsaid:
         """What the texts of the fingerprint leave out, and must not change either."""
         return {}
+
+    @property
+    def shown(self) -> Shown:
+        """What users call what is in the state; nothing of a stage that keeps none."""
+        return Shown()
 
     @abstractmethod
     def operator(self, partitions: int) -> Operator | None:

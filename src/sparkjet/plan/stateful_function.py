@@ -12,7 +12,8 @@ from pyspark.sql.types import StructField, StructType
 from sparkjet.catalyst.columns import HIDDEN, ONLY_SUBSTREAM, SUBSTREAM, TIME, CompiledColumns, Once, quoted
 from sparkjet.plan.aggregation import key_name
 from sparkjet.plan.raw_rows import RawRows
-from sparkjet.plan.stage import Feed, Stage
+from sparkjet.plan.stage import Feed, Stage, fields_of
+from sparkjet.snapshots.record import Shown
 from sparkjet.stateful.functions.operator import FunctionOperator
 from sparkjet.stateful.functions.user_function import TimeDomain
 
@@ -84,6 +85,12 @@ class StatefulFunction(Stage):
             "time": self.function.domain.value,
             "state": self.function.variables,
         }
+
+    @property
+    def shown(self) -> Shown:
+        """See :attr:`Stage.shown`."""
+        keys = fields_of(StructField(key.name, key.type) for key in self.keys)
+        return Shown(keys=keys, state=fields_of(self.function.payload))
 
     def operator(self, partitions: int) -> FunctionOperator:
         """A new operator without state."""

@@ -102,6 +102,30 @@ class SavedStage(msgspec.Struct, frozen=True):
     withheld: int = 0
 
 
+Fields: TypeAlias = list[dict[str, Any]]
+"""Columns under their users' names with their types, as Spark writes a schema in JSON."""
+
+
+class Shown(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What users call what is in the state of a stage: readers of the state know nothing of the query.
+
+    Attributes:
+        keys: The keys.
+        order: Of an aggregation, the names of keys and window in the order of the result.
+        results: The further columns of the result: their names, and SQL over ``rows``, empty where there is none.
+        rows: The columns that these are computed from.
+        state: Of a function, what is stored of a key.
+        sides: Of a join, the columns of the left rows and of the right ones.
+    """
+
+    keys: Fields = []
+    order: list[str] = []
+    results: list[tuple[str, str]] = []
+    rows: Fields = []
+    state: Fields = []
+    sides: list[Fields] = []
+
+
 class SparkPosition(msgspec.Struct, frozen=True):
     """What Spark's checkpoint must say so that the next batch is the one after ``batch``.
 
@@ -175,6 +199,7 @@ class Record(msgspec.Struct, frozen=True):
     replayed, from the first to the last of each range, by the name of their output. ``polled`` is what the epoch's
     watermarks went on from, where that is not the record before: the policies were polled in between, a driver started,
     or a substream was retired. A replay needs it. ``history`` says how far a backfill has come.
+    ``shown`` is what readers of the state have to know of a stage; earlier versions have not written it.
     """
 
     kind: EpochKind
@@ -198,6 +223,7 @@ class Record(msgspec.Struct, frozen=True):
     replayed: dict[str, list[tuple[int, int]]] = {}
     polled: InputsState | None = None
     history: History | None = None
+    shown: dict[str, Shown] = {}
     format: int = FORMAT
 
     def encode(self) -> bytes:

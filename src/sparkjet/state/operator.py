@@ -163,6 +163,10 @@ class KeyedOperator(OneSided):
         """None: what there is to say has been sent."""
         return None
 
+    def live(self) -> DataFrame | None:
+        """The rows that are stored of the keys that there are, None if nothing is stored."""
+        return self._store.live()
+
     def skip_to(self, watermark: int) -> None:
         """Advance to ``watermark`` without closing anything; nothing may be open up to there."""
         self._store.advance(self._reached(watermark))

@@ -222,7 +222,7 @@ class IntervalJoin:
         """
         ends = [
             segment.statistics.high - horizon
-            for side, horizon in zip(self.sides, self._horizons((0, 0)), strict=True)
+            for side, horizon in zip(self.sides, self.horizons((0, 0)), strict=True)
             for segment in side.segments + side.pending
             if horizon > -FOREVER
         ]
@@ -246,7 +246,7 @@ class IntervalJoin:
             results += self._alone(self.left, self.right, (before[1] - self.upper, reached[1] - self.upper))
         if self.join_type.of_right:
             results += self._alone(self.right, self.left, (before[0] + self.lower, reached[0] + self.lower))
-        for side, watermark, horizon in zip(self.sides, reached, self._horizons(reached), strict=True):
+        for side, watermark, horizon in zip(self.sides, reached, self.horizons(reached), strict=True):
             side.settle(watermark, horizon)
         return reduce(DataFrame.union, results) if results else None
 
@@ -273,16 +273,16 @@ class IntervalJoin:
         for side, watermark in zip(self.sides, watermarks or (both, both), strict=True):
             side.restore([segment for owner, segment in owned if owner is side], watermark)
 
-    def _side_of(self, rows: DataFrame) -> JoinSide:
-        return self.left if self.left.time in rows.columns else self.right
-
-    def _horizons(self, watermarks: tuple[int, int]) -> tuple[int, int]:
+    def horizons(self, watermarks: tuple[int, int]) -> tuple[int, int]:
         """Of each side the time before which rows are not needed any more, with these watermarks."""
         left, right = watermarks[1] - self.upper, watermarks[0] + self.lower
         return (
             min(left, right - self.upper) if self.join_type.of_right else left,
             min(right, left + self.lower) if self.join_type.of_left else right,
         )
+
+    def _side_of(self, rows: DataFrame) -> JoinSide:
+        return self.left if self.left.time in rows.columns else self.right
 
     def _pairs(self) -> list[DataFrame]:
         """All pairs of which at least one row is new."""

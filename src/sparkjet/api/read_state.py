@@ -1,0 +1,59 @@
+"""``read_state``: what an operator of a query holds, as a DataFrame."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from sparkjet.engine.state_reader import StateReader
+from sparkjet.errors import refuse_connect
+from sparkjet.storage.schemes import directory_at
+
+
+def read_state(
+    home: str | Path,
+    operatorId: str | None = None,
+    *,
+    pin: str | None = None,
+    epoch: int | None = None,
+    joinSide: str | None = None,
+    session: SparkSession | None = None,
+) -> DataFrame:
+    """What an operator of a query holds, under the names and types of its user; the query may be running.
+
+    Nothing is written to the home. The rows are those of one record, and are persisted in the executors when this
+    returns, so that they stay whatever the query does; a newest record that the query replaces while it is read is
+    given up for the next one. The query's own code is not needed.
+
+    The columns: of windows and sessions those of the results, with the values that they would have if they closed now,
+    and ``watermark``; of aggregates without windows those of the results; of ``dropDuplicates`` the key, and when it
+    ``expires``; of a join ``side``, ``event_time`` and the row in ``left`` or ``right``; of a function with state the
+    key, its variables and ``timers``, or its ``state`` and ``timeout``.
+
+    Args:
+        home: The home of the query, as its ``checkpointLocation``; or ``grid://host:port,…/name``.
+        operatorId: Name of the operator, as ``sparkjet state`` lists them; the only one by default.
+        pin: Name of the pinned record to read (:meth:`StreamingQuery.snapshot`); by default the newest is read.
+        epoch: The epoch to read: the newest one, or one that is pinned.
+        joinSide: ``left`` or ``right``: only these rows of a join, with their own columns.
+        session: The active one by default.
+
+    Raises:
+        AnalysisError: There is no such operator, pin or epoch, or the query has several operators and none is named.
+        RecoveryError: There is no record, what it names is missing, or it is of an earlier version, which has not noted
+            the columns.
+
+    >>> import tempfile, sparkjet as sj
+    >>> home, orders = tempfile.mkdtemp(), tempfile.mkdtemp()
+    >>> spark.createDataFrame([("n", 5), ("n", 2)], "shop string, px long").write.mode("append").parquet(orders)
+    >>> rows = spark.readStream.schema("shop string, px long").parquet(orders)
+    >>> totals = sj.stream(rows).groupBy("shop").sum("px").writeStream.outputMode("update").format("noop")
+    >>> totals.option("checkpointLocation", home).trigger(availableNow=True).start().awaitTermination()
+    >>> read_state(home).collect()
+    [Row(shop='n', sum(px)=7)]
+    """
+    chosen = session or SparkSession.active()
+    refuse_connect("read_state", chosen)
+    reader = StateReader(directory_at(str(home), "home", lambda: chosen), pin, epoch)
+    return reader.rows(chosen, operatorId, joinSide)
