@@ -219,9 +219,7 @@ class TimestampAndWallClockLagPolicy:
 
 
 class RealTimeLagPolicy:
-    """The clock less a lag (``limitingRealTimeLag``); without state, and thus the only one that goes back with its
-    clock.
-    """
+    """The clock less a lag (``limitingRealTimeLag``); stateless, and the only one that goes back with its clock."""
 
     def __init__(self, lag: int) -> None:
         self._lag = lag

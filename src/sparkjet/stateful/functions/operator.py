@@ -176,9 +176,7 @@ class FunctionOperator(KeyedOperator):
         super().restore(segments, None if closed == _NO_TIME else closed)
 
     def _called(self, touched: Touched) -> DataFrame:
-        """The output of the function for rows that have arrived, with the stored state of their keys, and for keys
-        that are due.
-        """
+        """The function's output for new rows, with the stored state of their keys, and for keys that are due."""
         rows = [] if touched.arrived is None else [touched.arrived]
         if touched.stored is not None:
             rows.append(self._found.select(touched.stored))
