@@ -1,4 +1,4 @@
-"""What the markers remember of a query: epochs that are missing in a checkpoint restored from a backup."""
+"""The markers' memory of a query: epochs that are missing in a checkpoint restored from a backup."""
 
 from __future__ import annotations
 
