@@ -22,7 +22,7 @@ ROWS = pa.schema(
         *(pa.field(name, pa.string()) for name in ("content_type", "correlation_id")),
     ]
 )
-"""A message: its body, and AMQP's properties by their names; the time has whole seconds."""
+"""A message: its body, and AMQP's properties under their names; the time has whole seconds."""
 FURTHER = pa.schema(
     [
         pa.field("headers", pa.map_(pa.string(), pa.string())),
@@ -30,7 +30,7 @@ FURTHER = pa.schema(
         pa.field("redelivered", pa.bool_()),
     ]
 )
-"""With ``includeHeaders``, behind those: added to all streams, they would be in tables and states that know no such."""
+"""Added by ``includeHeaders``: in every stream, they would be in tables and states that do not know them."""
 
 
 class RabbitDataSource(AcknowledgingDataSource):
