@@ -54,7 +54,7 @@ def median(col: ColumnOrName) -> Aggregate:
 
 
 def percentile_cont(col: ColumnOrName, percentage: float | Sequence[float], reverse: bool = False) -> Aggregate:
-    """Exact percentile, interpolated: ``percentile_cont(percentage) WITHIN GROUP (ORDER BY col)`` of SQL.
+    """Exact percentile, interpolated: ``percentile_cont(percentage) WITHIN GROUP (ORDER BY col)`` in SQL.
 
     See :func:`percentile`.
 
@@ -74,7 +74,7 @@ def percentile_cont(col: ColumnOrName, percentage: float | Sequence[float], reve
 
 
 def percentile_disc(col: ColumnOrName, percentage: float | Sequence[float], reverse: bool = False) -> Aggregate:
-    """Exact percentile that occurs: ``percentile_disc(percentage) WITHIN GROUP (ORDER BY col)`` of SQL, as double.
+    """Exact percentile that occurs: ``percentile_disc(percentage) WITHIN GROUP (ORDER BY col)`` in SQL, as double.
 
     The first value such that it and those before it make up at least ``percentage`` of all. See :func:`percentile`.
 

@@ -62,7 +62,7 @@ def _by_time(make: Callable[..., Aggregate]) -> _Translation:
         value, ignorenulls = call.columns[0], call.ignores_nulls
         if call.condition is None or ignorenulls:
             return make(*_taken(call), ignorenulls)
-        # In a struct: a null that is taken differs from a row that is not. By place: the names of the flag differ.
+        # In a struct: a null that is taken differs from a row that is not. By position: the names of the flag differ.
         aggregate = make(F.when(call.condition, F.struct(value.alias("value"))), True)
         return replace(_unwrapped(aggregate), unsaid={**aggregate.unsaid, "ignorenulls": False})
 

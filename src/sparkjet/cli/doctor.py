@@ -293,7 +293,7 @@ def postgres(dsn: str) -> Iterator[Finding]:
 
 
 def _started() -> Platform | None:
-    """Where the session runs that an earlier check has started."""
+    """Where the session started by an earlier check runs."""
     try:
         from pyspark.sql import SparkSession  # noqa: PLC0415 - another check says that there is none
     except ModuleNotFoundError:

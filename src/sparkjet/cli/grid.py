@@ -143,7 +143,7 @@ def status(
     tls_authorities: TlsAuthorities = None,
     as_json: AsJson = False,
 ) -> int:
-    """Show how a grid is."""
+    """Show the state of a grid."""
     access = access_of(token_file, tls_certificate, tls_key, tls_authorities)
     from sparkjet.cli.grid_report import report  # noqa: PLC0415 - the extra is optional
     from sparkjet_grid.client import GridClient  # noqa: PLC0415 - as above
@@ -181,7 +181,7 @@ def reform_grid(
     tls_authorities: TlsAuthorities = None,
     as_json: AsJson = False,
 ) -> None:
-    """Form a grid anew."""
+    """Re-form a grid."""
     if not others_are_dead:
         message = "Say --others-are-dead: members that come back would go on as another grid"
         raise typer.BadParameter(message)

@@ -115,7 +115,7 @@ class GridLocation(msgspec.Struct, frozen=True):
 
 
 def check_whole(client: GridClient, option: str, what: object, way_out: str = "") -> None:
-    """Refuse to start on a grid that does not answer, or if as many of its members may be elsewhere."""
+    """Refuse to start on a grid that does not answer, or whose missing members may hold as much."""
     try:
         state = client.state()
     except StorageError as error:

@@ -263,7 +263,7 @@ def limiting_timestamp_and_wall_clock_lag(
 
 
 def limiting_real_time_lag(lag: Duration) -> LimitingRealTimeLag:
-    """The watermark stays ``lag`` behind the clock, whatever the events say; substreams without events have it too."""
+    """The watermark stays ``lag`` behind the clock, whatever the events say; even for substreams without events."""
     return LimitingRealTimeLag(parse_duration(lag, "limiting_real_time_lag: lag"))
 
 

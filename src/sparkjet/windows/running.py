@@ -38,7 +38,7 @@ class Running:
         self._once = accumulators.once
 
     def of_rows(self, partials: DataFrame, keys: Sequence[str], order: str, *, backwards: bool = False) -> DataFrame:
-        """Replace each row's fields by the combination of itself and all earlier rows of its key."""
+        """Replace each row's fields with the combination of itself and all earlier rows of its key."""
         if self._once("in windows", build=partial(self._fits_windows, partials, keys, order)):
             build = partial(self._over_windows, keys, order, backwards)
             return self._once("running", order, backwards, *keys, build=build).select(partials)

@@ -48,8 +48,8 @@ def session_window(
 
     Args:
         timeColumn: The event-time column, as passed to ``withWatermark``, or its name.
-        gapDuration: Gap of inactivity that ends a session, e.g. ``"10 minutes"``; or a Column of such texts or of
-            intervals. As in Spark, a text that is not an interval counts as null.
+        gapDuration: Gap of inactivity that ends a session, e.g. ``"10 minutes"``; or a Column of such strings or of
+            intervals. As in Spark, a string that is not an interval counts as null.
         maxDuration: A session longer than this is cut into pieces of this length, counted from its first event; each
             piece with an event yields a row. Sessions are cut after merging, so the result does not depend on the
             order of arrival. May be shorter than the gap.

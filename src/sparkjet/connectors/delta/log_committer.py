@@ -37,7 +37,7 @@ class LogCommitter:
 
     def commit(self, engine: Any, rows: Any, metadata: Any) -> Any:
         """Put a version, for Kernel; fails if another process has put it first."""
-        del engine  # it would write by Delta's own stores
+        del engine  # it would write with Delta's own stores
         try:
             return self._put(rows, metadata)
         except _LostError:

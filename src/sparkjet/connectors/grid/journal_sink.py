@@ -126,7 +126,7 @@ class GridJournalSink(GridVersionsSink[JournalVersion]):
         return self._handle(self._kept(appending.with_progress(version), transaction), transaction, rows)
 
     def tells(self, clock: int, watermark: int | None) -> bool:
-        """See :meth:`Telling.tells`: whether the watermark is another one, and the last was told a while ago."""
+        """See :meth:`Telling.tells`: whether the watermark is new, and the last was told a while ago."""
         if watermark is None:
             return False
         newest = self._newest

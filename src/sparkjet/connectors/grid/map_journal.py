@@ -142,7 +142,7 @@ class JournalledMapSink(GridMapSink):
         )
 
     def tells(self, clock: int, watermark: int | None) -> bool:
-        """See :meth:`Telling.tells`: the journal's readers."""
+        """See :meth:`Telling.tells`: tells the journal's readers."""
         return self._journal.tells(clock, watermark)
 
     def tell(self, transaction: TransactionId) -> Handle:

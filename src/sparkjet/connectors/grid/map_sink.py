@@ -112,7 +112,7 @@ class GridMapSink(GridVersionsSink[MapVersion]):
         return self._handle(version, transaction, sum(each["rows"] for each in found))
 
     def commit(self, handle: Handle, between: Callable[[], None]) -> None:
-        """See :meth:`Sink.commit`: changes are visible after the rows, so whoever reads one finds its row."""
+        """See :meth:`Sink.commit`: changes are visible after the rows, so readers of a change find its row."""
         super().commit(handle, between)
         if handle.get("changes") is not None:
             # Even if the map now has no journal, or a different one: what was decided is published.

@@ -96,7 +96,7 @@ class JdbcSink:
             raise AnalysisError(message) from error
 
     def create(self) -> None:
-        """See :meth:`Creating.create`: creates the table, and the one with what was published last."""
+        """See :meth:`Creating.create`: creates the table, and the table of last published epochs."""
         settings = self._settings
         with self._database.connected() as connection:
             if not self._look(connection):
@@ -147,7 +147,7 @@ class JdbcSink:
         }
 
     def try_out(self, handle: Handle, earlier: Sequence[tuple[Sink, Handle]]) -> None:
-        """See :meth:`Trying.try_out`: publishes, and rolls it back; with tryOut=false it does nothing."""
+        """See :meth:`Trying.try_out`: publishes, and rolls back; does nothing with tryOut=false."""
         if not self._settings.tries:
             return
         own = [each for sink, each in earlier if isinstance(sink, JdbcSink) and sink.is_beside(self)]

@@ -146,7 +146,7 @@ class PostgresSink(Outbox):
         return handle | outbox_handle(transaction, self._table.target) | {"mayRefuse": may_refuse}
 
     def try_out(self, handle: Handle, earlier: Sequence[tuple[Sink, Handle]]) -> None:
-        """See :meth:`Trying.try_out`; reads the rows a second time, where something in the table can refuse them.
+        """See :meth:`Trying.try_out`; reads the rows a second time if something in the table can refuse them.
 
         Together with the rows of earlier outputs with which these could conflict, or to which they may refer.
         """
@@ -184,7 +184,7 @@ class PostgresSink(Outbox):
         super().abort(transaction)
 
     def published_after(self, newest: TransactionId, handle: Handle | None) -> Later:
-        """See :meth:`Sink.published_after`; queries the markers beside the target and beside the last target."""
+        """See :meth:`Sink.published_after`; queries the markers of the target and of the last target."""
         targets = [self._table.target] if handle is None else [self._table.target, Target.of(handle["target"])]
         return published_after(self._settings.conninfo, newest, handle, targets)
 

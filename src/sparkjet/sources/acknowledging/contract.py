@@ -29,7 +29,7 @@ class Message(NamedTuple):
 
 
 class ConnectionLostError(Exception):
-    """The connection to the broker is gone, or could not be opened; it is opened again after a pause."""
+    """The connection to the broker is gone, or could not be opened; it is reopened after a pause."""
 
 
 def unreadable(id_: str | None, queue: str, reason: object) -> str:

@@ -170,7 +170,7 @@ class FunctionOperator(KeyedOperator):
             super().skip_to(min(watermark, lowest))
 
     def restore(self, segments: Sequence[Segment], closed: int | None) -> None:
-        """Replace the state by that of a snapshot."""
+        """Replace the state with that of a snapshot."""
         self._next = None
         self._started = closed is not None
         super().restore(segments, None if closed == _NO_TIME else closed)
