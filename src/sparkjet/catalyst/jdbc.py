@@ -31,7 +31,7 @@ class Dialect:
         url: The URL.
 
     Raises:
-        AnalysisError: This version of Spark lacks what that needs.
+        AnalysisError: This version of Spark lacks what this needs.
     """
 
     def __init__(self, session: SparkSession, url: str) -> None:

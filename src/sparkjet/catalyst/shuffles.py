@@ -45,8 +45,7 @@ def with_one_shuffle(session: SparkSession, plan: Any) -> Any:
 def without_shuffle(session: SparkSession, plan: Any) -> Any:
     """A plan whose last aggregation aggregates each partition by itself; any other plan is left as it is.
 
-    A group then has one row per partition: this is for the driver, which combines them faster than a stage of tasks
-    would.
+    A group then has up to one row per partition: for the driver, which combines them faster than a stage of tasks.
     """
     return _with_first(plan, nothing(session)) if _is_final(plan) else plan
 

@@ -256,6 +256,6 @@ def _described(columns: Mapping[str, str]) -> str:
 
 
 def sql_text(value: str) -> str:
-    """An SQL literal."""
+    """A SQL literal."""
     escaped = value.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"

@@ -1,4 +1,4 @@
-"""Collations of strings, at which Spark's ORC reader fails, as do partition columns in any format."""
+"""Collations of strings, at which Spark fails when it reads ORC, or partition columns in any format."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ _SETTINGS = {
 }
 """Names of the session's settings: each names a file, on the driver and on every executor."""
 _MEMORY = "spark.sparkjet.grid.maxMemory"
-"""Limit on the memory of the embedded member."""
+"""Setting that limits what the embedded member may hold."""
 _NAME = re.compile(r"[^/\0]+(/[^/\0]+)*")
 
 

@@ -64,7 +64,7 @@ def in_session(session: SparkSession, rows: DataFrame) -> DataFrame:
 
 @contextmanager
 def active(session: SparkSession) -> Iterator[None]:
-    """Make Spark look up settings in a session where it was not handed one, as when it lists files."""
+    """Make Spark look up settings in this session when it was handed none, as when it lists files."""
     before = static_method(session, f"{_OF_THREADS}.getActiveSession")()
     static_method(session, f"{_OF_THREADS}.setActiveSession")(session._jsparkSession)
     try:

@@ -275,7 +275,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 def _opened(location: Location, writer: str) -> Journal:
     """The journal, shared by all tasks of a Python worker.
 
-    It is a writer's: what is remembered of a removed journal would otherwise be used for its successor, and rows that
+    One per writer: otherwise what is remembered of a removed journal would be used for its successor, and rows that
     were in the first would be taken for gone.
     """
     del writer

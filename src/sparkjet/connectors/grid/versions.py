@@ -242,7 +242,7 @@ class GridVersionsSink(Generic[V]):
         return ahead
 
     def _handle(self, version: V, transaction: TransactionId, rows: int) -> Handle:
-        """The record's handle of a version being written."""
+        """The record's handle for a version being written."""
         return {
             self._place.kind: self._place.name,
             "query": transaction.query,

@@ -267,7 +267,7 @@ class PathTable(IcebergTable):
 
 
 def _hint_again(metadata: Directory) -> bool:
-    """Hint readers to the newest existing version; returns False if there is none."""
+    """Point readers to the newest existing version; returns False if there is none."""
     newest = _newest(metadata)
     if newest:
         _hint(metadata, newest)
@@ -280,7 +280,7 @@ def _newest(metadata: Directory) -> int:
 
 
 def _hint(metadata: Directory, number: int) -> None:
-    """Hint readers to the version at which to begin; they continue to the newest, and without a hint look for it."""
+    """Tell readers at which version to begin; they continue to the newest, and search for it if told nothing."""
     content = str(number).encode()
     try:
         if metadata.path is None:

@@ -41,7 +41,7 @@ _REFUSED = re.compile(r"\.(?:\w*SQL\w*|BatchUpdate)Exception: (.*)")
 _TWICE = re.compile("duplicate (?:entry|key)|unique (?:index|constraint)", re.IGNORECASE)
 """Databases' messages for duplicates; the table for the rows of an attempt has no key but the number of a row."""
 _NO_NUMBER = re.compile("Unknown column '(?:NaN|-?Infinity)'")
-"""The error after MariaDB's driver has written a number that its database lacks as a word."""
+"""The error when MariaDB's driver writes a number that its database lacks as a word."""
 _NO_DRIVER = re.compile("No suitable driver|Did not find registered driver|: [\\w.]+Driver$")
 
 

@@ -30,7 +30,7 @@ FURTHER = pa.schema(
         pa.field("redelivered", pa.bool_()),
     ]
 )
-"""Added by ``includeHeaders``: in every stream, they would be in tables and states that do not know them."""
+"""Further columns, only with ``includeHeaders``: existing tables and states do not have them."""
 
 
 class RabbitDataSource(AcknowledgingDataSource):

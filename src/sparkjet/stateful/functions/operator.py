@@ -140,7 +140,7 @@ class FunctionOperator(KeyedOperator):
         if initial is not None and self._first is not None:
             arrived.append(Rows(initial, self._first.select))
             self._store.discard(Segment(initial, SegmentStatistics(0, reached, reached)))
-        # At the end of the input, a stage without timers is not shown the end.
+        # At the end of the input, a stage without timers is given no watermark.
         shown = reached if self._function.domain is TimeDomain.WATERMARK else watermark
         found = self._store.touched(arrived, reached, self._called, constants=(self._now, self._before, shown))
         # Not what the function returned: it is freed when it is written, and not when the state is merged.
