@@ -4,7 +4,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-# What pip installs with sparkjet, and `--py-files` does not. Only looked for: pytest imports this at every start.
+# Installed by pip with sparkjet, but not by `--py-files`. Only looked up: pytest imports this at every start.
 _absent = [each for each in ("msgspec", "tenacity", "typing_extensions") if find_spec(each) is None]
 if _absent:
     import platform
@@ -17,12 +17,12 @@ if _absent:
     raise ModuleNotFoundError(lacking(_python, _absent[:1], _packages), name=_absent[0])
 
 if TYPE_CHECKING:
-    # For tools the same names, and no others: a module with a `__getattr__` has every name to them.
+    # For tools the same names, and no others: to them, a module with a `__getattr__` has every name.
     from sparkjet._names import *  # noqa: F403 - see above
 else:
 
     def __getattr__(name: str) -> Any:
-        # Not at once: readers of a grid, and its members, have no PySpark, and need nothing of this.
+        # On use: readers of a grid, and its members, have no PySpark, and need nothing of this.
         if name.startswith("__") and name != "__all__":
             raise AttributeError(name)
         # Packages first: `from sparkjet import grid` asks for the name before it imports one, also without PySpark.

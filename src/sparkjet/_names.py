@@ -1,4 +1,4 @@
-"""What ``import sparkjet`` gives its users: imported when the first of it is used."""
+"""The public names of ``import sparkjet``, imported when the first of them is used."""
 
 from sparkjet.aggregates.operation import Aggregate, AggregateOperation
 from sparkjet.aggregates.python_aggregate import python_aggregate

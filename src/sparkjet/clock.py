@@ -63,7 +63,7 @@ class SteadyClock:
 
     Args:
         clock: The clock.
-        latest: The last reading of earlier runs.
+        latest: Last reading in earlier runs.
     """
 
     def __init__(self, clock: Clock, latest: int) -> None:

@@ -1,4 +1,4 @@
-"""Executors: which there are, whether they still come, and how many tasks they run; one place that asks Spark."""
+"""Executors: which ones there are, whether more will come, and how many tasks they run; only this module asks Spark."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 FEWEST = 8
 """Minimum number of tasks that look at all executors: at a start, only a few of these may have registered."""
 MISSED = 60.0
-"""Seconds without any executor until it is said; longer than a cluster takes to replace one."""
+"""Seconds without any executor before this is logged; longer than a cluster takes to replace one."""
 PATIENCE = 30.0
 """How long to wait for a first executor, in seconds; Spark's default for ``maxRegisteredResourcesWaitingTime``."""
 QUIET = 3.0
-"""Seconds without another executor, after which no more are waited for."""
+"""Seconds without a new executor, after which no more are waited for."""
 PAUSE = 0.1
 """Seconds between two looks."""
 _UNBOUNDED = 2**31 - 1
@@ -45,23 +45,23 @@ def platform_of(session: SparkSession) -> Platform:
 
 
 def slots(session: SparkSession) -> int:
-    """How many tasks the executors that have registered run at once."""
+    """The number of tasks that the registered executors run at once."""
     context = session._jsparkSession.sparkContext()
     return int(context.maxNumConcurrentTasks(context.resourceProfileManager().defaultResourceProfile()))
 
 
 def probing_tasks(session: SparkSession) -> int:
-    """A number of small tasks of which each executor gets some."""
+    """A number of small tasks large enough for each executor to get some."""
     return max(FEWEST, 2 * slots(session))
 
 
 def cores(session: SparkSession) -> int:
-    """How many tasks Spark takes for a good number: the cores of the executors that have registered, at least 2."""
+    """Spark's notion of a good number of tasks: the cores of the registered executors, at least 2."""
     return int(scala_context(session).defaultParallelism())
 
 
 class Executors:
-    """The executors that Spark knows, on the driver.
+    """The executors known to Spark, on the driver.
 
     Args:
         session: The query's session.
@@ -72,24 +72,24 @@ class Executors:
         self._known = self._addresses()
 
     def lost(self) -> bool:
-        """Whether one that was there at the last call has gone since; one question to the driver's own JVM."""
+        """Whether any executor of the last call has gone since; a single question to the driver's own JVM."""
         before, self._known = self._known, self._addresses()
         return not before <= self._known
 
     def _addresses(self) -> frozenset[str]:
         if is_local(self._session):
             return frozenset()
-        # With their ports: one that comes for another on the same machine is not the same.
+        # With their ports: a replacement on the same machine is not the same executor.
         known = self._session.sparkContext._jsc.sc().getExecutorMemoryStatus().keySet()
         return frozenset(known.mkString(" ").split())
 
 
 class AwaitedExecutors:
-    """Looks whether a running epoch has executors; not thread-safe.
+    """Checks whether a running epoch has executors; not thread-safe.
 
     Args:
-        slots: How many tasks the registered executors run at once.
-        patience: Seconds without any until it is said.
+        slots: Returns the number of tasks that the registered executors run at once.
+        patience: Seconds without any executor before this is logged.
     """
 
     def __init__(self, slots: Callable[[], int], patience: float = MISSED) -> None:
@@ -98,7 +98,7 @@ class AwaitedExecutors:
         self._said = False
 
     def look(self) -> None:
-        """Call it now and then while an epoch runs: between epochs, dynamic allocation may have released them all."""
+        """Call it now and then during an epoch: between epochs, dynamic allocation may have released all executors."""
         if self._slots():
             self._since, self._said = None, False
             return
@@ -116,10 +116,10 @@ class AwaitedExecutors:
 
 
 def state_partitions(session: SparkSession) -> int:
-    """The number of partitions of the state where the user sets none; on the driver, and logged there.
+    """The number of state partitions if the user sets none; on the driver, and logged there.
 
     Spark's ``defaultParallelism`` counts the executors that have registered, and is 2 before the first has: a query
-    would keep two partitions for its whole run. So the settings are read first, and where they do not say how many
+    would keep two partitions for its whole run. So the settings are read first, and if they do not say how many
     executors will come (a standalone cluster gives all it has), this waits until no more do.
     """
     context = session.sparkContext
@@ -136,9 +136,9 @@ def state_partitions(session: SparkSession) -> int:
 
 
 def configured_cores(settings: Mapping[str, str], master: str) -> int | None:
-    """The cores of all executors that Spark's settings ask for; None if the cluster manager alone decides.
+    """The cores of all executors that Spark's settings ask for; None if only the cluster manager decides.
 
-    With dynamic allocation these are the most that may come, or those it begins with if it has no limit.
+    With dynamic allocation this is the maximum, or the initial number if there is no maximum.
 
     >>> configured_cores({"spark.executor.instances": "4", "spark.executor.cores": "3"}, "yarn")
     12
@@ -149,7 +149,7 @@ def configured_cores(settings: Mapping[str, str], master: str) -> int | None:
         return int(local[1]) * int(local[2])
     standalone = master.startswith("spark://")
     most = settings.get("spark.cores.max") if standalone else None
-    # An executor of a standalone cluster gets all cores of its worker, elsewhere one.
+    # On a standalone cluster, an executor gets all cores of its worker; elsewhere, one.
     each = settings.get("spark.executor.cores", None if standalone else "1")
     executors = _executors(settings, standalone=standalone)
     asked = None if each is None or executors is None else int(each) * executors
@@ -162,7 +162,7 @@ def is_dynamic(settings: Mapping[str, str]) -> bool:
 
 
 def settled(count: Callable[[], int], patience: float = PATIENCE, quiet: float = QUIET) -> int:
-    """Wait until a number is no longer 0 and has not changed for some time; returns it, or 0 when patience ends."""
+    """Wait until a number is no longer 0 and has been stable for some time; returns it, or 0 when patience ends."""
     pause, started = threading.Event(), time.monotonic()
     found, since = count(), started
     while time.monotonic() - started < patience and (not found or time.monotonic() - since < quiet):
@@ -175,7 +175,7 @@ def settled(count: Callable[[], int], patience: float = PATIENCE, quiet: float =
 
 @lru_cache(4)
 def _application(context: SparkContext) -> tuple[Mapping[str, str], str]:
-    """The settings of an application and its release, which stay; each setting is two calls of the JVM."""
+    """The constant settings and release of an application; each setting takes two JVM calls."""
     return dict(context.getConf().getAll()), context.version
 
 

@@ -1,4 +1,4 @@
-"""Aggregate functions for ``agg`` that Spark lacks; those of ``pyspark.sql.functions`` are taken as they are."""
+"""Aggregate functions for ``agg`` that Spark lacks; those of ``pyspark.sql.functions`` are used as they are."""
 
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ from sparkjet.errors import missing
 __all__ = ["bottom_n", "linear_trend", "percentile_cont", "percentile_disc", "top_n"]
 
 if not TYPE_CHECKING:
-    # Hidden from type checkers: they would accept every misspelt name.
+    # Hidden from type checkers: they would accept every misspelled name.
     def __getattr__(name: str) -> None:
-        """Name what to use instead of a function that is not here."""
+        """Name the alternative to a function that is not here."""
         raise missing(__name__, name, __all__, instead_of(name))

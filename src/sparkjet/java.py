@@ -1,4 +1,4 @@
-"""Java's classes and static methods, looked up once, and Scala's collections."""
+"""Java classes and static methods, looked up once, and Scala collections."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 GONE = Py4JError, OSError
-"""What a call raises that cannot fail in the JVM itself, if there is no JVM any more."""
+"""Errors of a call that cannot fail in the JVM itself, raised if there is no JVM anymore."""
 
 
 def java_class(session: SparkSession, name: str) -> Any:
-    """A class of the session's JVM by its whole name.
+    """A class of the session's JVM by its full name.
 
-    ``jvm.org.apache…`` asks the JVM at each dot whether there is a class of that name so far, which looks through
-    all jars: several milliseconds a class, in every epoch.
+    ``jvm.org.apache…`` asks the JVM at each dot whether there is a class of that name so far, which looks through all
+    jars: several milliseconds per class, in every epoch.
     """
     return _class(session.sparkContext._gateway, name)
 
 
 def static_method(session: SparkSession, name: str) -> Any:
-    """A static method of a class, or a method of a Scala object, by the whole names of both."""
+    """A static method of a class, or a method of a Scala object, by its fully qualified name."""
     return _method(session.sparkContext._gateway, name)
 
 
 def has_member(context: SparkContext, member: str) -> bool:
     """Whether there is a class (``package.Class``), a constructor (``package.Class(2)``) or a method (``….run(2|3)``).
 
-    The numbers are of parameters. Some are added by releases that only correct errors, so the line of Spark does not
+    The numbers are parameter counts. Some parameters are added by maintenance releases, so the Spark line does not
     tell.
     """
     found = _MEMBER.fullmatch(member)
@@ -66,22 +66,22 @@ def is_stopped(context: SparkContext) -> bool:
 
 
 def connection_to_python(session: SparkSession) -> Any:
-    """The connection by which the JVM's thread calls Python that waits for the calling one; None if it calls none.
+    """The connection on which the JVM's thread calls back into Python, which waits for it; None if it does not.
 
-    Python's end of it is served by a thread of its own. The JVM keeps it when its thread has ended; ``shutdown()``
-    closes both ends.
+    Python's end of it is served by a separate thread. The JVM keeps it when its thread has ended; ``shutdown()`` closes
+    both ends.
     """
     gateway: Any = session.sparkContext._gateway
-    # Without pinned threads connections are in a pool.
+    # Without pinned threads, connections are pooled.
     return gateway.java_gateway_server.getCallbackClient().getPerThreadConnection() if _is_pinned(gateway) else None
 
 
 def end_callback(session: SparkSession) -> None:
-    """Call it last in a function that the JVM calls while the same thread waits for the JVM.
+    """End a callback: call it last in a function that the JVM calls while the same thread waits for the JVM.
 
-    py4j has a list of the connections that threads have to the JVM. Those that are in use are not on it, but after a
-    call inside such a function this one is. At the end of the call outside it would be there twice, one entry be
-    removed with the thread, and the other keep the connection open for good.
+    py4j keeps a list of the connections that threads have to the JVM. Connections in use are not on it, but after a
+    call inside such a function this one is. At the end of the outer call it would be there twice: one entry would be
+    removed with the thread, and the other would keep the connection open for good.
     """
     gateway: Any = session.sparkContext._gateway
     client: Any = gateway._gateway_client  # noqa: SLF001 - all that knows of it
@@ -91,13 +91,13 @@ def end_callback(session: SparkSession) -> None:
 
 
 def as_seq(session: SparkSession, values: list[Any]) -> Any:
-    """A list as Scala's ``Seq``."""
+    """A list as a Scala ``Seq``."""
     gateway = session.sparkContext._gateway
     return static_method(session, _SEQ)(values) if values else _no_values(gateway, _SEQ)
 
 
 def as_map(session: SparkSession, pairs: Iterable[tuple[Any, Any]]) -> Any:
-    """Keys and values as Scala's ``Map``; not from a dictionary, which would ask the JVM for the hash of each key."""
+    """Keys and values as a Scala ``Map``; not from a dictionary, which would ask the JVM for the hash of each key."""
     values = java_class(session, "java.util.HashMap")()
     for key, value in pairs:
         values.put(key, value)
@@ -110,7 +110,7 @@ def nothing(session: SparkSession) -> Any:
 
 
 def _is_pinned(gateway: Any) -> bool:
-    """Whether each thread of Python's has one of the JVM's for itself, as by default (``PYSPARK_PIN_THREAD``)."""
+    """Whether each Python thread has its own JVM thread, as by default (``PYSPARK_PIN_THREAD``)."""
     return isinstance(gateway, ClientServer)
 
 
@@ -131,7 +131,7 @@ def _method(gateway: Any, name: str) -> Any:
 
 @lru_cache(256)
 def _signatures(gateway: Any, name: str) -> str | None:
-    """The constructors and methods of a class as Java writes them, None if there is no such class."""
+    """The constructors and methods of a class in Java's notation, None if there is no such class."""
     try:
         found = gateway.jvm.java.lang.Class.forName(name)
     except Py4JJavaError:

@@ -1,4 +1,4 @@
-"""Types that msgspec has looked at: threads that decode one for the first time at once can kill the process."""
+"""Types that msgspec has inspected: threads that decode one for the first time in parallel can kill the process."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _looking = threading.Lock()
 
 
 def known(kind: T) -> T:
-    """The same type, at which msgspec has looked: name every type that is decoded or converted to by it.
+    """The same type, inspected by msgspec: wrap every type that is decoded or converted to in it.
 
-    msgspec looks at a struct when it is first used, and notes what it finds while it still looks at the structs within:
-    a second thread decodes by what is not there yet (SIGSEGV in msgspec 0.22).
+    msgspec inspects a struct on first use, and publishes its findings while it is still inspecting nested structs: a
+    second thread decodes with what is not there yet (SIGSEGV in msgspec 0.22).
     """
     if kind not in _known:
         with _looking:

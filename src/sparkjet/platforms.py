@@ -1,6 +1,6 @@
-"""Platforms: where a driver runs, by its settings and environment alone, and what does not work there.
+"""Platforms: where a driver runs, judged by its settings and environment alone, and what does not work there.
 
-Nothing here asks Spark or the machine: what is known of a platform is tested without it.
+Nothing here asks Spark or the machine: knowledge about a platform is tested without it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 
 
 class Manager(Enum):
-    """Who gives a driver its executors."""
+    """The cluster managers that give a driver its executors."""
 
     LOCAL = "a local master"
     LOCAL_CLUSTER = "a local cluster"
@@ -25,16 +25,16 @@ class Manager(Enum):
 
 
 TRIED = frozenset({Manager.LOCAL, Manager.LOCAL_CLUSTER, Manager.STANDALONE})
-"""Those on which sparkjet's tests run queries, and kill drivers and executors; the others are only read about."""
+"""Managers on which sparkjet's tests run queries, and kill drivers and executors; others are only read about."""
 
 
 class Weight(Enum):
-    """How much a note counts.
+    """The weight of a note.
 
     Attributes:
-        SAID: ``sparkjet doctor`` says it.
+        SAID: ``sparkjet doctor`` shows it.
         WARNED: A start logs it too.
-        REFUSED: A start is refused with it.
+        REFUSED: It makes a start fail.
     """
 
     SAID = 1
@@ -44,7 +44,7 @@ class Weight(Enum):
 
 @dataclass(frozen=True)
 class Note:
-    """What is to be known about queries on a platform, and the way out."""
+    """A fact about queries on a platform, and the way out."""
 
     weight: Weight
     told: str
@@ -56,9 +56,9 @@ class Platform:
     """A platform.
 
     Attributes:
-        settings: Of the application, as Spark's ``SparkConf`` has them.
-        environment: Of the driver's process.
-        release: The version that Spark says it has.
+        settings: Settings of the application, as in Spark's ``SparkConf``.
+        environment: Environment of the driver's process.
+        release: The version that Spark reports.
 
     >>> Platform({"spark.master": "k8s://https://api:6443"}, {}, "4.0.2-amzn-0").name
     'Amazon EMR on Kubernetes, Spark 4.0.2-amzn-0'
@@ -70,7 +70,7 @@ class Platform:
 
     @property
     def manager(self) -> Manager:
-        """Who gives executors; a session that has a master is no client of Spark Connect, whatever is set beside it."""
+        """The cluster manager; a session that has a master is no Spark Connect client, whatever else is set."""
         master = self.settings.get("spark.master")
         if master is None:
             return Manager.CONNECT if self._asks_for_connect else Manager.LOCAL
@@ -78,7 +78,7 @@ class Platform:
 
     @property
     def vendor(self) -> str | None:
-        """Whose build of Spark this is, where it is not Apache's; its classes and results may differ at any place."""
+        """The vendor of a Spark build that is not Apache's; its classes and results may differ anywhere."""
         if "DATABRICKS_RUNTIME_VERSION" in self.environment or any(
             name.startswith("spark.databricks.clusterUsageTags.") for name in self.settings
         ):
@@ -89,7 +89,7 @@ class Platform:
 
     @property
     def name(self) -> str:
-        """What it is, in a few words."""
+        """A short description of the platform."""
         where = self.manager.value if self.vendor is None else f"{self.vendor} on {self.manager.value}"
         return f"{where}, Spark {self.release}" if self.release else where
 
@@ -99,10 +99,10 @@ class Platform:
         return self.vendor is None and self.manager in TRIED
 
     def notes(self, home: str | None = None) -> tuple[Note, ...]:
-        """What is to be known here, the weightiest first.
+        """The notes about this platform, the weightiest first.
 
         Args:
-            home: The absolute path of a query's home; None where it is in a store or a grid, or not known.
+            home: The absolute path of a query's home; None if it is in a store or a grid, or not known.
         """
         found = [*self._of_spark(), *self._of_executors()]
         if home is not None and self.manager is not Manager.LOCAL:
@@ -147,7 +147,7 @@ class Platform:
 
 
 def classic_session(environment: Mapping[str, str]) -> str:
-    """How to get a session that is no client of Spark Connect.
+    """How to get a session that is not a Spark Connect client.
 
     >>> classic_session({"DATABRICKS_RUNTIME_VERSION": "17.3"})[:53]
     'Use compute with dedicated access mode: on Databricks'
@@ -164,7 +164,7 @@ def classic_session(environment: Mapping[str, str]) -> str:
 
 
 def locked_jvm(error: str) -> str | None:
-    """What to do about an error of a JVM that lets Python call only what is on a list of its own; None for others."""
+    """What to do about an error of a JVM that lets Python call only what it allows; None for other errors."""
     if "Py4JSecurityException" not in error:
         return None
     return (
@@ -197,12 +197,12 @@ def _on_kubernetes(platform: Platform, home: PurePosixPath) -> Iterator[Note]:
         return
     local = [each for each in platform.environment.get("SPARK_LOCAL_DIRS", "").split(",") if each]
     scratch = [_Volume("emptyDir", PurePosixPath(each), {}) for each in local]
-    # What a setting mounts at the very place is there, and no scratch space of Spark's.
+    # What a setting mounts at exactly this place is there, and is not Spark's scratch space.
     mounts = [each for each in (*_volumes(platform.settings, "driver"), *scratch) if home.is_relative_to(each.path)]
-    # The innermost mount is the one that has the path.
+    # The innermost mount that contains the path decides.
     mount = max(mounts, key=lambda each: len(each.path.parts), default=None)
     if mount is None:
-        # Templates and webhooks mount what no setting tells: no reason to refuse. Executors try before the start.
+        # Templates and webhooks mount what no setting shows: no reason to refuse. Executors try before the start.
         told = f"{home} is in the driver's pod, and is removed with it, unless a template or an operator mounts it."
         yield Note(Weight.WARNED, told, _CLAIM)
     elif mount.goes_with_its_pod:
@@ -217,7 +217,7 @@ def _on_kubernetes(platform: Platform, home: PurePosixPath) -> Iterator[Note]:
 
 @dataclass(frozen=True)
 class _Volume:
-    """What Spark mounts in a pod."""
+    """A mount that Spark makes in a pod."""
 
     kind: str
     path: PurePosixPath
@@ -228,7 +228,7 @@ class _Volume:
         return self.kind == "emptyDir" or self.options.get("claimName") == "OnDemand"
 
     def is_seen_as(self, other: _Volume) -> bool:
-        """Whether another pod has the same files there; volumes may have other names in each."""
+        """Whether another pod has the same files there; volumes may have different names in each."""
         if (self.kind, self.path) != (other.kind, other.path):
             return False
         if self.kind == "persistentVolumeClaim":
@@ -253,7 +253,7 @@ _CLAIM = (
     "the driver and the executors: spark.kubernetes.{driver,executor}.volumes.persistentVolumeClaim.NAME.…"
 )
 _APACHES = re.compile(r"(\d+\.\d+\.\d+([.-]?(dev|rc|preview|SNAPSHOT)\d*)?)?")
-"""How Apache writes its versions; nothing is known of one that is empty."""
+"""Apache's version format; nothing is known of an empty version."""
 _COLUMNAR = re.compile(r"gluten|comet|rapids|com\.nvidia", re.IGNORECASE)
 # The longer one first.
 _MASTERS = {

@@ -1,8 +1,8 @@
-"""A plugin of pytest's: fixtures for tests of queries, which pytest finds where sparkjet is installed.
+"""A pytest plugin: fixtures for tests of queries, which pytest finds wherever sparkjet is installed.
 
-It lies beside :mod:`sparkjet.testing`, whose import needs PySpark: pytest imports a plugin at every start, and one that
-nobody uses must cost nothing. All fixtures begin with ``sparkjet_``, as ``spark`` and ``spark_session`` are names of
-many a project's own and of other plugins. ``-p no:sparkjet`` leaves it out.
+It is separate from :mod:`sparkjet.testing`, whose import needs PySpark: pytest imports a plugin at every start, and an
+unused one must cost nothing. All fixtures begin with ``sparkjet_``, as many projects and other plugins have their own
+``spark`` and ``spark_session``. ``-p no:sparkjet`` leaves it out.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ QUICK: Mapping[str, str] = {
     # The name of a laptop may not resolve.
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
-    # Of a short life: the optimising compiler would take more time than it saves, and code is full after some queries.
+    # Short-lived: the optimizing compiler would take more time than it saves, and code fills up after some queries.
     "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m",
-    # An epoch has more classes than the 100 that Spark keeps of those that it compiles.
+    # An epoch has more classes than the 100 compiled ones that Spark keeps.
     "spark.sql.codegen.cache.maxEntries": "2000",
     # PySpark would walk the stack for every Column that is built.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
@@ -47,10 +47,10 @@ QUICK: Mapping[str, str] = {
 
 @pytest.fixture(scope="session")
 def sparkjet_settings() -> Mapping[str, str]:
-    """Settings of Spark's for ``sparkjet_session``, on top of quick ones; override it to have some.
+    """Spark settings for ``sparkjet_session``, on top of the quick ones; override it to set some.
 
-    Where a session runs already, they are set in a new one of its application, so they must be some that a running
-    application can change, or has so.
+    If a session is already running, they are set in a new session of its application, so they must be settings that a
+    running application can change, or already has.
     """
     return {}
 
@@ -59,14 +59,14 @@ def sparkjet_settings() -> Mapping[str, str]:
 def sparkjet_session(
     sparkjet_settings: Mapping[str, str], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[SparkSession]:
-    """A Spark session for all tests, with sparkjet's sources; override it to use one of your own.
+    """A Spark session for all tests, with sparkjet's sources; override it to use your own.
 
-    It is started when the first test takes it, and stopped after the last one. If Spark runs in the process already,
-    started by another plugin or fixture, this is a session of that application with settings of its own, and is left
-    to whoever has started it. Times are in UTC, in rows that a test collects too: the zone of the process is that of
-    ``spark.sql.session.timeZone`` meanwhile.
+    It is started when the first test uses it, and stopped after the last one. If Spark is already running in the
+    process, started by another plugin or fixture, this is a session of that application with its own settings, and is
+    left to whoever has started it. Times are in UTC, including rows that a test collects: in the meantime, the process
+    has the time zone of ``spark.sql.session.timeZone``.
     """
-    # Not at the top: most runs of pytest are of other projects.
+    # Not at the top: most runs of pytest are for other projects.
     from pyspark import SparkContext  # noqa: PLC0415 - see above
     from pyspark.sql import SparkSession  # noqa: PLC0415 - see above
 
@@ -89,7 +89,7 @@ def sparkjet_session(
 
 @pytest.fixture
 def sparkjet_driver(sparkjet_session: SparkSession) -> Iterator[Callable[..., StreamDriver]]:
-    """Makes a :class:`sparkjet.testing.StreamDriver` of a query, a schema and its options; closed after the test.
+    """Creates a :class:`sparkjet.testing.StreamDriver` from a query, a schema and options; closed after the test.
 
     ``sparkjet_driver(query, schema, **options)``, as often as a test needs.
     """
@@ -106,7 +106,7 @@ def sparkjet_driver(sparkjet_session: SparkSession) -> Iterator[Callable[..., St
 
 
 def _set(session: SparkSession, settings: Mapping[str, Any]) -> None:
-    """Set what a running application may change; what it has already need not be changed."""
+    """Set what a running application may change; settings that it already has need not be changeable."""
     from pyspark.errors import AnalysisException  # noqa: PLC0415 - on use
 
     from sparkjet.errors import AnalysisError  # noqa: PLC0415 - on use
@@ -127,12 +127,12 @@ def _set(session: SparkSession, settings: Mapping[str, Any]) -> None:
 
 @contextmanager
 def _environment(zone: str) -> Iterator[None]:
-    """What Spark takes from the process, for as long as the session is there."""
+    """The environment that Spark takes from the process, for as long as the session is there."""
     before = dict(os.environ)
-    # Rows that are collected have the process's zone: a test must not depend on that of a machine.
+    # Collected rows have the process's time zone: a test must not depend on a machine's.
     os.environ["TZ"] = _of_process(zone)
     time.tzset()
-    # Otherwise workers run the first python3 of the PATH, which may be another one.
+    # Otherwise workers run the first python3 of the PATH, which may be a different one.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -147,7 +147,7 @@ def _environment(zone: str) -> Iterator[None]:
 
 
 def _of_process(zone: str) -> str:
-    """A zone of Spark's as ``TZ`` has it, where +02:00 would be two hours *behind* UTC, and what is not known is UTC.
+    """A Spark time zone as ``TZ`` has it, where +02:00 would be two hours *behind* UTC and unknown zones are UTC.
 
     >>> _of_process("Europe/Berlin"), _of_process("+02:00"), _of_process("UTC-3")
     ('Europe/Berlin', '<+02>-2:00:00', '<-03>+3:00:00')

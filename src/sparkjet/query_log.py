@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 else:
     _Adapter = logging.LoggerAdapter
 
-# A password in it may have an @, so up to the last one. Azure's stores have the container there.
+# A password in it may contain an @, so up to the last one. Azure's stores have the container there.
 _USER = re.compile(r"(?<![a-z0-9+.-])(?!abfss?:|wasbs?:)([a-z][a-z0-9+.-]*://)[^\s/?#\"<>]*@", re.IGNORECASE)
 
 
 class Place(NamedTuple):
-    """What a thread works for; the names of the fields that its log records have.
+    """The query and epoch a thread works for; the field names are those in its log records.
 
     Attributes:
         query: The query's name, or its home.
@@ -38,7 +38,7 @@ _place: ContextVar[Place] = ContextVar("sparkjet place", default=Place())  # noq
 
 
 def without_users(text: str) -> str:
-    """A text whose URIs have no user in them, and so no password: for all that is shown or logged.
+    """A text whose URIs contain no users, and so no passwords: for everything that is shown or logged.
 
     >>> without_users("hdfs://ann:pw@nn/x, abfss://box@acc.dfs.core.windows.net/x")
     'hdfs://nn/x, abfss://box@acc.dfs.core.windows.net/x'
@@ -47,12 +47,12 @@ def without_users(text: str) -> str:
 
 
 class _Fields(logging.Filter):
-    """Adds the fields of :class:`Place` to each record, and takes users out of what it says."""
+    """Adds the fields of :class:`Place` to each record, and removes users from its message."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        # Not by extra=…, which fails where a factory of the user's records has set a field of the same name.
+        # Not by extra=…, which fails if a user's record factory has set a field of the same name.
         vars(record).update(_place.get()._asdict())
-        # What cannot be formatted is the handler's to tell.
+        # A formatting error is for the handler to report.
         with suppress(Exception):
             told = record.getMessage()
             shown = without_users(told)
@@ -62,7 +62,7 @@ class _Fields(logging.Filter):
 
 
 class _GridFields(_Fields):
-    """Begins the lines of the grid as well, which is a package of its own and knows of no queries."""
+    """Prefixes the grid's lines as well, as the grid is a separate package and knows nothing of queries."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         record.msg = begun(record.msg)
@@ -70,10 +70,10 @@ class _GridFields(_Fields):
 
 
 def begun(text: object) -> str:
-    """A line with the query that the calling thread works for at its start."""
+    """A line prefixed with the query that the calling thread works for."""
     query = _place.get().query
     start = "" if query is None else f"query {query}: "
-    # A % of the name is no place for an argument; logging looks for them only in lines that have some.
+    # A % in the name is not a placeholder; logging looks for these only in lines with arguments.
     return f"{start.replace('%', '%%') if '%' in str(text) else start}{text}"
 
 
@@ -99,7 +99,7 @@ class QueryLogger(_Adapter):
 
 
 logger = QueryLogger()
-"""What every module logs by; which query a line is about, it does not have to know."""
+"""The logger for every module, which need not know the query that a line is about."""
 
 
 def begin(query: object) -> Token[Place]:
@@ -108,18 +108,18 @@ def begin(query: object) -> Token[Place]:
 
 
 def current() -> str | None:
-    """What the calling thread works for; for the threads that it starts."""
+    """The query that the calling thread works for; to be passed to threads that it starts."""
     return _place.get().query
 
 
 def end(token: Token[Place]) -> None:
-    """Have the calling thread work for what it worked for before."""
+    """Have the calling thread work for its previous query again."""
     _place.reset(token)
 
 
 @contextmanager
 def within(epoch: int, phase: str | None = None, substream: Sequence[str] | None = None) -> Iterator[None]:
-    """Have the records of this block say which epoch they are about, and what of it."""
+    """Add the epoch, and part of it, to the log records of this block."""
     token = _place.set(Place(_place.get().query, epoch, phase, substream))
     try:
         yield

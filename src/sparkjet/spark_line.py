@@ -1,4 +1,4 @@
-"""What differs between the lines of Spark 4 (4.0, 4.1, …) in Python: which one is installed, and its types."""
+"""Differences between the lines of Spark 4 (4.0, 4.1, …) in Python: the installed line, and its types."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ RELEASE: str = pyspark.__version__
 LINE = line_of(RELEASE)
 """The line of the installed PySpark."""
 LINE_NAME = ".".join(map(str, LINE))
-"""Its name, such as ``4.0``."""
+"""Name of that line, such as ``4.0``."""
 
 NEWEST, NEWEST_NAME = (4, 3), "4.3"
-"""The newest line that sparkjet was tried with."""
+"""The newest line that sparkjet was tested with."""
 TRIED = frozenset({"4.0.1", "4.0.5", "4.1.1", "4.1.4", "4.2.1", "4.3.0"})
-"""The releases that sparkjet was tried with; those in ``scripts/sparks.py`` are tried again and again."""
+"""The releases that sparkjet was tested with; those in ``scripts/sparks.py`` are tested regularly."""
 
 SPATIAL: tuple[type[DataType], ...] = (types.SpatialType,) if LINE >= (4, 1) else ()
-"""Types of geometries, which nothing orders."""
+"""Types of geometries, which cannot be ordered."""
 TIMES_OF_DAY: tuple[type[DataType], ...] = (types.TimeType,) if LINE >= (4, 1) else ()
 """The type of times without a date."""
 DATETIMES: tuple[type[DataType], ...] = (
@@ -44,7 +44,7 @@ DATETIMES: tuple[type[DataType], ...] = (
 
 
 def arrow_type(data_type: DataType) -> pa.DataType:
-    """The type that Arrow has for one of Spark's, with instants in UTC."""
+    """The Arrow type for one of Spark's, with instants in UTC."""
     # Imported here, because pyarrow is an extra.
     from pyspark.sql.pandas.types import to_arrow_type  # noqa: PLC0415
 
@@ -53,7 +53,7 @@ def arrow_type(data_type: DataType) -> pa.DataType:
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """The schema that Arrow has for rows of Spark's, see :func:`arrow_type`."""
+    """The Arrow schema for rows of Spark, see :func:`arrow_type`."""
     import pyarrow as pa  # noqa: PLC0415 - as above
 
     return pa.schema(list(arrow_type(schema)))

@@ -21,7 +21,7 @@ _ELSEWHERE = {
 
 
 def nearest_to(name: str) -> str:
-    """What to do instead of an aggregate function of Spark's, by its name in SQL.
+    """What to use instead of one of Spark's aggregate functions, by its SQL name.
 
     >>> nearest_to("kll_sketch_agg_bigint")
     'The nearest is percentile_approx. Write an sj.AggregateOperation or an sj.python_aggregate, or compute it in a ...

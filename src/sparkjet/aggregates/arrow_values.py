@@ -56,7 +56,7 @@ def write(values: Sequence[Any], declared: pa.DataType) -> pa.Array:
     try:
         return _array(values, declared)
     except Exception:
-        # The fast path does not say which value it was.
+        # The fast path does not tell which value it was.
         for value in values:
             try:
                 _array([value], declared)
@@ -94,7 +94,7 @@ def _row(value: Any, declared: pa.DataType) -> tuple[Any, ...]:
 
 
 def _plain(value: Any, declared: pa.DataType) -> Any:
-    """A value for pyarrow, which would silently change some types of values."""
+    """A value prepared for pyarrow, which would silently change some types of values."""
     if value is None:
         return None
     if pa.types.is_integer(declared):
@@ -117,7 +117,7 @@ def _plain(value: Any, declared: pa.DataType) -> Any:
 
 
 def _converter(found: pa.DataType) -> Callable[[Any], Any] | None:
-    """A function that makes dicts of maps, which pyarrow returns as lists of pairs; None if there are none."""
+    """A function that turns maps, which pyarrow returns as lists of pairs, into dicts; None if there are none."""
     if pa.types.is_map(found):
         inner = _converter(found.item_type) or _same
         return lambda value: None if value is None else {key: inner(item) for key, item in value}

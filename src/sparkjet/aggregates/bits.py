@@ -1,4 +1,4 @@
-"""bit_and, bit_or and bit_xor: the bits of whole numbers."""
+"""bit_and, bit_or and bit_xor: the bits of integers."""
 
 from __future__ import annotations
 

@@ -5,9 +5,9 @@ any_value, collect_list, listagg, ties of min_by, max_by and mode) goes by event
 overflowing sum is an error in every mode, except that of try_sum; and a type that Spark would cast silently, such as a
 string in ``sum``, is refused.
 
-Those that can take rows out of a running window again (*deduct*), and so cost the same however many windows
-overlap: count, count_if, bool_and, bool_or, bit_xor, regr_count, and sum and avg of integers and of decimals up to
-27 digits.
+Those that can take rows out of a running window again (*deduct*), and so cost the same however many windows overlap,
+are: count, count_if, bool_and, bool_or, bit_xor, regr_count, and sum and avg of integers and of decimals up to 27
+digits.
 """
 
 from sparkjet.aggregates.bits import bit_and, bit_or, bit_xor

@@ -45,7 +45,7 @@ def in_time_order(
         inputs: The input rows.
         value: The column; its values can be ordered.
         data_type: Its nullable type.
-        finish: The result, from the array of the values.
+        finish: Makes the result from the array of values.
     """
     row = F.struct(inputs.event_time.alias("time"), value.alias("value"))
     rows = ArrayType(StructType([StructField("time", LongType()), StructField("value", data_type)]))

@@ -25,9 +25,9 @@ _SPARKS: dict[str, Callable[[Column, Column], Column]] = {"xx": F.regr_sxx, "xy"
 
 
 def corr(col1: ColumnOrName, col2: ColumnOrName) -> Aggregate:
-    """Pearson's correlation of two columns, as double; null if one of them has no two distinct values.
+    """Pearson's correlation of two columns, as double; null if either has fewer than two distinct values.
 
-    Rows where one of them is null are ignored. Numbers are cast to double. Parts are merged around their means, which
+    Rows where either is null are ignored. Numbers are cast to double. Parts are merged around their means, which
     is numerically stable, unlike sums of products. Does not deduct.
     """
     name = f"corr({label(col1)}, {label(col2)})"
@@ -47,7 +47,7 @@ def covar_samp(col1: ColumnOrName, col2: ColumnOrName) -> Aggregate:
 
 
 def correlation(acc: Accumulator) -> Column:
-    """The correlation of pairs, from all their products."""
+    """The correlation of pairs, from the sums of all their products."""
     varies = (acc["xx"] != 0) & (acc["yy"] != 0)
     return F.when(varies, F.try_divide(acc["xy"], F.sqrt(acc["xx"] * acc["yy"])))
 
@@ -55,7 +55,7 @@ def correlation(acc: Accumulator) -> Column:
 def pairs(
     name: str, y: ColumnOrName, x: ColumnOrName, products: Sequence[str], finish: Callable[[Accumulator], Column]
 ) -> Aggregate:
-    """The aggregate of the pairs without null: their number, the means and sums of products around them."""
+    """The aggregate of the pairs without null: their number, their means, and sums of products around these."""
 
     def resolve(inputs: Inputs) -> AggregateOperation:
         number(inputs, name, x)
@@ -89,7 +89,7 @@ def _combine(products: Sequence[str], left: Accumulator, right: Accumulator) -> 
     return {
         "count": count,
         **{mean: left[mean] + difference * share for mean, difference in delta.items()},
-        # Multiplied in this order: with an empty left side, the product of both may be infinite, and 0 × inf is NaN.
+        # Multiplied in this order: with an empty left side, the product of the two may be infinite, and 0 × inf is NaN.
         **{
             name: left[name] + right[name] + delta[one] * weight * delta[other]
             for name, (one, other) in _SIDES.items()

@@ -26,7 +26,7 @@ _MOST_DIGITS, _SPARE_DIGITS, _KEPT_SCALE = 38, 10, 6
 
 
 def count_distinct(col: ColumnOrName, *cols: ColumnOrName) -> Aggregate:
-    """Exact number of distinct values, or of distinct rows of several columns none of which is null; bigint.
+    """Exact number of distinct values, or of distinct rows over several columns, none of them null; bigint.
 
     The state holds the distinct values, so it grows with their number. See :func:`approx_count_distinct` for a state of
     limited size.
@@ -49,8 +49,8 @@ def sum_distinct(col: ColumnOrName) -> Aggregate:
     """Sum of the distinct non-null values; null if there are none.
 
     The result has the type of :func:`sum`, and overflow is an error whatever ``spark.sql.ansi.enabled`` is. The values
-    are added in ascending order, so that floating-point sums do not depend on that of the rows. The state holds the
-    distinct values, so it grows with their number.
+    are added in ascending order, so that floating-point sums do not depend on the order of the rows. The state holds
+    the distinct values, so it grows with their number.
     """
     return _distinct(f"sum(DISTINCT {label(col)})", col, _sum)
 
@@ -91,7 +91,7 @@ def _mean(name: str, values: Column, data_type: DataType) -> Column:
 
 
 def _sum_type(data_type: DataType) -> str:
-    """The type that Spark's sum has."""
+    """The result type of Spark's sum."""
     if isinstance(data_type, DecimalType):
         return f"decimal({min(_MOST_DIGITS, data_type.precision + _SPARE_DIGITS)},{data_type.scale})"
     if isinstance(data_type, IntegralType):
@@ -100,7 +100,7 @@ def _sum_type(data_type: DataType) -> str:
 
 
 def _added(values: Column, data_type: DataType) -> Column:
-    """The sum, null where it overflows; of whole numbers with more digits than that type has."""
+    """The sum, null where it overflows; for integers, in a wider type than Spark's."""
     # Not bigint: a partial sum may exceed 64 bits where the whole does not.
     total = _WIDEST if isinstance(data_type, IntegralType) else _sum_type(data_type)
     added = total

@@ -46,25 +46,25 @@ def last(col: ColumnOrName, ignorenulls: bool = False) -> Aggregate:
 
 
 def any_value(col: ColumnOrName, ignoreNulls: bool | None = None) -> Aggregate:
-    """Value of the row with the lowest event time, the same as :func:`first`; Spark's is that of any row."""
+    """Value of the row with the lowest event time, the same as :func:`first`; Spark takes any row."""
     return _by_time(f"any_value({label(col)})", col, ignorenulls=bool(ignoreNulls), least=True)
 
 
 def min_by(col: ColumnOrName, ord: ColumnOrName, k: int | None = None) -> Aggregate:
-    """Value of ``col`` in the row with the least ``ord``, or an array of those of the k rows with the least.
+    """Value of ``col`` in the row with the least ``ord``, or an array of the values of the k least rows.
 
-    Rows whose ``ord`` is null are ignored; without any other the result is null. Of equal ones, the row with the lowest
-    event time comes first, of simultaneous ones that with the least value; null is less than any value.
+    Rows whose ``ord`` is null are ignored; if there are no others, the result is null. Among equals, the row with the
+    lowest event time comes first; among simultaneous ones, that with the least value; null is less than any value.
     """
     return _by_order("min_by", col, ord, k, least=True)
 
 
 def max_by(col: ColumnOrName, ord: ColumnOrName, k: int | None = None) -> Aggregate:
-    """Value of ``col`` in the row with the greatest ``ord``, or an array of those of the k rows with the greatest.
+    """Value of ``col`` in the row with the greatest ``ord``, or an array of the values of the k greatest rows.
 
-    Rows whose ``ord`` is null are ignored; without any other the result is null. NaN is greater than any other number.
-    Of equal ones, the row with the lowest event time comes first, of simultaneous ones that with the greatest value;
-    null is less than any value.
+    Rows whose ``ord`` is null are ignored; if there are no others, the result is null. NaN is greater than any other
+    number. Among equals, the row with the lowest event time comes first; among simultaneous ones, that with the
+    greatest value; null is less than any value.
     """
     return _by_order("max_by", col, ord, k, least=False)
 

@@ -1,4 +1,4 @@
-"""histogram_numeric: bins of varying width, of which the nearest are made one when there are too many."""
+"""histogram_numeric: bins of varying width; when there are too many, the nearest are merged."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ _BINS = ArrayType(StructType([StructField("value", DoubleType()), StructField("c
 
 
 def histogram_numeric(col: ColumnOrName, nBins: int) -> Aggregate:
-    """Histogram of the non-null values: an array of structs of a bin's center ``x`` and height ``y``; null without any.
+    """Histogram of the non-null values: an array of bins with center ``x`` and height ``y``; null without values.
 
-    Exact up to ``nBins`` distinct values. With more it is approximate, as in Spark: the two nearest bins become one,
-    whose center is their weighted mean, so that the result depends on which rows are aggregated together. The center
+    Exact up to ``nBins`` distinct values. With more it is approximate, as in Spark: the two nearest bins are merged
+    into one, whose center is their weighted mean, so that the result depends on which rows are aggregated together. The
+    center
     has the type of the column, the height is a double.
     """
     name = f"histogram_numeric({label(col)}, {nBins})"
@@ -45,7 +46,7 @@ def histogram_numeric(col: ColumnOrName, nBins: int) -> Aggregate:
             )
             return F.when(F.size(bins) > 0, bins)
 
-        # Spark leaves bins of one center apart that come from several partitions.
+        # Spark keeps bins with the same center apart if they come from several partitions.
         counted = F.histogram_numeric(column_of(col).cast("double"), F.lit(nBins)).cast(_BINS)
         return AggregateOperation(
             accumulate={"bins": F.coalesce(_reduced(counted, nBins), empty)},
@@ -59,7 +60,7 @@ def histogram_numeric(col: ColumnOrName, nBins: int) -> Aggregate:
 
 
 def _reduced(bins: Column, most: int) -> Column:
-    """The bins in ascending order, the nearest joined until there are ``most``."""
+    """The bins in ascending order, with the nearest merged until there are ``most``."""
 
     def joined(ordered: Column) -> Column:
         surplus = F.slice(ordered, most + 1, F.greatest(F.size(ordered), F.lit(1)))

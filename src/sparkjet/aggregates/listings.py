@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def listagg(col: ColumnOrName, delimiter: str | bytes | None = None) -> Aggregate:
     """The non-null values joined in order of event time, simultaneous ones in ascending order; null if there are none.
 
-    Numbers, dates and the like are cast to string, as in Spark, whose order is that of arrival. The state grows with
+    Numbers, dates and the like are cast to string, as in Spark, which joins in order of arrival. The state grows with
     the input: each value is kept with its event time.
     """
     return _joined("listagg", col, delimiter)
@@ -53,7 +53,7 @@ class SortKey:
 def listed_by(
     name: str, col: ColumnOrName, delimiter: str | bytes | None, keys: Sequence[SortKey], *, distinct: bool
 ) -> Aggregate:
-    """The non-null values joined in the order of keys, of equal ones in that of event time; null if there are none."""
+    """The non-null values joined in the order of keys, then of event time; null if there are none."""
 
     def resolve(inputs: Inputs) -> AggregateOperation:
         data_type = _text_type(name, inputs.type_of(col), delimiter)
@@ -80,7 +80,7 @@ def listed_by(
 
 
 def _compared(one: Column, other: Column, keys: Mapping[str, SortKey]) -> Column:
-    """Below, at or above zero, as ``array_sort`` takes it, which leaves equal ones in their order."""
+    """A number below, at or above zero, as ``array_sort`` takes it, which leaves equal values in their order."""
     result = F.lit(0)
     for name, key in reversed([*keys.items()]):
         left, right = one[name], other[name]
@@ -115,7 +115,7 @@ def _joined(function: str, col: ColumnOrName, delimiter: str | bytes | None, *, 
 
 
 def _text_type(name: str, data_type: DataType, delimiter: str | bytes | None) -> DataType:
-    """The type in which values are joined."""
+    """The type as which values are joined."""
     if not isinstance(data_type, AtomicType):
         raise AnalysisError(
             f"{name}: {data_type.simpleString()} cannot be joined. Give strings, e.g. by to_json(…) or array_join(…)."

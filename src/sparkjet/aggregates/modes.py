@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 def mode(col: ColumnOrName, deterministic: bool = False) -> Aggregate:
-    """The most frequent non-null value, of equally frequent ones the least; null if there are none.
+    """The most frequent non-null value; among equally frequent ones, the least; null if there are none.
 
-    The state holds every distinct value with its number: it grows with the number of distinct values.
+    The state holds every distinct value with its count: it grows with the number of distinct values.
     """
     return most_frequent(
         f"mode() WITHIN GROUP (ORDER BY {label(col)} DESC)" if deterministic else f"mode({label(col)})", col
@@ -28,7 +28,7 @@ def mode(col: ColumnOrName, deterministic: bool = False) -> Aggregate:
 
 
 def most_frequent(name: str, col: ColumnOrName, *, greatest: bool = False) -> Aggregate:
-    """The most frequent non-null value, of equally frequent ones the least or the greatest."""
+    """The most frequent non-null value; among equally frequent ones, the least or the greatest."""
 
     def resolve(inputs: Inputs) -> AggregateOperation:
         data_type = orderable_type(inputs, name, col, "the least of equally frequent values is taken")

@@ -57,7 +57,7 @@ def stddev(col: ColumnOrName) -> Aggregate:
 
 
 def skewness(col: ColumnOrName) -> Aggregate:
-    """Skewness of the non-null values, as double; null if there are no two distinct ones. See :func:`var_pop`."""
+    """Skewness of the non-null values, as double; null without two distinct ones. See :func:`var_pop`."""
     return _shape("skewness", col, _skewness)
 
 
@@ -110,10 +110,10 @@ def no_rows() -> Column:
 
 
 def exact_mean(value: Column, m2: Column) -> Column:
-    """The mean of a column, 0 without values; that of equal ones is their value.
+    """The mean of a column, 0 without values; the mean of equal values is that value.
 
-    ``avg`` rounds it, and parts of one value would have different means: a deviation where there is none, which the
-    shape and the slope are divided by.
+    ``avg`` rounds it, and parts with one value would have different means: a deviation where there is none, by which
+    the shape and the slope are divided.
     """
     return F.coalesce(F.when(m2 == 0, F.min(value)).otherwise(F.avg(value)), F.lit(0.0))
 

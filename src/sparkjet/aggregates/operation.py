@@ -1,4 +1,4 @@
-"""Aggregates: what a window computes from its rows, as Column expressions that Catalyst runs."""
+"""Aggregates: what a window computes from its rows, as Column expressions run by Catalyst."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from sparkjet.catalyst.unsaid import Unsaid
 from sparkjet.errors import AnalysisError, nearest
 
 Accumulator: TypeAlias = Mapping[str, Column]
-"""The state of one aggregate over some rows: a Column by field name."""
+"""The state of one aggregate over some rows: Columns by field name."""
 ColumnOrName: TypeAlias = Column | str
 
 
 @dataclass(frozen=True, eq=False)
 class AggregateOperation:
-    """An aggregate in parts, so that rows that are aggregated separately can be combined later.
+    """An aggregate in parts, so that rows aggregated separately can be combined later.
 
     The rows of a window are accumulated by key and frame, the accumulators are combined, and with ``deduct`` those that
     leave a sliding window are subtracted again. ``combine`` must be commutative and associative with ``create`` as its
@@ -38,7 +38,7 @@ class AggregateOperation:
         accumulate: An aggregate Column over the input rows for each field. Every group has at least one input row.
         create: The empty accumulator: one typed literal Column per field (``F.lit(None).cast("double")``).
         combine: Takes two accumulators, returns the accumulator of all their rows, as row-level Columns.
-        finish: Takes an accumulator, returns the result Column.
+        finish: Takes an accumulator, returns the result as a Column.
         deduct: The exact inverse: ``deduct(combine(a, b), b)`` is ``a``. Not for floating-point values, which drift.
         combine_group: ``combine`` of all rows of a group, as aggregate Columns; an optimization with equal results.
             Required with ``deduct``: then each Column is a single call, such as ``F.sum``, that supports
@@ -47,7 +47,7 @@ class AggregateOperation:
             in lambdas, such as Python functions: element i becomes the combination of elements 0 to i. Requires
             ``combine_group``, whose Columns then need not support ``.over(window)``.
         bounded: False if the accumulator grows with its input, as lists and sets do.
-        packages: What its Python functions import on the executors, with the names to install it by.
+        packages: The modules that its Python functions import on the executors, with the names to install them by.
 
     Raises:
         AnalysisError: The fields of ``accumulate`` and ``create`` differ, or ``deduct`` or ``scan`` has no
@@ -95,13 +95,13 @@ class AggregateOperation:
             )
 
     def alias(self, name: str) -> Aggregate:
-        """This operation as a result column called ``name``."""
+        """This operation as a result column named ``name``."""
         return Aggregate(name, lambda _: self, "an operation of the user's")
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """The input rows of an aggregate, to look up types; no data is read.
+    """The input rows of an aggregate, for looking up types; no data is read.
 
     Attributes:
         frame: The input rows, batch or streaming.
@@ -137,14 +137,14 @@ class Inputs:
 class Aggregate(ClassicColumn):
     """A named aggregate as passed to ``agg``; its operation depends on the type of its input.
 
-    A Column like those of ``pyspark.sql.functions``, which composes with others in an ``agg`` of sparkjet's.
+    A Column like those of ``pyspark.sql.functions``, which can be composed with others in sparkjet's ``agg``.
 
     Attributes:
         output_name: Name of the result column.
         resolve: Returns the operation for given inputs.
         computes: What is computed, regardless of the result's name: a query that continues from saved state must
             compute the same.
-        unsaid: What that leaves out, by the name of the setting.
+        unsaid: What that text leaves out, by the name of the setting.
 
     Raises:
         AnalysisError: From ``resolve``, if a column is missing or has a type that the aggregate does not support.
@@ -166,7 +166,7 @@ class Aggregate(ClassicColumn):
 
     @cached_property
     def _jc(self) -> Any:
-        # Not before it is needed: an aggregate can be named without a session.
+        # Only when needed: an aggregate can be named without a session.
         return marker_of(self)._jc
 
     def __repr__(self) -> str:
@@ -176,13 +176,13 @@ class Aggregate(ClassicColumn):
         return self.output_name
 
     def alias(self, *alias: str, **kwargs: Any) -> Column:
-        """The same aggregate with another name."""
+        """The same aggregate under another name."""
         if len(alias) != 1 or kwargs:
             return super().alias(*alias, **kwargs)
         return replace(self, output_name=alias[0])
 
     def within(self, inputs: Inputs) -> AggregateOperation:
-        """The operation for given inputs, of which it takes the columns that the user sees."""
+        """The operation for given inputs, of which it takes the columns visible to the user."""
         operation = self.resolve(inputs)
         accumulate = {field: starless(column, inputs.frame) for field, column in operation.accumulate.items()}
         return replace(operation, accumulate=accumulate)

@@ -1,4 +1,4 @@
-"""Percentages: one number from 0 to 1 or several, as the percentile functions take them."""
+"""Percentages: one or several numbers from 0 to 1, as the percentile functions take them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Percentages:
 
     @staticmethod
     def of(percentage: float | Sequence[float]) -> Percentages:
-        """The argument of a function."""
+        """The percentages in the argument of a function."""
         several = isinstance(percentage, Sequence)
         return Percentages(tuple(percentage) if isinstance(percentage, Sequence) else (percentage,), several)
 
@@ -40,7 +40,7 @@ class Percentages:
         return f"array({', '.join(map(str, self.values))})" if self.several else str(self.values[0])
 
     def check(self, name: str) -> None:
-        """Check that there is one and that all are in range."""
+        """Check that there is at least one and that all are in range."""
         for one in self.values:
             if isinstance(one, bool) or not isinstance(one, (int, float)) or not 0 <= one <= 1:
                 raise AnalysisError(f"{name}: a percentage is {one!r}; give numbers from 0 to 1, e.g. 0.95.")
@@ -52,5 +52,5 @@ class Percentages:
         return F.array(*(F.lit(one).cast("double") for one in self.values))
 
     def result(self, values: Column) -> Column:
-        """What a function returns, from an array of a value for each percentage."""
+        """The result of a function, from an array with one value per percentage."""
         return values if self.several else F.get(values, F.lit(0))

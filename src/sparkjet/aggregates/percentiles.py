@@ -1,4 +1,4 @@
-"""percentile and median: exact percentiles, from the number of each value."""
+"""percentile and median: exact percentiles, from the count of each value."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _At = Callable[["Column", "Column", "Column"], "Column"]
 def percentile(col: ColumnOrName, percentage: float | Sequence[float], frequency: ColumnOrName | int = 1) -> Aggregate:
     """Exact percentile of the non-null values, interpolated between the two nearest, as double; null if there are none.
 
-    For a list of percentages it is an array. NaN is greater than any other number. Numbers are cast to double.
+    For a list of percentages, the result is an array. NaN is greater than any other number. Numbers are cast to double.
 
-    The state holds every distinct value with its number: it grows with the number of distinct values. See
+    The state holds every distinct value with its count: it grows with the number of distinct values. See
     :func:`percentile_approx` for a state of limited size.
     """
     percentages = Percentages.of(percentage)
@@ -54,7 +54,7 @@ def median(col: ColumnOrName) -> Aggregate:
 
 
 def percentile_cont(col: ColumnOrName, percentage: float | Sequence[float], reverse: bool = False) -> Aggregate:
-    """Exact percentile, interpolated: ``percentile_cont(percentage) WITHIN GROUP (ORDER BY col)`` of SQL.
+    """Exact percentile, interpolated: ``percentile_cont(percentage) WITHIN GROUP (ORDER BY col)`` in SQL.
 
     See :func:`percentile`.
 
@@ -74,9 +74,9 @@ def percentile_cont(col: ColumnOrName, percentage: float | Sequence[float], reve
 
 
 def percentile_disc(col: ColumnOrName, percentage: float | Sequence[float], reverse: bool = False) -> Aggregate:
-    """Exact percentile that occurs: ``percentile_disc(percentage) WITHIN GROUP (ORDER BY col)`` of SQL, as double.
+    """Exact percentile that occurs: ``percentile_disc(percentage) WITHIN GROUP (ORDER BY col)`` in SQL, as double.
 
-    The first value such that it and those before it are at least the ``percentage`` of all. See :func:`percentile`.
+    The first value such that it and those before it make up at least ``percentage`` of all. See :func:`percentile`.
 
     Args:
         col: Numbers.
@@ -117,7 +117,7 @@ def _exact(
 
         return F.when(F.size(entries) > 0, percentages.result(bound(total_count(entries), values)))
 
-    # As double, since that is the result: values that become equal interpolate to the same.
+    # As double, since that is the result type: values that become equal interpolate to the same.
     return value_counts(column_of(col).cast("double"), DoubleType(), finish, frequency)
 
 
@@ -126,7 +126,7 @@ def _interpolated(entries: Column, total: Column, percentage: Column) -> Column:
     below, above = F.floor(position), F.ceil(position)
     low = first_where(entries, lambda seen: seen > below, DoubleType())
     high = first_where(entries, lambda seen: seen > above, DoubleType())
-    # Not interpolated between equal ones: it would make NaN of two infinite values.
+    # No interpolation between equal values: it would turn two infinite values into NaN.
     return F.when(low == high, low).otherwise(low + (position - below) * (high - low))
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _FIELD = "value"
 _ARROW_FUNCTIONS = (4, 1)
-"""The first line of Spark with functions over Arrow's arrays."""
+"""The first Spark line with functions over Arrow arrays."""
 
 
 def python_aggregate(
@@ -37,12 +37,12 @@ def python_aggregate(
     deduct: Callable[[Any, Any], Any] | None = None,
     bounded: bool = True,
 ) -> Aggregate:
-    """An aggregate whose parts are Python functions; they run in Spark's Python workers, which get rows through Arrow.
+    """An aggregate whose parts are Python functions, run in Spark's Python workers on rows passed through Arrow.
 
-    The parts are those of :class:`sparkjet.AggregateOperation`, with the same laws
-    (:func:`sparkjet.testing.check_aggregate` checks them). They are plain functions, not methods of a base class, so
+    The parts are those of :class:`sparkjet.AggregateOperation`, with the same laws (checked by
+    :func:`sparkjet.testing.check_aggregate`). They are plain functions, not methods of a base class, so
     that only their code is shipped to the workers, and each can be tested without Spark. An accumulator is a value of
-    the declared type, a Spark column in memory and in snapshots; it is never pickled.
+    the declared type, stored as a Spark column in memory and in snapshots; it is never pickled.
 
     **Cost.** An input row costs about 4 times as much as ``J.sum`` and ``J.count`` together (docs/guide/aggregates.md
     has the figures), as every row is shuffled and sent to Python, and the rows of a key and frame are in memory at
@@ -50,7 +50,7 @@ def python_aggregate(
     length. Prefer Spark's functions and AggregateOperation where they suffice; one ``agg`` can mix them.
 
     Args:
-        inputs: The columns that are passed to ``accumulate``, at least one.
+        inputs: The columns passed to ``accumulate``, at least one.
         accumulatorType: Type of the accumulator, as DDL or as an object: the fields of a struct
             (``"count long, total double"``) or any other type (``"double"``, ``"map<string,long>"``).
         returnType: Type of the result.
@@ -180,7 +180,7 @@ def _literal(value: Any, declared: DataType) -> Column:
 
 
 def _ship_parts() -> None:
-    """Have Spark ship these modules to the workers like the user's code: sparkjet need not be installed there."""
+    """Have Spark ship these modules to the workers along with the user's code: sparkjet need not be installed there."""
     from pyspark.cloudpickle import register_pickle_by_value  # noqa: PLC0415
 
     from sparkjet.aggregates import arrow_values, python_worker  # noqa: PLC0415

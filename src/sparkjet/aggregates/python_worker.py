@@ -59,7 +59,7 @@ class PythonParts:
     as_dict: bool
 
     def accumulate_groups(self, groups: pa.Array) -> pa.Array:
-        """One accumulator for each group of input rows."""
+        """One accumulator per group of input rows."""
         rows = zip(*(read(column) for column in groups.flatten().flatten()), strict=True)
         done = []
         for length in groups.value_lengths().to_pylist():
@@ -74,7 +74,7 @@ class PythonParts:
         return self._written("accumulate", done, self.accumulator)
 
     def combine_groups(self, groups: pa.Array) -> pa.Array:
-        """One accumulator for each group of accumulators."""
+        """One accumulator per group of accumulators."""
         items = iter(self._read(groups.flatten().field(0)))
         done = []
         for length in groups.value_lengths().to_pylist():

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _ACCURACY_OF_K = 10
 _LEAST_K, _MOST_K = 8, 65535
 _SKETCHING, _UNITING = (4, 1), (4, 2)
-"""The first lines of Spark with KLL sketches, and with an aggregate that unites them."""
+"""The first Spark lines with KLL sketches, and with an aggregate that merges them."""
 
 
 def percentile_approx(col: ColumnOrName, percentage: float | Sequence[float], accuracy: int = 10000) -> Aggregate:

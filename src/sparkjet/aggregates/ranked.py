@@ -1,4 +1,4 @@
-"""Ranked values: the n greatest or least of the compared ones, in order."""
+"""Ranked values: the n greatest or least of the compared values, in order."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 MOST_VALUES = 100_000
 """The maximum k of Spark's max_by, which keeps the values."""
 _WITH_K = (4, 2)
-"""The first line of Spark whose ``min_by`` and ``max_by`` take a k."""
+"""The first Spark line whose ``min_by`` and ``max_by`` take a k."""
 
 
 def ranked(
@@ -34,7 +34,7 @@ def ranked(
     if LINE < _WITH_K:
         kept = best(F.collect_list(compared))
     else:
-        # These keep n values in memory, and the list all of them.
+        # These keep n values in memory; the list would keep all of them.
         kept = F.max_by(compared, compared, n) if greatest else F.min_by(compared, compared, n)
     return AggregateOperation(
         accumulate={"values": F.coalesce(kept.cast(values), empty)},

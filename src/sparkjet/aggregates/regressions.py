@@ -45,9 +45,9 @@ def linear_trend(x: ColumnOrName, y: ColumnOrName) -> Aggregate:
 
 
 def regr_slope(y: ColumnOrName, x: ColumnOrName) -> Aggregate:
-    """Slope of the least-squares line through the points (x, y), as double; null if there are no two distinct x.
+    """Slope of the least-squares line through the points (x, y), as double; null without two distinct x.
 
-    Points with a null are ignored. Numbers are cast to double. Parts are merged around their means, which is
+    Points that contain a null are ignored. Numbers are cast to double. Parts are merged around their means, which is
     numerically stable, unlike sums of products. Does not deduct.
     """
     return _line("regr_slope", y, x, ("xx", "xy"), _slope)

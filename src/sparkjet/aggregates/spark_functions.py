@@ -1,4 +1,4 @@
-"""Spark's own aggregate functions in ``agg``: each call becomes the aggregate of sparkjet's that computes the same."""
+"""Spark's own aggregate functions in ``agg``: each call becomes the sparkjet aggregate that computes the same."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _Translation: TypeAlias = "Callable[[AggregateCall], Aggregate]"
 
 
 def aggregate_of(call: AggregateCall) -> Aggregate:
-    """The aggregate that computes what a call of an aggregate function in a Column does; on the driver."""
+    """The aggregate that computes the same as a call of an aggregate function in a Column; on the driver."""
     if isinstance(call.own, Aggregate):
         return call.own
     translation = (_DISTINCT if call.distinct else _FUNCTIONS).get(call.name)
@@ -36,17 +36,17 @@ def aggregate_of(call: AggregateCall) -> Aggregate:
 
 
 def _taken(call: AggregateCall) -> list[Column]:
-    """The arguments, null in rows that the call does not take; for functions that pass over nulls."""
+    """The arguments, null in rows that the call does not take; for functions that skip nulls."""
     columns = list(call.columns)
     return columns if call.condition is None else [F.when(call.condition, column) for column in columns]
 
 
 _KEEPING_NULLS = (4, 2)
-"""The first line of Spark whose collect_list can keep nulls."""
+"""The first Spark line whose collect_list can keep nulls."""
 
 
 def _of(make: Callable[..., Aggregate], columns: int | None = None) -> _Translation:
-    """A function of columns; those from number ``columns`` on are constants."""
+    """A function of columns; arguments from number ``columns`` on are constants."""
 
     def translated(call: AggregateCall) -> Aggregate:
         count = len(call.columns) if columns is None else columns
@@ -56,13 +56,13 @@ def _of(make: Callable[..., Aggregate], columns: int | None = None) -> _Translat
 
 
 def _by_time(make: Callable[..., Aggregate]) -> _Translation:
-    """A function that picks a row, and may pass over nulls."""
+    """A function that picks a row, and may skip nulls."""
 
     def translated(call: AggregateCall) -> Aggregate:
         value, ignorenulls = call.columns[0], call.ignores_nulls
         if call.condition is None or ignorenulls:
             return make(*_taken(call), ignorenulls)
-        # In a struct: a null that is taken differs from a row that is not. By place: the names of the flag differ.
+        # In a struct: a null that is taken differs from a row that is not. By position: the names of the flag differ.
         aggregate = make(F.when(call.condition, F.struct(value.alias("value"))), True)
         return replace(_unwrapped(aggregate), unsaid={**aggregate.unsaid, "ignorenulls": False})
 
@@ -105,7 +105,7 @@ def _listing(make: Callable[..., Aggregate]) -> _Translation:
 
 def _mode(call: AggregateCall) -> Aggregate:
     order = call.function.reverseOpt()
-    # False where it is ordered by DESC: Spark writes it the other way round, in SQL too.
+    # False for ORDER BY … DESC: Spark writes it the other way round, in SQL too.
     return modes.most_frequent(call.text, _taken(call)[0], greatest=order.isDefined() and not order.get())
 
 
@@ -164,10 +164,10 @@ _FUNCTIONS: dict[str, _Translation] = {
     "percentile_disc": _within_group(built_in.percentile_disc),
     "string_agg": _listing(built_in.listagg),
 }
-"""By Spark's name of the function."""
+"""Translations by the name of Spark's function."""
 
 _WITHOUT_REPETITION = ("any", "bit_and", "bit_or", "bool_and", "bool_or", "collect_set", "every", "max", "min", "some")
-"""Functions that give the same whether they take each value once or as often as it comes."""
+"""Functions with the same result whether they take each value once or as often as it occurs."""
 
 _DISTINCT: dict[str, _Translation] = {
     **{name: _FUNCTIONS[name] for name in _WITHOUT_REPETITION},
@@ -180,4 +180,4 @@ _DISTINCT: dict[str, _Translation] = {
     "string_agg": _listing(built_in.listagg_distinct),
     "sum": _of(built_in.sum_distinct),
 }
-"""The same with DISTINCT."""
+"""The same for calls with DISTINCT."""

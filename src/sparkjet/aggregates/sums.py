@@ -42,7 +42,7 @@ def sum(col: ColumnOrName) -> Aggregate:  # noqa: A001 - Spark's name
     """Sum of the non-null values; null if there are none.
 
     The result has Spark's type: bigint for integers, double for floating-point numbers, decimal(min(38, p+10), s) for
-    decimals, that of the column for intervals. Integers and decimals are exact, and overflow is an error whatever
+    decimals, the column's own for intervals. Integers and decimals are exact, and overflow is an error whatever
     ``spark.sql.ansi.enabled`` is. Only the sum of the whole window is checked, partial sums may exceed 64 bits (except
     for intervals, and for decimals of 28 digits and more, where a partial sum must not exceed 38 digits either, or 37
     if the scale is above 6). More than 2^31 bigint values per window and key are an overflow, too. Integers, and
@@ -62,20 +62,20 @@ def avg(col: ColumnOrName) -> Aggregate:
 
 
 def try_sum(col: ColumnOrName) -> Aggregate:
-    """Sum of the non-null values, like :func:`sum`, but null where it overflows the type of the result."""
+    """Sum of the non-null values, like :func:`sum`, but null if it overflows the result type."""
     return _reading(f"try_sum({label(col)})", col, lambda total: total.sum, _null)
 
 
 def try_avg(col: ColumnOrName) -> Aggregate:
-    """Mean of the non-null values, like :func:`avg`, but null where it overflows the type of the result."""
+    """Mean of the non-null values, like :func:`avg`, but null if it overflows the result type."""
     return _reading(f"try_avg({label(col)})", col, lambda total: total.mean, _null)
 
 
 def product(col: ColumnOrName) -> Aggregate:
     """Product of the non-null values, as double; null if there are none.
 
-    Numbers are cast to double. Where partial products leave the range of a double, the result depends on the order of
-    the rows, as in Spark. Does not deduct.
+    Numbers are cast to double. If partial products leave the range of a double, the result depends on the order of the
+    rows, as in Spark. Does not deduct.
     """
     name = f"product({label(col)})"
 
@@ -97,7 +97,7 @@ def product(col: ColumnOrName) -> Aggregate:
 
 
 def mean_of(name: str, value: Column, data_type: DataType) -> AggregateOperation:
-    """The operation of the mean of a column of a numeric type."""
+    """The operation that computes the mean of a numeric column."""
     return _read(total_of(name, value, data_type), lambda total: total.mean)
 
 

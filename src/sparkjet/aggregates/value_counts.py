@@ -1,4 +1,4 @@
-"""Value counts: the distinct values of a column in ascending order, each with its number."""
+"""Value counts: the distinct values of a column in ascending order, each with its count."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ def value_counts(
 
 
 def added_up(entries: Column) -> Column:
-    """Structs of ``value`` and ``count`` in ascending order, those of equal values made one.
+    """Structs of ``value`` and ``count`` in ascending order, with equal values merged.
 
-    Sorted and cut at the first of each value: appending to an array in a fold would copy it each time.
+    Sorted, then cut at the first of each value: appending to an array in a fold would copy it each time.
     """
 
     def cut(ordered: Column) -> Column:
@@ -64,12 +64,12 @@ def added_up(entries: Column) -> Column:
 
 
 def total_count(entries: Column) -> Column:
-    """Number of values, repeated ones included."""
+    """Number of values, including repeated ones."""
     return F.aggregate(entries, F.lit(0).cast("bigint"), lambda done, entry: done + entry["count"])
 
 
 def first_where(entries: Column, reached: Callable[[Column], Column], data_type: DataType) -> Column:
-    """The value of the first entry where a condition on the number of values up to and including it holds."""
+    """The first entry's value for which a condition on the number of values up to and including it holds."""
     nothing = F.struct(F.lit(0).cast("bigint").alias("seen"), F.lit(None).cast(data_type).alias("value"))
 
     def step(done: Column, entry: Column) -> Column:

@@ -34,7 +34,7 @@ def value_set(value: Column, data_type: DataType, finish: Callable[[Column], Col
 
 
 def _is_hashed(data_type: DataType) -> bool:
-    """Whether array_distinct hashes values of a type; it compares any others each with each."""
+    """Whether array_distinct hashes values of a type; it compares all others pairwise."""
     if isinstance(data_type, StringType):
         return data_type.isUTF8BinaryCollation()
     return isinstance(data_type, (NumericType, BooleanType, *DATETIMES))

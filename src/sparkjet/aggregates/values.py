@@ -1,4 +1,4 @@
-"""Types of input values: which can be ordered or summed, and how accumulators store them."""
+"""Types of input values: which ones can be ordered or summed, and how accumulators store them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _AS_NUMBER: tuple[tuple[type[DataType], str], ...] = (
     (TimestampNTZType, 'F.unix_micros(F.col("{}").cast("timestamp"))'),
     (YearMonthIntervalType, 'F.col("{}").cast("interval month").cast("int")'),
 )
-"""What makes numbers of the types that no cast makes numbers of."""
+"""Conversions to numbers for the types that cannot be cast to numbers."""
 
 
 def column_of(col: ColumnOrName) -> Column:
@@ -60,12 +60,12 @@ def null_of(data_type: DataType) -> Column:
 
 
 def bound(value: Column, use: Callable[[Column], Column]) -> Column:
-    """What ``use`` makes of a value that it reads several times, in lambdas too, where Spark would compute it anew."""
+    """The result of ``use`` for a value that it reads several times, in lambdas too, where Spark would recompute it."""
     return F.get(F.transform(F.array(value), use), F.lit(0))
 
 
 def none_null(*columns: ColumnOrName) -> Column:
-    """Whether no column is null."""
+    """Whether none of the columns is null."""
     present = [column_of(column).isNotNull() for column in columns]
     return reduce(and_, present)
 
@@ -134,7 +134,7 @@ def summable(inputs: Inputs, name: str, col: ColumnOrName) -> DataType:
 
 
 def as_number(data_type: DataType, name: str, *, whole: bool = False) -> str:
-    """How a column of some type becomes one of numbers.
+    """How to turn a column of some type into numbers.
 
     >>> from pyspark.sql.types import DateType, StringType
     >>> as_number(StringType(), "x"), as_number(DateType(), "x")
@@ -144,14 +144,14 @@ def as_number(data_type: DataType, name: str, *, whole: bool = False) -> str:
     if found is not None:
         return f"Convert it first, e.g. {found.format(name, 'bigint' if whole else 'decimal(18,6)')}."
     if isinstance(data_type, AtomicType) and not isinstance(data_type, (VariantType, *SPATIAL)):
-        # A time of the day is one of seconds.
+        # A time of day is a number of seconds.
         whole = whole or data_type.simpleString().startswith("time(")
         return f'Cast it first, e.g. F.col("{name}").cast("{"bigint" if whole else "double"}").'
     return "Use a part of it that is one, e.g. a field, an element or its F.size(…)."
 
 
 def integer(inputs: Inputs, name: str, col: ColumnOrName) -> DataType:
-    """The type of a column that must be of whole numbers."""
+    """The type of a column that must hold integers."""
     data_type = inputs.type_of(col)
     if not isinstance(data_type, IntegralType):
         raise AnalysisError(
@@ -173,7 +173,7 @@ def condition(inputs: Inputs, name: str, col: ColumnOrName) -> Column:
 
 
 def whole_number(name: str, option: str, value: object, least: int, most: int) -> int:
-    """An argument that must be a whole number."""
+    """An argument that must be an integer in a range."""
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise AnalysisError(f"{name}: {option} is {value!r}; give a whole number from {least} to {most}.")
     return value

@@ -1,4 +1,4 @@
-"""What sparkjet does not offer of Spark's API, each with a way that works: none leads to another refusal."""
+"""Parts of Spark's API that sparkjet does not offer, each with a way that works: none leads to another refusal."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ STREAMS: Mapping[str, str] = {
     **dict.fromkeys(("zip", "zipWithIndex", "nearestByJoin"), RANKS),
     **_OF_THE_PLAN,
 }
-"""Of ``DataFrame``, for streams."""
+"""Methods of ``DataFrame``, for streams."""
 
 RESULTS: Mapping[str, str] = {
     **dict.fromkeys((*STREAMS, "agg", "groupBy", "groupby", "join", "union", "unionAll", "unionByName"), ON_RESULTS),
@@ -119,14 +119,14 @@ RESULTS: Mapping[str, str] = {
     "observe": ON_RESULTS,
     "sample": SAMPLE,
 }
-"""Of ``DataFrame``, for the results of windows and for late rows."""
+"""Methods of ``DataFrame``, for the results of windows and for late rows."""
 
 ROLLING_RESULTS: Mapping[str, str] = {
     **RESULTS,
     "lateRows": "No row is late where nothing is final.",
     "withWatermark": "Call it before groupBy(…), with a window: groupBy(F.window(…), …).",
 }
-"""Of ``DataFrame``, for results that are never final."""
+"""Methods of ``DataFrame``, for results that are never final."""
 
 GROUPS_OF_STREAMS: Mapping[str, str] = {
     **dict.fromkeys(("apply", "applyInArrow", "applyInPandas"), GROUPS),
@@ -135,14 +135,14 @@ GROUPS_OF_STREAMS: Mapping[str, str] = {
     **dict.fromkeys(("lateRows", "writeStream"), AFTER_AGG),
     "cogroup": STREAM_JOIN,
 }
-"""Of ``GroupedData``, for grouped streams."""
+"""Methods of ``GroupedData``, for grouped streams."""
 
 GROUPS_OF_RESULTS: Mapping[str, str] = {
     **dict.fromkeys((*GROUPS_OF_STREAMS, "cogroup"), ON_RESULTS),
     **dict.fromkeys(("columns", "drop", "filter", "printSchema", "schema", "select", "where", "withColumn"), AFTER_AGG),
     "writeStream": AFTER_AGG,
 }
-"""Of ``GroupedData``, for complete results that are grouped again."""
+"""Methods of ``GroupedData``, for complete results that are grouped again."""
 
 WRITERS: Mapping[str, str] = {
     "clusterBy": 'Only tables are clustered. For directories by column: format("files"), partitionBy(…).',
@@ -150,10 +150,10 @@ WRITERS: Mapping[str, str] = {
     "save": "It is called start here.",
     **dict.fromkeys(("awaitTermination", "lastProgress", "processAllAvailable", "stop"), STARTED),
 }
-"""Of ``DataStreamWriter``, and what is often looked for there."""
+"""Methods of ``DataStreamWriter``, and those often looked for there."""
 
 TRIGGERS: Mapping[str, str] = {
     "continuous": f"continuous is not supported. {SHORT_BATCHES}",
     "realTime": f"realTime is not supported. {SHORT_BATCHES}",
 }
-"""Of ``DataStreamWriter.trigger``."""
+"""Arguments of ``DataStreamWriter.trigger``."""

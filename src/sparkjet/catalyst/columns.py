@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 TIME = "_sparkjet_time"
-"""Event time in microseconds since the epoch, null where the event has none."""
+"""Event time in microseconds since the epoch; null if the event has none."""
 SUBSTREAM = "_sparkjet_substream"
 """Name of the event's substream."""
 KEPT = "_sparkjet_kept"
 """Whether the row passed the user's filters; rows that did not are kept, marked, for the watermark."""
 FAILURE = "_sparkjet_failure"
-"""Where an expression first raised for the row, after ``divert``; null where none has."""
+"""Where an expression first raised for the row, after ``divert``; null if none has."""
 ORIGINAL = "_sparkjet_original"
 """The row as it was at ``divert``."""
 CARRIED = (TIME, SUBSTREAM)
@@ -30,16 +30,16 @@ TRIED = (KEPT, FAILURE, ORIGINAL)
 HIDDEN = (*CARRIED, *TRIED)
 _OWN = "_sparkjet_"
 IS_EARLY = "is_early"
-"""Whether a row of a result is early; a visible column, with ``option("isEarly", True)`` only."""
+"""Whether a result row is early; a visible column, with ``option("isEarly", True)`` only."""
 ONLY_SUBSTREAM = "all"
-"""Name of the single substream of a stream without ``by``."""
+"""Name of the only substream of a stream without ``by``."""
 
 
 class Once:
-    """Columns that are built at the first use and reused in every epoch.
+    """Columns that are built on first use and reused in every epoch.
 
-    A Column built again has new names for the variables of its lambdas, so Spark would compile it again; and the calls
-    to the JVM that build one take too long for a small epoch.
+    A rebuilt Column has new names for the variables of its lambdas, so Spark would compile it again; and the JVM calls
+    that build one take too long for a small epoch.
     """
 
     def __init__(self) -> None:
@@ -52,15 +52,15 @@ class Once:
         return cast("T", self._built[name])
 
     def columns(self, *names: str) -> CompiledColumns:
-        """Columns by name; Python needs three calls to the JVM to make one."""
+        """Columns by name; Python needs three JVM calls to make one."""
         return self("columns", *names, build=partial(CompiledColumns, names))
 
 
 class CompiledColumns:
     """Columns that every epoch selects or groups by, as the list that the JVM wants; on the driver.
 
-    Python's own ``select`` makes that list anew each time, with a call to the JVM for each column and another for
-    each object that it releases: about half of all calls of a small epoch.
+    Python's own ``select`` makes that list again each time, with one JVM call for each column and another for each
+    object that it releases: about half of all calls of a small epoch.
     """
 
     def __init__(self, columns: Iterable[Column | str]) -> None:
@@ -71,14 +71,14 @@ class CompiledColumns:
         return iter(self._columns)
 
     def select(self, frame: DataFrame, *further: Column) -> DataFrame:
-        """``frame.select`` of these columns, and of ``further`` ones behind them."""
+        """``frame.select`` of these columns, followed by ``further`` ones."""
         listed = self.listed(frame)
         for column in further:
             listed = listed.appended(column._jc)
         return _wrapped(frame._jdf.select(listed), frame)
 
     def agg(self, frame: DataFrame, by: CompiledColumns | None = None) -> DataFrame:
-        """``frame.groupBy(by).agg`` of these columns; of all rows without ``by``."""
+        """``frame.groupBy(by).agg`` of these columns; over all rows without ``by``."""
         listed = self.listed(frame)
         grouped = frame._jdf if by is None else frame._jdf.groupBy(by.listed(frame))
         return _wrapped(grouped.agg(listed.head(), listed.tail()), frame)
@@ -95,7 +95,7 @@ def _wrapped(java: Any, beside: DataFrame) -> DataFrame:
 
 
 def quoted(name: str) -> str:
-    """A column name as an identifier, whatever characters it has.
+    """A column name as an identifier, whatever characters it contains.
 
     >>> quoted("a.b")
     '`a.b`'
@@ -104,7 +104,7 @@ def quoted(name: str) -> str:
 
 
 def is_own(name: str) -> bool:
-    """Whether a name is one of those that sparkjet keeps for itself."""
+    """Whether a name is one that sparkjet reserves for itself."""
     return name.strip("`").lower().startswith(_OWN)
 
 
@@ -123,10 +123,10 @@ def substream_id(by: Sequence[str]) -> Column:
 
 def is_star(column: Column | str) -> bool:
     """Whether a column of a ``select`` stands for all columns."""
-    # SQL may have blanks around it.
+    # SQL allows blanks around it.
     return str(column).removeprefix("Column<'").removesuffix("'>").strip() in {"*", "unresolvedstar()"}
 
 
 def select_visible(frame: DataFrame, columns: Sequence[Column | str]) -> DataFrame:
-    """``frame.select(columns)`` that keeps the hidden columns; a ``*`` would stand for these as well."""
+    """``frame.select(columns)`` that keeps the hidden columns; ``*`` would include them."""
     return frame.select(*columns, *(name for name in HIDDEN if name in frame.columns))

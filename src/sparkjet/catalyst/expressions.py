@@ -1,4 +1,4 @@
-"""Catalyst expressions: what Columns are in the JVM, to be taken apart, rebuilt and made Columns again."""
+"""Catalyst expressions: Columns as the JVM has them, to be taken apart, rebuilt and turned back into Columns."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WITH_PATTERNS = frozenset({"LikeAll", "LikeAny", "NotLikeAll", "NotLikeAny"})
 
 
 def expression_of(column: Column, session: SparkSession) -> Any:
-    """The expression of a Column, as it was before any analysis."""
+    """The expression of a Column, before any analysis."""
     refuse_connect("sparkjet", column)
     return session._jsparkSession.expression(column._jc)
 
@@ -37,14 +37,14 @@ def function_name(expression: Any) -> str | None:
 
 
 def without_alias(expression: Any) -> Any:
-    """What an expression computes, whatever it is called."""
+    """The expression without the name it is given."""
     while kind_of(expression) == "Alias":
         expression = expression.child()
     return expression
 
 
 def has_columns(rows: DataFrame, column: Column) -> bool:
-    """Whether rows have all columns that a Column names; without an attempt to analyze it, whose failure is logged."""
+    """Whether rows have all columns that a Column names; does not try to analyze it, as Spark logs a failed attempt."""
     session = rows.sparkSession
     plan = rows._jdf.queryExecution().analyzed()
     resolver = session._jsparkSession.sessionState().conf().resolver()
@@ -56,7 +56,7 @@ def has_columns(rows: DataFrame, column: Column) -> bool:
 
 
 def parts_of(expression: Any) -> Iterator[Any]:
-    """An expression and all that it is made of."""
+    """An expression and all its parts."""
     yield expression
     for child in children(expression):
         yield from parts_of(child)
@@ -75,9 +75,9 @@ def rebuilt(expression: Any, session: SparkSession, replacement: Callable[[Any],
 
 
 def inlined(expression: Any, session: SparkSession) -> Any:
-    """The expression without common expressions, which BETWEEN and NULLIF make of what they use twice.
+    """The expression without common expressions, into which BETWEEN and NULLIF turn what they use twice.
 
-    Spark cannot analyze one again in which something has been replaced.
+    Once something in one has been replaced, Spark cannot analyze it again.
     """
 
     def without(part: Any, defined: Mapping[str, Any]) -> Any:
@@ -93,9 +93,9 @@ def inlined(expression: Any, session: SparkSession) -> Any:
 
 
 def by_name(expression: Any, session: SparkSession, names: Mapping[int, str]) -> Any:
-    """An analyzed expression whose columns are looked up by name again.
+    """An analyzed expression whose columns are resolved by name again.
 
-    Analysis binds a column to one DataFrame; every batch is another one.
+    Analysis binds a column to one DataFrame, and every batch is a different one.
     """
 
     def named(part: Any) -> Any:
@@ -117,7 +117,7 @@ def label(column: Column | str) -> str:
 
 
 def redacted(column: Column, session: SparkSession) -> str:
-    """A column as spelled where others read it: no text of a constant, as it may be a key or a password.
+    """A column as spelled where others can read it: without the text of constants, which may be keys or passwords.
 
     >>> redacted(F.expr("concat(aes_decrypt(body, 'key'), name)"), spark)
     "concat(aes_decrypt(body, '…'), name)"
@@ -127,12 +127,12 @@ def redacted(column: Column, session: SparkSession) -> str:
         if kind_of(part) == "Literal" and kind_of(part.dataType()) in {"StringType", "StringType$", "BinaryType$"}:
             return expression_of(F.lit("…"), session)
         if kind_of(part) in _WITH_PATTERNS:
-            # Its patterns are no expressions.
+            # Its patterns are not expressions.
             made = java_class(session, f"org.apache.spark.sql.catalyst.expressions.{kind_of(part)}")
             hidden = static_method(session, "org.apache.spark.unsafe.types.UTF8String.fromString")("…")
             return made(rebuilt(part.child(), session, shown), as_seq(session, [hidden]))
         if kind_of(part) == "PythonUDF":
-            # Spark shows a column of its arguments with all that it consists of.
+            # Spark shows a column among its arguments with everything in it.
             arguments = [column_of(rebuilt(each, session, shown), session) for each in children(part)]
             return expression_of(F.call_function(quoted(str(part.name())), *arguments), session)
         return None

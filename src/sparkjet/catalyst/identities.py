@@ -1,4 +1,4 @@
-"""Identities of columns: what ``df["name"]`` means in Spark's plan, kept where rows pass through another form."""
+"""Identities of columns: what ``df["name"]`` means in Spark's plan, preserved where rows take another form."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 class IdentifiedColumns:
-    """Columns with the names, identities and metadata of those of ``rows``, one by one; on the driver.
+    """Columns with the names, identities and metadata of the columns of ``rows``, one by one; on the driver.
 
     A user's ``df["name"]`` or ``df.name`` finds the column of that identity, and no other of the same name. Spark gives
-    a Column a new identity when it is selected, so the projection is made as a logical plan.
+    a selected Column a new identity, so the projection is built as a logical plan.
     """
 
     def __init__(self, columns: Sequence[Column], rows: DataFrame) -> None:
@@ -29,7 +29,7 @@ class IdentifiedColumns:
         self._listed = as_seq(
             session,
             [
-                # With the alias of a stream, as in F.col("a.name"), and Spark's mark of a window, without which
+                # With the alias of a stream, as in F.col("a.name"), and Spark's window marker, without which
                 # F.window_time would refuse the column.
                 alias(
                     *(expression_of(column, session), each.name(), each.exprId(), each.qualifier()),

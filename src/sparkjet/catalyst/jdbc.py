@@ -1,4 +1,4 @@
-"""Spark's way to databases: its dialects, its connections, and the types that it writes."""
+"""Spark's access to databases: its dialects, its connections, and the types that it writes."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _LOCKED = 1205
 
 
 class Dialect:
-    """How Spark speaks with the databases of a URL.
+    """The way Spark talks to the databases of a URL.
 
     Args:
-        session: The user's.
+        session: The user's session.
         url: The URL.
 
     Raises:
-        AnalysisError: This Spark has closed the door to them.
+        AnalysisError: This version of Spark lacks what this needs.
     """
 
     def __init__(self, session: SparkSession, url: str) -> None:
@@ -43,7 +43,7 @@ class Dialect:
 
     @property
     def name(self) -> str:
-        """Of Spark's class, such as ``MySQLDialect``; ``NoopDialect`` where Spark knows no such database."""
+        """Name of Spark's class, such as ``MySQLDialect``; ``NoopDialect`` if Spark does not know the database."""
         return str(self._found.getClass().getSimpleName()).rstrip("$")
 
     def quoted(self, name: str) -> str:
@@ -51,13 +51,13 @@ class Dialect:
         return str(self._found.quoteIdentifier(name))
 
     def connection(self, options: Mapping[str, str]) -> Any:
-        """A new ``java.sql.Connection`` of the driver's, as Spark opens them: with its providers of credentials."""
+        """A new ``java.sql.Connection`` from the driver, opened as Spark does: with its credential providers."""
         with drivers_found(self._session):
             parsed = java_class(self._session, f"{_JDBC}.JDBCOptions")(as_map(self._session, options.items()))
             return self._found.createConnectionFactory(parsed).apply(-1)
 
     def columns(self, schema: StructType, types: str | None = None) -> str:
-        """The columns of a schema as ``CREATE TABLE`` has them."""
+        """The columns of a schema as ``CREATE TABLE`` takes them."""
         parsed = java_class(self._session, f"{_SQL}.types.DataType").fromJson(schema.json())
         given = nothing(self._session) if types is None else java_class(self._session, "scala.Some")(types)
         return str(static_method(self._session, f"{_JDBC}.JdbcUtils.schemaString")(self._found, parsed, False, given))
@@ -65,7 +65,7 @@ class Dialect:
 
 @contextmanager
 def drivers_found(session: SparkSession) -> Iterator[None]:
-    """Have Spark find the drivers of all jars, also those that another thread has added by SQL's ADD JAR."""
+    """Have Spark find the drivers in all jars, including those that another thread has added by SQL's ADD JAR."""
     thread = java_class(session, "java.lang.Thread").currentThread()
     before = thread.getContextClassLoader()
     thread.setContextClassLoader(session._jsparkSession.sharedState().jarClassLoader())
@@ -76,19 +76,19 @@ def drivers_found(session: SparkSession) -> Iterator[None]:
 
 
 def is_locked(error: BaseException | None) -> bool:
-    """Whether a database has refused because of another transaction: of its lock, or of a deadlock with it."""
+    """Whether a database has refused because of another transaction: a lock that it holds, or a deadlock with it."""
     state, code = _state_of(error)
-    # The number is of MySQL and MariaDB, whose state says nothing of a lock that was waited for too long.
+    # The number is from MySQL and MariaDB, whose SQLSTATE does not tell that a lock was waited for too long.
     return state.startswith(("40", "HYT", "55P03")) or code == _LOCKED
 
 
 def may_pass(error: BaseException | None) -> bool:
-    """Whether a database may take the same a moment later: :func:`is_locked`, or the connection was lost."""
+    """Whether a database may accept the same a moment later: :func:`is_locked`, or the connection was lost."""
     return is_locked(error) or _state_of(error)[0].startswith("08")
 
 
 def blames_rows(error: Py4JJavaError | PySparkException) -> bool:
-    """Whether a database has refused values or constraints, and would take other rows."""
+    """Whether a database has refused values or constraints, and would accept other rows."""
     cause: Any = error.java_exception if isinstance(error, Py4JJavaError) else getattr(error, "_origin", None)
     while cause is not None:
         try:
@@ -103,7 +103,7 @@ def blames_rows(error: Py4JJavaError | PySparkException) -> bool:
 
 
 def message_of(error: Py4JJavaError | PySparkException) -> str:
-    """What the innermost cause of a Java exception says, in one line."""
+    """Message of the innermost cause of a Java exception, on one line."""
     cause: Any = error.java_exception if isinstance(error, Py4JJavaError) else getattr(error, "_origin", None)
     if cause is None:
         return " ".join(str(error).split())
@@ -113,11 +113,11 @@ def message_of(error: Py4JJavaError | PySparkException) -> str:
 
 
 _OF_ROWS = ("22", "23", "44", "45")
-"""Classes of SQL's states: data, constraints, what a view checks, and what a trigger signals."""
+"""SQLSTATE classes: data, constraints, violated view checks, and signals raised by triggers."""
 
 
 def _state_of(error: BaseException | None) -> tuple[str, int]:
-    """SQL's state, and the database's own number, of what it has refused; empty and 0 of anything else."""
+    """The SQLSTATE and the database's own number of a refusal; empty and 0 for anything else."""
     if not isinstance(error, Py4JJavaError):
         return "", 0
     try:

@@ -1,4 +1,4 @@
-"""Join conditions taken apart: what is equal on both sides, how far their times may be apart, and the rest."""
+"""Join conditions taken apart: what is equal on both sides, how far apart their times may be, and the rest."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ class JoinKey:
     """Two expressions that must be equal.
 
     Attributes:
-        left: Of the left row.
-        right: Of the right row, of the same type.
+        left: The one on the left row.
+        right: The one on the right row, of the same type.
         null_safe: Whether null equals null.
-        type: The type, as SQL spells it.
+        type: Their type, as SQL spells it.
     """
 
     left: Column
@@ -55,7 +55,7 @@ class JoinKey:
 
     @property
     def is_equal(self) -> Column:
-        """Whether they are equal, in a form that Spark does not take for a key to shuffle by."""
+        """Whether they are equal, in a form that Spark does not take for a shuffle key."""
         equal = self.left.isin(self.right)
         return equal | (self.left.isNull() & self.right.isNull()) if self.null_safe else equal
 
@@ -66,9 +66,9 @@ class JoinedColumn:
 
     Attributes:
         name: Its name.
-        column: How it follows from the columns of both sides.
-        qualifier: By which alias of a side it can be named too.
-        times: Of which sides it holds the event time; of both, where one takes the place of the other's null.
+        column: How it is computed from the columns of both sides.
+        qualifier: The alias of a side that it can also be named by.
+        times: The sides whose event time it holds; both, if one replaces the other's null.
     """
 
     name: str
@@ -79,15 +79,15 @@ class JoinedColumn:
 
 @dataclass(frozen=True)
 class JoinCondition:
-    """A join as Spark has analyzed it. Its Columns find those of the sides under the names that :func:`place` gives.
+    """A join as Spark has analyzed it; its Columns name the columns of the sides as :func:`place` does.
 
     Attributes:
-        keys: What must be equal.
+        keys: The expressions that must be equal.
         bounds: How far the right time may be from the left one.
-        times: The event time of each side that the bounds are for, by its number among those of the side.
-        rest: What must be true as well, all of the condition that ``bounds`` do not say; None if they say everything.
+        times: The event time of each side that the bounds apply to, by its number among those of the side.
+        rest: The part of the condition that ``bounds`` do not express; None if they express all of it.
         text: The whole condition in SQL.
-        unsaid: What that leaves out.
+        unsaid: What the text leaves out.
         columns: The columns of the joined rows.
     """
 
@@ -101,7 +101,7 @@ class JoinCondition:
 
 
 def sided(on: Column, left: DataFrame, right: DataFrame) -> Column:
-    """The condition with the sides of ``a.id == b.id``, which is ``id = id`` as a stream's columns have no side."""
+    """The condition with the sides of ``a.id == b.id``: without them it is ``id = id``, as columns have no side."""
     session = left.sparkSession
 
     def of_both(part: Any) -> Any:
@@ -130,7 +130,7 @@ def join_condition(joined: DataFrame, times: tuple[Sequence[Sequence[int]], Sequ
         comparisons = taken_apart.comparisons([times[side][number] for side, number in enumerate(numbers)])
         bounds = [comparisons.bounds(each) for each in conjuncts]
         found.append((numbers, bounds, reduce(TimeBounds.within, [each for each in bounds if each], TimeBounds())))
-    # The two event times that the condition says most of.
+    # The two event times about which the condition says the most.
     numbers, bounds, together = max(found, key=lambda each: (each[2].lower is not None) + (each[2].upper is not None))
     keys = [taken_apart.key(each) for each in conjuncts]
     rest = [
@@ -168,7 +168,7 @@ class _TakenApart:
         self._join = self._plan
         while self._join.nodeName() != "Join":
             self._join = children(self._join)[0]
-        # The output of this plan, as Spark gives one side new identities where both sides are the same rows.
+        # The output of this plan, as Spark gives one side new identities if both sides are the same rows.
         self._ids = [[attribute_id(each) for each in listed(side.output())] for side in children(self._join)]
         self._names = {
             identity: place(side, number)
@@ -197,7 +197,7 @@ class _TakenApart:
         return TimeComparisons(self._session, left, right)
 
     def key(self, conjunct: Any) -> JoinKey | None:
-        """The key that a conjunct is, None if it is none."""
+        """The key that a conjunct stands for, None if it is not one."""
         if kind_of(conjunct) not in EQUALITIES:
             return None
         one, other = children(conjunct)
@@ -223,7 +223,7 @@ class _TakenApart:
         found = listed(self._plan.projectList() if self._plan.nodeName() == "Project" else self._plan.output())
         for named in found:
             expression = without_alias(named)
-            # With a list of names, a full join takes a column from whichever side has a row.
+            # Given a list of names, a full join takes a column from whichever side has a row.
             parts = children(expression) if kind_of(expression) == "Coalesce" else [expression]
             sides = [held.get(attribute_id(each)) if _is_attribute(each) else None for each in parts]
             yield JoinedColumn(

@@ -1,4 +1,4 @@
-"""The kept plan: a physical plan whose tables and constants are exchanged from one run to the next."""
+"""The kept plan: a physical plan whose tables and constants are exchanged between runs."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ class Leaf:
 
     Args:
         node: The node, which scans an empty RDD.
-        number: Which tables it reads.
+        number: The number of the group of tables that it reads.
     """
 
     def __init__(self, node: Any, number: int) -> None:
         self.node = node
         self.number = number
         self._output = node.output()
-        # Asked once: each answer takes a call, and another one to forget it.
+        # Asked once: each answer takes a JVM call, and another one to release it.
         self._others = node.productElement(2), node.outputPartitioning(), node.outputOrdering(), node.stream()
         self._fits: dict[object, bool] = {}
 
     def scan(self, session: SparkSession, tables: Sequence[Table]) -> Any:
-        """What reads tables in place of the leaf."""
+        """A plan that reads tables in place of the leaf."""
         (first, *others) = tables
         if not others and first.plan is not None and self._is_replaced_by(first):
             return first.plan
         return self.node.copy(self._output, _united(session, tables), *self._others)
 
     def _is_replaced_by(self, table: Table) -> bool:
-        """Whether a table's plan has the very columns of the leaf."""
+        """Whether a table's plan has the same columns as the leaf."""
         columns = table.kind.columns
         if columns is None:
             return bool(table.plan.output().equals(self._output))
@@ -56,11 +56,11 @@ class KeptPlan:
     """A physical plan whose leaves are empty RDDs.
 
     Attributes:
-        session: The session that it was planned in.
+        session: The session in which it was planned.
         plan: The plan, before Spark prepares it for execution.
         leaves: Its leaves.
         output: The columns of its result.
-        markers: What stands for the constants in it.
+        markers: The numbers that stand for the constants in it.
     """
 
     session: SparkSession
@@ -71,7 +71,7 @@ class KeptPlan:
     _kinds: dict[bool, Kind] = field(default_factory=dict)
 
     def run(self, groups: Sequence[Sequence[Table]], constants: Constants, *, held: bool) -> DataFrame:
-        """The result for other tables of the same shapes, and other constants; ``held`` in memory once it is read."""
+        """The result for other tables of the same shapes, and other constants; kept in memory once read if ``held``."""
         scans = [(leaf.node, leaf.scan(self.session, groups[leaf.number])) for leaf in self.leaves]
         plan = self.with_constants(self.plan.transformUp(as_map(self.session, scans)), constants)
         frame = planned(self.session, plan, self.output)
@@ -81,7 +81,7 @@ class KeptPlan:
             table = table_of(frame)
             if table is None:
                 return frame
-            # The same of every result: the identities of a plan's columns, and the partitioning of what is held.
+            # The same for every result: the identities of a plan's columns, and the partitioning of the held rows.
             self._kinds[held] = table.kind if held else replace(table.kind, columns=self)
         remember(frame, Table(frame._jdf, self._kinds[held], plan))
         return frame
@@ -102,7 +102,7 @@ class KeptPlan:
 
 
 def _united(session: SparkSession, tables: Sequence[Table]) -> Any:
-    """The RDD of tables of one shape: put together partition by partition, as Spark's own union does."""
+    """The RDD of tables of one shape, combined partition by partition as in Spark's own union."""
     rdds = [table.rdd for table in tables]
     if len(rdds) == 1:
         return rdds[0]
@@ -113,7 +113,7 @@ def _united(session: SparkSession, tables: Sequence[Table]) -> Any:
 
 @lru_cache(1024)
 def _literal(gateway: Any, value: int) -> Any:
-    """The array that a ``constant`` is the element of, as Spark's optimizer leaves it; plans share constants."""
+    """The array of which a ``constant`` is the element, as Spark's optimizer leaves it; plans share constants."""
     values = gateway.new_array(gateway.jvm.long, 1)
     values[0] = value
     data, literal, longs = _classes(gateway)

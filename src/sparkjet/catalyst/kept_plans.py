@@ -1,4 +1,4 @@
-"""Kept plans: what every epoch computes in the same way, from other rows and with other constants, is planned once."""
+"""Kept plans: what every epoch computes in the same way, with other rows and constants, is planned once."""
 
 from __future__ import annotations
 
@@ -19,22 +19,23 @@ from sparkjet.errors import SparkjetError
 from sparkjet.spark_line import LINE
 
 Build = Callable[..., DataFrame]
-"""From one DataFrame for each group of tables, and the constants, to a DataFrame."""
+"""Makes a DataFrame from one DataFrame per group of tables, and the constants."""
 
 _FIRST_MARKER, _NEXT_MARKER = 1 << 60, 1 << 52
-"""Stand for constants in a kept plan; further apart than any window is long, so that what follows from them differs."""
+"""Stand for constants in a kept plan; further apart than any window is long, so that derived values differ."""
 _MOST = 256
-"""Plans that are kept."""
+"""Maximum number of kept plans."""
 _ALL_FIELDS = (1 << 31) - 1
 
 
 class KeptPlans:
-    """Physical plans, by what they compute and the shape of the tables that they read; on the driver.
+    """Physical plans, by what they compute and the shape of the tables they read; on the driver.
 
     Analysis, optimization and planning take longer than the rows of a small epoch. A kept plan is that of the first
-    epoch; for later ones the RDDs at its leaves and its constants are exchanged. What cannot be kept is planned in
-    every epoch: tables that are no RDDs (``localCheckpoint`` and ``foreachBatch`` give such that are), expressions
-    that Spark evaluates while it plans, and all of a session with adaptive execution, as that of a batch DataFrame.
+    epoch; for later ones the RDDs at its leaves and its constants are exchanged. Some things cannot be kept, and are
+    planned in every epoch: tables that are not RDDs (``localCheckpoint`` and ``foreachBatch`` return RDDs), expressions
+    that Spark evaluates during planning, and everything in a session with adaptive execution, such as that of a batch
+    DataFrame.
     """
 
     def __init__(self) -> None:
@@ -52,7 +53,7 @@ class KeptPlans:
         held: bool = False,
         anew: Callable[[DataFrame], DataFrame] = lambda built: built,
     ) -> DataFrame:
-        """What ``build`` makes of its inputs and constants."""
+        """The result of ``build`` for its inputs and constants."""
 
         def planned_anew() -> DataFrame:
             built = anew(build(*(_read([each.frame for each in rows], tasks) for rows in inputs), *constants))
@@ -66,7 +67,7 @@ class KeptPlans:
         key = (name, shapes, tasks, tuple(value is None for value in constants))
         if key not in self._kept:
             if len(self._kept) == _MOST:
-                # A query that meets ever new shapes must not fill the driver.
+                # A query that keeps meeting new shapes must not fill up the driver.
                 self._kept.clear()
             self._kept[key] = _plan(
                 session, groups, build, constants, used, tasks, without_shuffle if by_partition else with_one_shuffle
@@ -115,13 +116,13 @@ def _plan(
         return None
     plan = shuffled(session, execution.sparkPlan())
     leaves = _leaves(plan)
-    # Of the analyzed plan too: the optimizer leaves out what is joined if it has no rows yet.
+    # Of the analyzed plan too: the optimizer leaves out a joined table that has no rows yet.
     for node, name in ((execution.analyzed(), "LogicalRDD"), (plan, "RDDScanExec")):
         if any(leaf.getClass().getSimpleName() != name or leaf.rdd().id() not in places for leaf in _leaves(node)):
             # A table that a user's transformation joins, or rows that are always the same.
             return None
     kept = KeptPlan(session, plan, [Leaf(leaf, places[leaf.rdd().id()]) for leaf in leaves], plan.output(), known)
-    # What no transformation finds, or was not made by ``constant``, would compute with a marker in every epoch.
+    # What no transformation finds, or ``constant`` did not make, would compute with a marker in every epoch.
     shown = kept.with_constants(plan, [None if marker is None else 0 for marker in known])
     text = shown.treeString(True, False, _ALL_FIELDS, False, *(() if LINE < (4, 1) else (False,)))
     return None if any(str(marker) in text for marker in {*markers, *known} if marker is not None) else kept

@@ -1,4 +1,4 @@
-"""Lateral aliases: columns of a ``select`` that name other columns of the same one, by what these compute."""
+"""Lateral aliases: columns of a ``select`` that name other columns of it, replaced by what these compute."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def standing_alone(items: Sequence[Column | str], names: Sequence[str], rows: DataFrame) -> list[Column | str]:
-    """The columns of a ``select``, none of which needs another one."""
+    """The columns of a ``select``, rewritten so that none needs another one."""
     session, plan = rows.sparkSession, analyzed(rows)
     resolver = session._jsparkSession.sessionState().conf().resolver()
     earlier: list[tuple[str, Any]] = []

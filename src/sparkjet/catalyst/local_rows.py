@@ -1,4 +1,4 @@
-"""Local rows: a table in the driver's JVM that grows, without a detour through Python's values."""
+"""Local rows: a growing table in the driver's JVM, without a detour through Python values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _COLLECTIONS = "scala.collection.immutable"
 class LocalRows:
     """Rows as Spark has them; on the driver.
 
-    Python has no value for some (years beyond 9999, intervals of months), and one for two instants in the hour that is
+    Python has no value for some (years beyond 9999, month intervals), and only one for two instants in the hour that is
     repeated when clocks are set back.
 
     Args:
@@ -37,12 +37,12 @@ class LocalRows:
         self._rows: Any = java_class(self._session, f"{_COLLECTIONS}.VectorBuilder")().result()
 
     def append(self, rows: DataFrame) -> None:
-        """Compute rows and put them behind the others, of which none is copied; columns are told by their position."""
+        """Compute rows and append them, without copying the existing ones; columns are matched by position."""
         found = rows._jdf.queryExecution().executedPlan().executeCollect()
         wrapped = static_method(self._session, f"{_COLLECTIONS}.ArraySeq.unsafeWrapArray")(found)
         self._rows = self._rows.appendedAll(wrapped)
 
     def frame(self) -> DataFrame:
-        """The rows that there are now."""
+        """The current rows."""
         tasks = max(1, min(self._rows.size(), self._session.sparkContext.defaultParallelism))
         return as_frame(self._session, local_rows(self._session, self._columns, self._rows, tasks))

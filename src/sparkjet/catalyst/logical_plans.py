@@ -15,7 +15,7 @@ def analyzed(df: DataFrame) -> Any:
 
 
 def streaming_nodes(plan: Any) -> Iterator[Any]:
-    """The nodes of a plan that rows of the stream pass through, from the top."""
+    """The nodes of a plan that the stream's rows pass through, from the top."""
     if plan.isStreaming():
         yield plan
         for child in children(plan):
@@ -23,7 +23,7 @@ def streaming_nodes(plan: Any) -> Iterator[Any]:
 
 
 def passed_nodes(plan: Any) -> Iterator[Any]:
-    """The nodes of a plan that rows pass through, from the top: those of the stream, or all where there is none."""
+    """The nodes of a plan that rows pass through, from the top: those of the stream, or all if there is none."""
     if plan.isStreaming():
         yield from streaming_nodes(plan)
     else:
@@ -43,7 +43,7 @@ def listed(sequence: Any) -> list[Any]:
 
 
 def attribute_id(attribute: Any) -> int:
-    """Identity of an attribute; two of the same name are different columns."""
+    """Identity of an attribute; two with the same name are different columns."""
     return int(attribute.exprId().id())
 
 
@@ -67,7 +67,7 @@ def selected(df: DataFrame, column: Column | str) -> Any:
 
 
 def aliases(nodes: Iterable[Any]) -> dict[int, Any]:
-    """What the projections among some nodes compute, by the identity of the column that it becomes."""
+    """What the projections among some nodes compute, by the identity of the resulting column."""
     return {
         attribute_id(each): each.child()
         for node in nodes
@@ -94,12 +94,12 @@ def origins(expression: Any, renamed: Mapping[int, Any]) -> list[int]:
 
 
 def kind_of(node: Any) -> str:
-    """Name of the class of an expression, without its package."""
+    """Class name of an expression, without its package."""
     return str(node.getClass().getSimpleName())
 
 
 def same_name(df: DataFrame, one: str, other: str) -> bool:
-    """Whether two names are the same column in Spark."""
+    """Whether two names denote the same column in Spark."""
     if one == other:
         return True
     return one.lower() == other.lower() and df.sparkSession.conf.get("spark.sql.caseSensitive") != "true"

@@ -18,30 +18,30 @@ if TYPE_CHECKING:
 
 _PREFIX = "_sparkjet_marker_"
 _CALL = re.compile(rf"max_by\((?:NULL|CAST\(NULL AS .*?\)), {_PREFIX}(\d+)\)")
-# For good: a composition holds the name of a marker, not the object that it stands for.
+# For good: a composition holds the name of a marker, not the object it stands for.
 _marked: list[object] = []
 
 
 def marker_of(obj: object) -> Column:
-    """A Column that stands for an object; another one in each call."""
+    """A Column that stands for an object; a different one on each call."""
     _marked.append(obj)
     return F.col(f"{_PREFIX}{len(_marked) - 1}")
 
 
 def is_marked(column: Column) -> bool:
-    """Whether a marker is part of a Column."""
+    """Whether a Column contains a marker."""
     return _PREFIX in str(column._jc)
 
 
 def typed(column: Column, session: SparkSession, type_of: Callable[[Any], DataType]) -> Column:
-    """A Column that Spark can analyze: each marker in it becomes an aggregate of the type of what it stands for."""
+    """A Column that Spark can analyze: each marker becomes an aggregate of the type of what it stands for."""
 
     def call(part: Any) -> Any:
         name = str(part.name()) if kind_of(part) == "UnresolvedAttribute" else ""
         if not name.startswith(_PREFIX):
             return None
         null = F.lit(None).cast(type_of(_marked[int(name.removeprefix(_PREFIX))]))
-        # Any aggregate of a value that takes a name as well.
+        # Any aggregate of a value that also takes a name.
         return expression_of(F.max_by(null, F.lit(name)), session)
 
     expression = expression_of(column, session)
@@ -50,7 +50,7 @@ def typed(column: Column, session: SparkSession, type_of: Callable[[Any], DataTy
 
 
 def marked_by(function: Any) -> object | None:
-    """The object that an analyzed aggregate function stands for, None if it is one of Spark's own."""
+    """The object that an analyzed aggregate function stands for, None if the function is one of Spark's own."""
     if kind_of(function) != "MaxBy" or kind_of(function.orderingExpr()) != "Literal":
         return None
     name = str(function.orderingExpr().value())
@@ -58,5 +58,5 @@ def marked_by(function: Any) -> object | None:
 
 
 def unmarked(text: str) -> str:
-    """SQL with the names of what markers stand for, instead of the markers."""
+    """SQL in which markers are replaced by the names of what they stand for."""
     return _CALL.sub(lambda found: str(_marked[int(found[1])]), text)

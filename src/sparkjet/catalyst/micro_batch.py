@@ -14,18 +14,19 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 _OPERATORS = ("ProjectExec", "FilterExec", "GenerateExec")
-"""Operators that compute their rows from one row each, and of which Spark's progress reports nothing."""
+"""Operators that compute each row from a single one, and that do not appear in Spark's progress."""
 _COMPILED, _ADAPTER = "WholeStageCodegenExec", "InputAdapter"
 _CHANGING = ("CURRENT_LIKE", "PLAN_EXPRESSION")
-"""What becomes a literal of the batch: Spark would compile all that is planned together with it in every epoch."""
+"""Expressions that become literals of the batch: Spark would compile all that is planned with them in every epoch."""
 
 
 def with_plan(batch: DataFrame, query: StreamingQuery) -> DataFrame:
-    """The rows of a micro-batch, its last operators planned together with what reads them; on the driver.
+    """The rows of a micro-batch, whose last operators are planned together with what reads them; on the driver.
 
     The plan of what ``foreachBatch`` gives ends at an RDD: each row of the source is written out in memory there, and
-    read again behind it. In a query of Spark's own, both sides are one loop of generated code. What is below the last
-    projections, filters and generators, such as the source, stays an RDD, since Spark counts its rows there.
+    read again behind it. In one of Spark's own queries, both sides are a single loop of generated code. Whatever is
+    below the last projections, filters and generators, such as the source, stays an RDD, since Spark counts its rows
+    there.
     """
     if not is_open(batch.sparkSession, MICRO_BATCH):
         return batch

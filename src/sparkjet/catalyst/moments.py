@@ -1,4 +1,4 @@
-"""Moments: what gives other values in each epoch, such as random numbers and the time, and the values of one epoch."""
+"""Moments: values that differ from epoch to epoch, such as random numbers and the time, fixed for one epoch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _CURRENT, _SEEDED = "CURRENT_LIKE", "EXPRESSION_WITH_RANDOM_SEED"
 _CHANGING = (_CURRENT, _SEEDED, "PLAN_EXPRESSION", "PYTHON_UDF")
-"""What Spark evaluates while it plans, and what may remember something from one run to the next."""
+"""Expressions that Spark evaluates during planning, or that may carry state from one run to the next."""
 _OF_A_TASK = {
     "InputFileBlockLength",
     "InputFileBlockStart",
@@ -27,13 +27,13 @@ _OF_A_TASK = {
     "MonotonicallyIncreasingID",
     "SparkPartitionID",
 }
-"""What is not deterministic, but found out by each task for itself, whatever plan it runs."""
+"""Nondeterministic expressions that each task evaluates for itself, whatever plan it runs."""
 _TIMES = ("date", "time")
 _WITH_SEED = "org.apache.spark.sql.catalyst.expressions.ExpressionWithRandomSeed"
 
 
 def changes(session: SparkSession, plan: Any) -> bool:
-    """Whether an analyzed plan has anything that must be planned anew in each epoch."""
+    """Whether an analyzed plan contains anything that must be planned again in each epoch."""
     if _contains(plan, _patterns(session, _CHANGING)):
         return True
     return not plan.deterministic() and any(map(_is_unsteady, _expressions(plan)))
@@ -43,13 +43,14 @@ class Moment:
     """The random seeds and the current time of one epoch; on the driver.
 
     Spark gives each batch of a stream new seeds and the time of the batch. The plans of an epoch are made of Columns
-    that have been built once, with the seeds of then. These are replaced by such as follow from the epoch's number: it
+    that were built once, with the seeds of that moment. These are replaced by seeds derived from the epoch's number: it
     is the same when the epoch is run again.
 
     Args:
-        epoch: What no other epoch has; None to leave rows as they are, with their own seeds: as Spark runs a batch.
+        epoch: A text that no other epoch has; None to leave rows as they are, with their own seeds, as Spark runs a
+        batch.
         now: Its processing time, in microseconds.
-        fixed: Exchanges reads of what changes from one time to the next for reads of what the epoch sees.
+        fixed: Replaces reads of tables that change over time by reads of what the epoch sees.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class Moment:
     def of(self, frame: DataFrame, *name: object) -> DataFrame:
         """The DataFrame with this epoch's seeds and time.
 
-        What it has got of them already stays: rows that are persisted would otherwise be computed again, as others.
+        What already has them is left alone: persisted rows would otherwise be computed again, with other values.
         """
         if self._epoch is None:
             return frame
@@ -78,7 +79,7 @@ class Moment:
         return as_frame(session, plan.transformAllExpressions(as_map(session, replaced))) if replaced else frame
 
     def _replaced(self, session: SparkSession, expression: Any, name: str) -> Any:
-        """What stands for an expression in this epoch, None if it stays."""
+        """The replacement for an expression in this epoch, None if it stays."""
         if is_instance_of(session.sparkContext._gateway, expression, _WITH_SEED):
             if expression.seedExpression().value() in self._made:
                 return None
@@ -89,14 +90,14 @@ class Moment:
         if not _contains(expression, current) or any(_contains(each, current) for each in children(expression)):
             return None
         type_name = str(expression.dataType().sql())
-        # Not the user, the catalog and so on, which are those of the session.
+        # Not the user, the catalog and so on, which belong to the session.
         return self._time(session, type_name) if type_name.lower().startswith(_TIMES) else None
 
     def _time(self, session: SparkSession, type_name: str) -> Any:
         if type_name not in self._times:
             time = F.timestamp_micros(F.lit(self._now))
             if type_name.lower().startswith("time("):
-                # Spark 4.1 and 4.2 cast no timestamp to a time of the day, and no text to one with fewer digits.
+                # Spark 4.1 and 4.2 cannot cast a timestamp to a time of day, nor text to one with fewer digits.
                 time = F.substring_index(time.cast("string"), " ", -1).cast("time(6)")
             shown = session.range(0).select(time.cast(type_name).alias("now"))
             self._times[type_name] = listed(analyzed(shown).expressions())[0].child()
@@ -104,18 +105,18 @@ class Moment:
 
 
 AS_IT_IS = Moment(None)
-"""Of rows that no epoch computes."""
+"""For rows that are not computed by an epoch."""
 
 
 def _is_unsteady(expression: Any) -> bool:
-    """Whether an expression is what makes a plan give other values each time."""
+    """Whether an expression makes a plan give other values each time."""
     if expression.deterministic() or kind_of(expression) in _OF_A_TASK:
         return False
     return all(each.deterministic() for each in children(expression))
 
 
 def _expressions(plan: Any, patterns: Sequence[Any] = ()) -> Iterator[Any]:
-    """All expressions of a plan and what they are made of, where they have any of the patterns."""
+    """All expressions of a plan and their parts, where they have any of the patterns."""
     if patterns and not _contains(plan, patterns):
         return
     for expression in listed(plan.expressions()):

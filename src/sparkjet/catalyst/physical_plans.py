@@ -1,4 +1,4 @@
-"""Physical plans of Spark's as DataFrames, and the empty tables that stand for them in logical plans."""
+"""Spark's physical plans as DataFrames, and the empty tables that stand for them in logical plans."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PLANNED = "LogicalQueryStage"
-"""The class of the logical plan of what :func:`planned` makes."""
+"""Class of the logical plan that :func:`planned` makes."""
 
 
 def planned(session: SparkSession, plan: Any, output: Any) -> DataFrame:
     """The rows of a physical plan that Spark has not prepared for execution."""
-    # A leaf of its own: Spark takes plans over the same one for the same plan, and would use what is cached of one.
+    # A separate leaf: Spark takes plans over the same one for the same plan, and would use what is cached for one.
     leaf = no_rows(session, output)
     logical = java_class(session, f"org.apache.spark.sql.execution.adaptive.{PLANNED}")(leaf, plan)
-    # Spark would apply all its rules to find that nothing is left to be resolved.
+    # Spark would apply all its rules only to find that nothing is left to resolve.
     logical.setAnalyzed()
     return as_frame(session, logical)
 
 
 def no_rows(session: SparkSession, output: Any, partitioning: Any = None) -> Any:
-    """An empty RDD with these columns as a logical plan."""
+    """An empty RDD with these columns, as a logical plan."""
     tag, _, _ = _parts(session.sparkContext)
     return of_rdd(session, output, scala_context(session).emptyRDD(tag), partitioning)
 
 
 def local_rows(session: SparkSession, output: Any, values: Any, tasks: int) -> Any:
-    """Rows of the driver's, a Scala ``Seq`` that is not copied, as a logical plan.
+    """Rows on the driver, a Scala ``Seq`` that is not copied, as a logical plan.
 
-    Not Spark's ``LocalRelation``: each rule of the analyzer would go through all of its rows.
+    Not Spark's ``LocalRelation``: each analyzer rule would go through all of its rows.
     """
     tag, _, _ = _parts(session.sparkContext)
     return of_rdd(session, output, scala_context(session).parallelize(values, tasks, tag))
@@ -47,7 +47,7 @@ def of_rdd(session: SparkSession, output: Any, rdd: Any, partitioning: Any = Non
     """The rows of an RDD as a logical plan."""
     _, unknown, rows = _parts(session.sparkContext)
     none, ordering = nothing(session), as_seq(session, [])
-    # Without the statistics and constraints of an epoch's rows: Spark would plan by them.
+    # Without the statistics and constraints of one epoch's rows, which Spark would plan by.
     further = () if LINE < (4, 3) else (False,)
     return rows(
         output, rdd, partitioning or unknown, ordering, False, none, session._jsparkSession, none, none, *further
@@ -56,7 +56,7 @@ def of_rdd(session: SparkSession, output: Any, rdd: Any, partitioning: Any = Non
 
 @lru_cache(4)
 def _parts(context: SparkContext) -> tuple[Any, Any, Any]:
-    """The tag of rows, no partitioning, and the class of logical plans of RDDs; the same for all tables."""
+    """The class tag of rows, no partitioning, and the class of logical plans of RDDs; the same for all tables."""
     jvm: Any = context._gateway.jvm  # type: ignore[union-attr]
     row = jvm.java.lang.Class.forName("org.apache.spark.sql.catalyst.InternalRow")
     unknown = jvm.org.apache.spark.sql.catalyst.plans.physical.UnknownPartitioning(0)

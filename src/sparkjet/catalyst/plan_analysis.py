@@ -1,4 +1,4 @@
-"""What Spark knows about a DataFrame or a query but its API does not show."""
+"""Facts that Spark knows about a DataFrame or a query but that its API does not show."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def check_source(df: object) -> None:
 
 
 def check_streaming(df: DataFrame) -> None:
-    """Refuse what Spark refuses when a streaming DataFrame is started, before anything is created for it."""
+    """Refuse what Spark refuses when it starts a streaming DataFrame, before anything is created for it."""
     session = df.sparkSession
     check = static_method(session, f"{_SQL}.catalyst.analysis.UnsupportedOperationChecker.checkForStreaming")
     try:
@@ -50,7 +50,7 @@ def check_streaming(df: DataFrame) -> None:
 def used_up(query: StreamingQuery) -> bool:
     """Whether Spark's query has reached the end of its input, rather than been stopped from outside.
 
-    Anyone can stop it through ``spark.streams``, and Spark itself stops it when one of the same id starts in the same
+    Anyone can stop it through ``spark.streams``, and Spark itself stops it when one with the same id starts in the same
     process. If windows were closed then, rows still to be read would be late.
     """
     # Not in Spark's API, whose status is "Stopped" in either case.
@@ -59,9 +59,9 @@ def used_up(query: StreamingQuery) -> bool:
 
 
 def fail_at_stop(query: StreamingQuery, session: SparkSession, error: BaseException) -> None:
-    """Have Spark's query end with a failure when it is stopped, unless it has one; as text, as that of a batch.
+    """Have Spark's query end with a failure when it is stopped, unless it has one; as text, like that of a batch.
 
-    To ``spark.streams`` and its listeners it would otherwise have been stopped by its user.
+    Otherwise ``spark.streams`` and its listeners would take it for stopped by its user.
     """
     jquery: Any = query._jsq  # noqa: SLF001
     execution = jquery.streamingQuery()
@@ -71,7 +71,7 @@ def fail_at_stop(query: StreamingQuery, session: SparkSession, error: BaseExcept
     cause = java_class(session, "java.lang.RuntimeException")(text)
     says = {"id": str(query.id), "runId": str(query.runId), "message": text, "queryDebugString": ""}
     failure = java_class(session, "org.apache.spark.sql.streaming.StreamingQueryException")
-    # Not in Spark's API: what its thread keeps there when a batch fails.
+    # Not in Spark's API: what its thread stores there when a batch fails.
     keep = getattr(execution, "streamDeathCause_$eq")
     keep(failure(text, cause, "STREAM_FAILED", as_map(session, says.items())))
 
@@ -90,10 +90,10 @@ def can_repeat(df: DataFrame) -> bool:
 
 
 def is_repeatable(df: DataFrame) -> bool:
-    """Whether all that a DataFrame computes from what it reads comes out the same if it is computed once more."""
+    """Whether everything that a DataFrame computes from its inputs comes out the same if it is computed again."""
     python = static_method(df.sparkSession, f"{_SQL}.catalyst.trees.TreePattern.PYTHON_UDF")()
     plan = analyzed(df)
-    # A function of the user's is not known to be.
+    # A user's function is not known to be.
     return plan.deterministic() and not plan.containsPattern(python) and not any(map(_runs_code, _nodes(plan)))
 
 
@@ -109,7 +109,7 @@ def _runs_code(node: Any) -> bool:
 
 
 def reads_any(df: DataFrame, ids: Collection[int]) -> bool:
-    """Whether the last transformation of a DataFrame computes anything from the columns of these identities."""
+    """Whether the last transformation of a DataFrame computes anything from the columns with these identities."""
     computed = (each for each in listed(analyzed(df).expressions()) if not _is_reference(each)) if ids else ()
     return any(attribute_id(read) in ids for each in computed for read in listed(each.references().toSeq()))
 
@@ -119,7 +119,7 @@ def _is_reference(expression: Any) -> bool:
 
 
 def check_stable(df: DataFrame, names: Sequence[str], option: str = "keyColumns") -> None:
-    """Refuse keys, which a sink's option names, that would change if they were computed again."""
+    """Refuse keys named by a sink's option that would change if they were computed again."""
     for name in names:
         if name in df.columns:
             unstable = _unstable(analyzed(df.select(quoted(name))))
@@ -132,7 +132,7 @@ def check_stable(df: DataFrame, names: Sequence[str], option: str = "keyColumns"
 
 
 def _unstable(plan: Any) -> str | None:
-    """The text of a non-deterministic expression that the output of a plan is computed from, None if there is none."""
+    """The text of a nondeterministic expression from which a plan's output is computed, None if there is none."""
     wanted = {attribute_id(attribute) for attribute in listed(plan.output())}
     nodes = [plan]
     while nodes:

@@ -1,7 +1,7 @@
-"""Calls of Python functions in an expression, each computed in a column of its own, where what it raises is a value.
+"""Python calls in an expression, each computed in a separate column, with whatever it raises as a value.
 
-Spark takes Python functions out of the expressions that they are called in, and computes them for all rows before: no
-condition and no try around a call has a say in it.
+Spark takes Python functions out of the expressions that call them, and computes them for all rows beforehand: no
+condition and no try around a call affects it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _ARRAYS_ITERATOR: int | None = getattr(PythonEvalType, "SQL_SCALAR_ARROW_ITER_UD
 _ROWS, _ARROW_ROWS = PythonEvalType.SQL_BATCHED_UDF, PythonEvalType.SQL_ARROW_BATCHED_UDF
 _KNOWN = {_ROWS, _ARROW_ROWS, _SERIES, _SERIES_ITERATOR, _ARRAYS, _ARRAYS_ITERATOR}
 _NEEDED = "a Python function has failed"
-"""What is raised where the value of a call that has failed is needed; nobody reads it."""
+"""Raised where the value of a failed call is needed; never read."""
 
 
 @dataclass
@@ -55,10 +55,10 @@ class StagedCalls:
     """An expression whose calls of Python functions are computed before it.
 
     Attributes:
-        column: The expression, over the columns of the stages; it raises where it needs a call that has failed.
-        stages: Columns to be added one after the other.
-        cause: What the first call said that failed; empty where an argument of it raised in SQL, null without one.
-        arguments: What the calls are given that may raise, over the columns of the stages.
+        column: The expression, over the columns of the stages; raises if it needs a call that has failed.
+        stages: Columns to be added one after another.
+        cause: What the first failed call said; empty if one of its arguments raised in SQL, null if no call failed.
+        arguments: The arguments of the calls that may raise, over the columns of the stages.
     """
 
     column: Column
@@ -97,7 +97,7 @@ def has_calls(expression: Any) -> bool:
 
 
 def staged(expression: Any, frame: DataFrame, prefix: str) -> StagedCalls:
-    """An analyzed expression over some rows with its calls in columns of their own."""
+    """An analyzed expression over some rows with its calls in separate columns."""
     names = {attribute_id(each): str(each.name()) for each in listed(analyzed(frame).output())}
     calls = _Calls(frame.sparkSession, names, prefix)
     column = calls.rewritten(inlined(without_alias(expression), frame.sparkSession))
@@ -106,7 +106,7 @@ def staged(expression: Any, frame: DataFrame, prefix: str) -> StagedCalls:
 
 
 def said_by(cause: Column) -> dict[str, Column]:
-    """The error, the message and the trace of a cause, by the names that :class:`Said` has for them."""
+    """The error, message and trace of a cause, by the names that :class:`Said` has for them."""
     parts = F.split(cause, SEPARATOR)
     return {name: F.when(F.length(cause) > 0, parts.getItem(number)) for number, name in enumerate(Said._fields)}
 
@@ -118,13 +118,13 @@ class _Calls:
     session: SparkSession
     names: Mapping[int, str]
     prefix: str
-    # By how many calls are below one: the arguments, then the calls.
+    # By the number of calls nested in one: the arguments, then the calls.
     levels: list[tuple[dict[str, Column], dict[str, Column]]] = field(default_factory=list)
     causes: list[Column] = field(default_factory=list)
     arguments: list[Column] = field(default_factory=list)
 
     def rewritten(self, expression: Any) -> Column:
-        """An expression with what stands for its calls."""
+        """An expression with its calls replaced."""
 
         def replaced(part: Any) -> Any:
             return expression_of(self._call(part), self.session) if kind_of(part) == "PythonUDF" else None
@@ -133,7 +133,7 @@ class _Calls:
         return column_of(by_name(found, self.session, self.names), self.session)
 
     def _call(self, call: Any) -> Column:
-        """What stands for a call: its value, and it raises if there is none."""
+        """The replacement for a call: its value; raises if there is none."""
         level = _depth(call) - 1
         given = children(call)
         named = [str(each.key()) if kind_of(each) == "NamedArgumentExpression" else None for each in given]
@@ -162,25 +162,26 @@ class _Calls:
 
 
 def _depth(expression: Any) -> int:
-    """How many calls of Python functions are in one another."""
+    """How deeply calls of Python functions are nested."""
     below = max((_depth(each) for each in children(expression)), default=0)
     return below + (kind_of(expression) == "PythonUDF")
 
 
 @dataclass(frozen=True)
 class _TriedFunction:
-    """A function of the user's that returns what it raises.
+    """A user's function that returns what it raises.
 
     Attributes:
-        udf: The function; takes whether a row is kept, then its own arguments.
-        names: Names of the fields of its struct that are fields of what it returns, None where it is one field.
+        udf: The function; takes whether a row is kept, then the user's arguments.
+        names: Field names of its struct that correspond to the fields of the returned value, None if that is a single
+        field.
     """
 
     udf: UserDefinedFunction
     names: Sequence[str] | None
 
     def value(self, column: str) -> Column:
-        """What the user's function returns, from a column of this one."""
+        """The return value of the user's function, from a column of this one."""
         if self.names is None:
             return F.col(f"{column}.{VALUE}")
         fields = [F.col(f"{column}.{VALUE}{number}").alias(name) for number, name in enumerate(self.names)]
@@ -216,14 +217,14 @@ def _tried_function(call: Any, session: SparkSession) -> _TriedFunction:
             struct = StructType([failure, *fields])
     if kind in {_SERIES_ITERATOR, _ARRAYS_ITERATOR}:
         tried_one = TriedIterator(tried_one)
-    # Not deterministic: Spark would compute it once more wherever it moves what asks for its outcome.
+    # Nondeterministic: Spark would otherwise compute it again wherever it moves an expression that needs its outcome.
     udf = UserDefinedFunction(tried_one, struct, str(call.name()), kind, deterministic=False)
     _with_broadcasts(udf, function.broadcastVars(), session)
     return _TriedFunction(udf, names)
 
 
 def _conversion(returned: DataType, session: SparkSession, *, fields: bool) -> Conversion:
-    """How Spark's workers convert what a function returns."""
+    """How Spark's workers convert the return value of a function."""
 
     def setting(name: str, default: str) -> str:
         return session.conf.get(f"spark.sql.{name}", default) or default
@@ -252,7 +253,7 @@ class _Pickled:
 
 
 def _with_broadcasts(udf: UserDefinedFunction, broadcasts: Any, session: SparkSession) -> None:
-    """Have a function's broadcast variables sent along with what calls it, and make the function in the JVM."""
+    """Send a function's broadcast variables along with whatever calls it, and create the function in the JVM."""
     pickled: Any = session.sparkContext._pickled_broadcast_vars  # noqa: SLF001 - see above
     for each in broadcasts:
         pickled.add(_Pickled(each))

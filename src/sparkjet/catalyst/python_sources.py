@@ -1,4 +1,4 @@
-"""Relations of a Python data source in analyzed plans: found, and exchanged for others of the same columns."""
+"""Relations of a Python data source in analyzed plans: found, and exchanged for others with the same columns."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _OUTPUT = "output"
 
 
 def options_of(frame: DataFrame, name: str) -> list[dict[str, str]]:
-    """The options of each batch read of a data source that rows are made of."""
+    """The options of each batch read of a data source behind these rows."""
     return [_options(relation) for relation in _relations(analyzed(frame), name)]
 
 
 def exchanged(frame: DataFrame, name: str, read: Callable[[Mapping[str, str]], DataFrame | None]) -> DataFrame:
-    """The same rows, with other reads of a data source in the place of those that are there."""
+    """The same rows, with each read of a data source exchanged for another."""
     session, plan = frame.sparkSession, analyzed(frame)
     pairs = []
     for relation in _relations(plan, name):
@@ -33,7 +33,7 @@ def exchanged(frame: DataFrame, name: str, read: Callable[[Mapping[str, str]], D
             continue
         before = as_frame(session, relation).dtypes
         if found.dtypes != before:
-            # Spark would take the values of the new columns for those of the old ones, by their position.
+            # Spark would match the values of the new columns to the old ones by position.
             message = (
                 f"join: {options.get('path', name)} has the columns {_told(found.dtypes)} now, and had "
                 f"{_told(before)} when it was loaded. Load it again, and start the query with that."
@@ -59,9 +59,9 @@ def _options(relation: Any) -> dict[str, str]:
 
 
 def _with_columns_of(session: SparkSession, relation: Any, other: Any) -> Any:
-    """A relation with the columns of another one, by their identities: what is computed of them finds them."""
+    """A relation with the column identities of another, so that what is computed from them finds them."""
     count = other.productArity()
-    # Lines of Spark differ in what a relation has beside its columns.
+    # Spark lines differ in what a relation has besides its columns.
     gateway: Any = session.sparkContext._gateway
     parts = gateway.new_array(java_class(session, "java.lang.Object"), count)
     for number in range(count):

@@ -1,4 +1,4 @@
-"""What is allowed between a source and its stream: only what Spark computes row by row."""
+"""Allowed steps between a source and its stream: only what Spark computes row by row."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ ROW_BY_ROW = frozenset(
 )
 """Nodes that give the same rows however the stream is cut into batches, and keep no state in Spark's checkpoint.
 
-An allow list: a node of a later Spark is refused until it has been examined. Otherwise its state could be missing
-after a restart, or its result silently wrong.
+An allow list: a node of a later Spark is refused until it has been examined. Otherwise its state might be missing after
+a restart, or its result silently wrong.
 """
 
 REFUSED = {
@@ -71,7 +71,7 @@ REFUSED = {
         ("a stateful function", alternatives.STATE),
     ),
 }
-"""Nodes whose name a user may not know, and what to do instead; other nodes are refused by their name."""
+"""Nodes whose names users may not know, and what to do instead; other nodes are refused by name."""
 
 
 def check_row_by_row(df: DataFrame) -> None:
@@ -94,7 +94,7 @@ def added(before: DataFrame, after: DataFrame) -> list[Any]:
 
 
 _NOT_ONE = frozenset({"Generate", "Expand", "Filter"})
-"""Nodes that make several rows, or none, of one; a window as a column brings the last two along."""
+"""Nodes that turn a row into several or none; a window as a column brings along the last two."""
 
 
 def check_step(
@@ -110,7 +110,7 @@ def check_step(
     added = Counter(node.nodeName() for node in nodes)
     added.subtract(node.nodeName() for node in passed_nodes(analyzed(before)))
     if table is not None and not after.isStreaming:
-        # In a stream its nodes are told from those of the stream.
+        # In a stream, its nodes are already told apart from the stream's.
         added.subtract(node.nodeName() for node in passed_nodes(analyzed(table)))
     for name in (name for name, count in added.items() if count > 0):
         if name == "Window" and together is not None:
@@ -128,7 +128,7 @@ class Together:
     Attributes:
         name: Name of the column.
         ids: Its identity in Spark's plan: another column may take its name.
-        fields: Its fields for which that is true as well.
+        fields: Those of its fields for which that is also true.
     """
 
     name: str
@@ -136,7 +136,7 @@ class Together:
     fields: Sequence[str]
 
     def check(self, nodes: Sequence[Any]) -> None:
-        """Refuse window functions that would compare any results that happen to be in one epoch."""
+        """Refuse window functions that would compare results that merely happen to be in one epoch."""
         renamed = aliases(nodes)
         partitions = [
             [self._is_one(expression, renamed) for expression in listed(node.partitionSpec())]
@@ -151,16 +151,16 @@ class Together:
             raise AnalysisError(message)
 
     def part(self, expression: Any, rows: DataFrame) -> str | None:
-        """What of the window an analyzed expression over some rows holds: ``window``, a field, or None."""
+        """The part of the window that an analyzed expression over some rows holds: ``window``, a field, or None."""
         return self._part(expression, aliases(passed_nodes(analyzed(rows))))
 
     def _is_one(self, expression: Any, renamed: Mapping[int, Any]) -> bool:
-        """Whether an expression is the column or one of the fields that will do."""
+        """Whether an expression is the column or one of the accepted fields."""
         found = self._part(expression, renamed)
         return found == "window" or found in self.fields
 
     def _part(self, expression: Any, renamed: Mapping[int, Any]) -> str | None:
-        """The column or the field that an expression is, under whatever name."""
+        """The column or field that an expression stands for, under any name."""
         field = None
         while True:
             kind = kind_of(expression)

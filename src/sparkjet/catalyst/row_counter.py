@@ -1,4 +1,4 @@
-"""A counter of rows inside a plan: whether a job has met any, without another job that asks."""
+"""A counter of rows inside a plan, which tells whether a job has met any without another job."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _SQL = "org.apache.spark.sql"
 
 
 class RowCounter:
-    """Counts rows of which something is true, in whatever job reads them.
+    """Counts the rows that meet a condition, in whatever job reads them.
 
-    A row of a task that is tried again counts again: only that there are none is certain.
+    Rows of a retried task count again: only a count of zero is certain.
 
     Args:
         session: The session of the rows.
-        condition: What is true of them.
+        condition: The condition.
     """
 
     def __init__(self, session: SparkSession, condition: Column) -> None:
@@ -35,17 +35,17 @@ class RowCounter:
 
     @property
     def count(self) -> int:
-        """How many rows have been met, by jobs that have ended."""
+        """The number of rows met by jobs that have ended."""
         return int(self._counter.value())
 
     def counted(self, rows: DataFrame) -> DataFrame:
-        """The same rows, which are counted when they are read."""
+        """The same rows, counted when they are read."""
         return rows.where(self._once("all", build=lambda: self._counting(counted=True, others=F.lit(True))))
 
     def passed(self, rows: DataFrame, kept: str) -> DataFrame:
-        """The rows that are kept, of which none is counted.
+        """The rows that are kept, none of which is counted.
 
-        In one condition: where Spark knows of no row that is kept, it would not read what is counted below.
+        In one condition: if Spark knew that no row is kept, it would not read the rows to be counted below.
         """
         return rows.where(self._once("kept", kept, build=lambda: self._counting(counted=False, others=F.col(kept))))
 
@@ -57,7 +57,7 @@ class RowCounter:
         counter = column_of(literal(self._counter, kind), session)
         counting = java_class(session, f"{_SQL}.catalyst.expressions.objects.InitializeJavaBean")
         add = as_map(session, [("add", expression_of(F.lit(1).cast("long"), session))])
-        # Null where nothing is counted, so that Spark does not know what it is.
+        # Null where nothing is counted, so that Spark does not know the value.
         met = column_of(counting(expression_of(F.when(self._condition, counter), session), add), session)
-        # Not deterministic, so that it is not moved below what it asks about.
+        # Nondeterministic, so that it is not moved below what it asks about.
         return always() & F.when(self._condition, met.isNotNull() if counted else met.isNull()).otherwise(others)

@@ -1,4 +1,4 @@
-"""What Spark sends to its Python workers: whether it can be."""
+"""Checks that objects can be sent to Spark's Python workers."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from sparkjet.errors import AnalysisError
 
 
 def check_sendable(sent: object, method: str, way_out: str) -> None:
-    """Refuse a function or object of the user's that cannot be sent, e.g. as it uses a query, a session or a lock.
+    """Refuse a user's function or object that cannot be sent, e.g. because it uses a query, a session or a lock.
 
-    On the driver, before a query starts: the first batch would fail instead.
+    Runs on the driver, before a query starts: otherwise the first batch would fail.
     """
-    # On use only: it takes its time.
+    # On use only: it takes a while.
     from pyspark import cloudpickle  # noqa: PLC0415
 
     try:

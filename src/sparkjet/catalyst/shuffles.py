@@ -1,4 +1,4 @@
-"""Shuffles that Spark's planner makes and a physical plan can do without."""
+"""Shuffles that Spark's planner adds and a physical plan can do without."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _AGGREGATES = ("HashAggregateExec", "ObjectHashAggregateExec", "SortAggregateExe
 
 
 def with_one_shuffle(session: SparkSession, plan: Any) -> Any:
-    """A plan whose aggregation is shuffled once: by what its groups are to be partitioned by afterwards.
+    """A plan whose aggregation is shuffled once, by the columns that its groups are to be partitioned by afterwards.
 
     ``rows.groupBy("a", "b").agg(…).repartition("a")`` shuffles partial rows by both columns, and the groups by one. But
-    the groups of a value of ``a`` can be put together wherever all partial rows of that value are. Any other plan is
-    left as it is.
+    the groups of a value of ``a`` can be combined wherever all partial rows of that value are. Any other plan is left
+    as it is.
     """
     if _name(plan) != "ShuffleExchangeExec":
         return plan
@@ -34,7 +34,7 @@ def with_one_shuffle(session: SparkSession, plan: Any) -> Any:
         groups = {each.exprId() for each in _each(node.groupingExpressions())}
         if any(each.exprId() not in groups for each in _each(partitioning.references().toSeq())):
             return plan
-        # Spark would shuffle once more: to it, a hash of the groups is not one of them.
+        # Spark would shuffle once more: to Spark, a hash of the groups is not one of them.
         node = _with_first(node, static_method(session, "scala.Option.apply")(partitioning.expressions()))
     node = _over(session, node, _with_first(plan, partitioning, node.child()))
     for projection in reversed(projections):
@@ -45,21 +45,20 @@ def with_one_shuffle(session: SparkSession, plan: Any) -> Any:
 def without_shuffle(session: SparkSession, plan: Any) -> Any:
     """A plan whose last aggregation aggregates each partition by itself; any other plan is left as it is.
 
-    Its groups are in as many rows as there are partitions: for the driver, which puts them together faster than a stage
-    of tasks would.
+    A group then has up to one row per partition: for the driver, which combines them faster than a stage of tasks.
     """
     return _with_first(plan, nothing(session)) if _is_final(plan) else plan
 
 
 def _is_final(node: Any) -> bool:
-    """Whether a node puts partial rows of other tasks together."""
+    """Whether a node combines partial rows of other tasks."""
     if _name(node) not in _AGGREGATES or _name(node.child()) not in _AGGREGATES:
         return False
     return bool(node.requiredChildDistributionExpressions().isDefined())
 
 
 def _with_first(node: Any, *values: Any) -> Any:
-    """A copy of a node with other values of its first parameters."""
+    """A copy of a node with other values for its first parameters."""
     others = (node.productElement(number) for number in range(len(values), node.productArity()))
     return node.copy(*values, *others)
 
@@ -69,7 +68,7 @@ def _over(session: SparkSession, node: Any, child: Any) -> Any:
 
 
 def _aliases(named: Any) -> list[tuple[Any, Any]]:
-    """What the columns of a projection stand for, where that is not a column of the same identity."""
+    """What the columns of a projection stand for, unless that is a column of the same identity."""
     return [(each.toAttribute(), each.child()) for each in _each(named) if _name(each) == "Alias"]
 
 

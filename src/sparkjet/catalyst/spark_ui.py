@@ -1,4 +1,4 @@
-"""A link from Spark's UI to a page of ours."""
+"""A link from Spark's UI to one of our pages."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ _OF_SIX = "org.apache.spark.ui.JettyUtils$.createRedirectHandler(6)"
 
 
 def link(session: SparkSession, address: str) -> None:
-    """Let ``/sparkjet/`` of Spark's UI lead to an address; nothing is done where there is no UI any more.
+    """Make ``/sparkjet/`` in Spark's UI lead to an address; does nothing if the UI is gone.
 
-    A tab would need a class of Scala's. What a new Spark no longer has is logged: the page is there without its link.
+    A tab would need a Scala class. If a new Spark lacks something, this is logged: the page works without its link.
     """
     if is_stopped(session.sparkContext):
         return
     jvm: Any = session._jvm
     try:
-        # Not getOrCreate(): where the user's context has just been stopped, it would start another one.
+        # Not getOrCreate(): if the user's context has just been stopped, that would start another one.
         ui = scala_context(session).ui()
         if ui.isEmpty():
             return
         same = _module(jvm.scala, "$less$colon$less").refl()
         methods = _module(jvm.scala.collection.immutable, "Set").empty().incl("GET")
         jetty = _module(jvm.org.apache.spark.ui, "JettyUtils")
-        # Releases of one line differ in whether there is a sixth parameter; Spark's own default of it is none.
+        # Releases of one line differ in whether there is a sixth parameter; Spark's own default for it is none.
         further = [jvm.scala.Option.empty()] if has_member(session.sparkContext, _OF_SIX) else []
         handler = jetty.createRedirectHandler(PATH, address, same, "", methods, *further)
-        # A second one would be behind the first, which may lead to a page that was stopped.
+        # A second one would be behind the first, which may lead to a stopped page.
         ui.get().detachHandler(PATH)
         ui.get().attachHandler(handler)
     except Exception as error:  # noqa: BLE001 - whatever a new Spark answers

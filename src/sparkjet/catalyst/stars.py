@@ -1,4 +1,4 @@
-"""Stars: ``*`` inside an expression stands for the columns that the user sees, and for no hidden one."""
+"""Stars: ``*`` inside an expression stands for the columns that the user sees, not for hidden ones."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _STAR = ("UnresolvedStar", "UnresolvedDataFrameStar")
 def starless(column: Column, rows: DataFrame) -> Column:
     """A Column with the names of the visible columns in place of each ``*`` among the arguments of a function.
 
-    Spark would take the hidden columns as well, wherever rows have them: another hash, another field in a struct.
+    Spark would include hidden columns, wherever rows have them: another hash, another field in a struct.
     """
     refuse_connect("sparkjet", column)
     if "*" not in str(column._jc):
@@ -40,14 +40,14 @@ def starless(column: Column, rows: DataFrame) -> Column:
         if not any(map(_is_star, parts)) or (function_name(part) == "count" and not part.isDistinct()):
             return None
         if kind_of(part) == "CreateNamedStruct":
-            # As SQL has it: each value behind what stands for its name.
+            # As in SQL: each value after the text that stands for its name.
             pairs = zip(parts[::2], parts[1::2], strict=True)
             found = [(name, each) for name, value in pairs for each in values(value)]
             struct = part.copy(as_seq(session, [each for pair in found for each in pair]))
-            # What it is called in the name of a result.
+            # The name it is given in a result.
             struct.copyTagsFrom(part)
             return struct
-        # In the order of the class: the name, the arguments, and what else the call says.
+        # In the order of the class: the name, the arguments, and the rest of the call.
         further = (part.productElement(place) for place in range(2, part.productArity()))
         arguments = [each for argument in listed(part.arguments()) for each in values(argument)]
         return part.copy(part.nameParts(), as_seq(session, arguments), *further)
@@ -60,21 +60,21 @@ def starless(column: Column, rows: DataFrame) -> Column:
 
 
 def stood_for(star: Column, rows: DataFrame) -> list[Column]:
-    """What a star stands for: the visible columns, or what is in one of them (``s.*``, ``* EXCEPT (s.x)``).
+    """The columns that a star stands for: the visible ones, or those inside one (``s.*``, ``* EXCEPT (s.x)``).
 
-    By the names of the columns, as other rows than these may be what it is computed from.
+    By column name, as it may be computed from other rows than these.
     """
     session, columns = rows.sparkSession, rows.columns
 
     def by_name(part: Any) -> Any:
         if kind_of(part) == "GetStructField":
-            # By its number it could not be shown before it is analyzed.
+            # By its number, it could not be shown before it is analyzed.
             struct = column_of(rebuilt(part.child(), session, by_name), session)
             return expression_of(struct.getField(str(part.extractFieldName())), session)
         if kind_of(part) != "AttributeReference":
             return None
         name = str(part.name())
-        # Tables that are joined may have the same names.
+        # Joined tables may have the same names.
         tables = [str(each) for each in listed(part.qualifier())] if columns.count(name) > 1 else []
         return expression_of(F.col(".".join(map(quoted, [*tables, name]))), session)
 

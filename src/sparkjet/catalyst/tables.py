@@ -1,4 +1,4 @@
-"""Tables that a kept plan can read: DataFrames that are nothing but an RDD, or a physical plan that is known."""
+"""Tables that a kept plan can read: DataFrames that are just an RDD, or a known physical plan."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Rows:
 
     Attributes:
         table: The table.
-        read: Makes the part of it, the same each time; None for all.
+        read: Makes the part, the same each time; None for the whole table.
     """
 
     table: DataFrame
@@ -38,11 +38,11 @@ class Rows:
 
 @dataclass(frozen=True)
 class Chained:
-    """What reads a part of a part of a table; equal to another one of the same parts, so that a plan is kept for both.
+    """Reads a part of a part of a table; equal to any other of the same parts, so that one plan is kept for both.
 
     Attributes:
         first: Makes the part of the table.
-        then: Makes what is read of it.
+        then: Makes the part that is read from it.
     """
 
     first: Read
@@ -55,12 +55,12 @@ class Chained:
 
 @dataclass(frozen=True)
 class Kind:
-    """What plans over a table depend on.
+    """The properties of a table that plans over it depend on.
 
     Attributes:
         shape: Its session, columns and partitioning.
         is_partitioned: Whether Spark knows which rows are in which partition.
-        columns: Identifies the columns of a known plan, which are the same ones each time; None if they are not.
+        columns: Identifies the columns of a known plan, which are the same each time; None if they are not.
     """
 
     shape: Hashable
@@ -70,11 +70,11 @@ class Kind:
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A DataFrame that is nothing but an RDD, or computed by a physical plan that is known.
+    """A DataFrame that is just an RDD, or computed by a known physical plan.
 
     Attributes:
         frame: The DataFrame in the JVM.
-        kind: What plans over it depend on.
+        kind: The properties that plans over it depend on.
         plan: The physical plan, None for an RDD.
     """
 
@@ -84,7 +84,7 @@ class Table:
 
     @cached_property
     def logical(self) -> Any:
-        """The logical plan of the RDD, or of no rows that stands for the physical plan."""
+        """The logical plan of the RDD, or of an empty table that stands for the physical plan."""
         logical = self.frame.queryExecution().logical()
         return logical if self.plan is None else logical.logicalPlan()
 
@@ -95,7 +95,7 @@ class Table:
 
 
 _UNITING = (4, 1)
-"""The first line of Spark whose union leaves rows in their partitions."""
+"""The first Spark line whose union leaves rows in their partitions."""
 _TABLES: WeakKeyDictionary[DataFrame, Table | None] = WeakKeyDictionary()
 
 
@@ -107,13 +107,13 @@ def table_of(frame: DataFrame) -> Table | None:
 
 
 def remember(frame: DataFrame, table: Table) -> None:
-    """Spare :func:`table_of` from asking the JVM what is known of a DataFrame, a dozen times."""
+    """Remember what is known of a DataFrame, which saves :func:`table_of` a dozen JVM calls."""
     _TABLES[frame] = table
 
 
 def _found(frame: DataFrame) -> Table | None:
     if frame.is_cached:
-        # Its plan would compute what is in memory.
+        # Its plan would recompute what is in memory.
         return None
     logical, plan = frame._jdf.queryExecution().logical(), None
     if logical.getClass().getSimpleName() == PLANNED:
@@ -124,7 +124,7 @@ def _found(frame: DataFrame) -> Table | None:
     kind = partitioning.getClass().getSimpleName()
     is_partitioned = kind == "HashPartitioning"
     # Its own text has no more keys than the session shows of a plan, and then no number of partitions either. The
-    # numbers of the columns are others each time.
+    # column numbers differ each time.
     keys = re.sub(r"#\d+L?", "", partitioning.expressions().mkString(", ")) if is_partitioned else ""
     known = kind, keys, partitioning.numPartitions()
     shape = frame.sparkSession._jsparkSession.sessionUUID(), frame._jdf.schema().json(), known
@@ -132,11 +132,11 @@ def _found(frame: DataFrame) -> Table | None:
 
 
 Groups = Mapping[tuple[Hashable, "Read | None"], Sequence[Table]]
-"""The tables of an input by their shape, and what is read of them."""
+"""The tables of an input by their shape and by what is read of them."""
 
 
 def groups_of(rows: Sequence[Rows]) -> Groups:
-    """The tables of an input; empty if one of them is anything else, or cannot be put together with others."""
+    """The tables of an input; empty if one of them is anything else, or cannot be combined with others."""
     groups: dict[tuple[Hashable, Read | None], list[Table]] = {}
     for each in rows:
         table = table_of(each.table)

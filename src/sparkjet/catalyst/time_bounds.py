@@ -25,18 +25,18 @@ UNITS = {
     "UnixTimestamp": SECOND,
     "ToUnixTimestamp": SECOND,
 }
-"""Microseconds in one of what a function makes of a timestamp; fractions are cut off."""
+"""Microseconds per unit of the value that a function makes of a timestamp; fractions are cut off."""
 FLIPPED = {"LessThan": "GreaterThan", "LessThanOrEqual": "GreaterThanOrEqual"}
 FLIPPED |= {flipped: kind for kind, flipped in FLIPPED.items()} | {"EqualTo": "EqualTo"}
 
 
 @dataclass(frozen=True)
 class TimeBounds:
-    """What is known of the right event time minus the left one, in microseconds.
+    """The known range of the right event time minus the left one, in microseconds.
 
     Attributes:
-        lower: The least that it can be, None if it can be anything below ``upper``.
-        upper: The most that it can be, None if it can be anything above ``lower``.
+        lower: The least it can be, None if there is no bound below ``upper``.
+        upper: The most it can be, None if there is no bound above ``lower``.
         exact: Whether the comparison is true for all differences between them.
     """
 
@@ -45,7 +45,7 @@ class TimeBounds:
     exact: bool = True
 
     def within(self, other: TimeBounds) -> TimeBounds:
-        """What is known if both are."""
+        """The range if both hold."""
         lower = max((each.lower for each in (self, other) if each.lower is not None), default=None)
         upper = min((each.upper for each in (self, other) if each.upper is not None), default=None)
         return TimeBounds(lower, upper, self.exact and other.exact)
@@ -53,10 +53,10 @@ class TimeBounds:
 
 @dataclass(frozen=True)
 class _Term:
-    """A multiple of each event time, and something between ``low`` and ``high``.
+    """A multiple of each event time, plus something between ``low`` and ``high``.
 
-    ``unit`` is the number of microseconds that one stands for, None for a plain number, which takes that of what it is
-    added to or compared with.
+    ``unit`` is the number of microseconds that one stands for, None for a plain number, which takes the unit of what it
+    is added to or compared with.
     """
 
     left: int
@@ -87,12 +87,12 @@ class _Term:
 class TimeComparisons:
     """Reads comparisons of two event times; on the driver.
 
-    Known are intervals that are constants, added or subtracted, differences of timestamps, and timestamps as numbers. A
-    bound is never narrower than the comparison: a month has 28 to 31 days, and days that Spark adds by the calendar
-    are longer or shorter where clocks change.
+    It understands constant intervals, added or subtracted, differences of timestamps, and timestamps as numbers. A
+    bound is never narrower than the comparison: a month has 28 to 31 days, and calendar days that Spark adds are longer
+    or shorter when clocks change.
 
     Args:
-        session: Whose JVM the expressions are in.
+        session: The session whose JVM holds the expressions.
         left: Identities of the columns that hold the left event time.
         right: The same for the right one.
     """
@@ -104,7 +104,7 @@ class TimeComparisons:
         self._readers: dict[str, Callable[[Any], _Term | None]] = {
             "AttributeReference": self._event_time,
             "Cast": self._cast,
-            # As Spark 4.0 calls it.
+            # Spark 4.0's name for it.
             "TimeAdd": self._later,
             "TimestampAddInterval": self._later,
             "TimestampAddYMInterval": self._later,
@@ -115,7 +115,7 @@ class TimeComparisons:
         }
 
     def bounds(self, comparison: Any) -> TimeBounds | None:
-        """What an analyzed comparison says of the two event times, None if it says nothing."""
+        """The bounds that an analyzed comparison sets on the two event times, None if it sets none."""
         kind = kind_of(comparison)
         if kind not in FLIPPED:
             return None
@@ -154,7 +154,7 @@ class TimeComparisons:
         if before == "TimestampType$":
             if after == "LongType$":
                 return replace(term.wider(SECOND - 1, 0), unit=SECOND)
-            # Seconds with a fraction, rounded to what a double can hold.
+            # Seconds with a fraction, rounded to double precision.
             return replace(term.wider(1, 1), unit=SECOND) if after == "DoubleType$" else None
         widened = before == after == "DayTimeIntervalType" or (before == "LongType$" and after == "DoubleType$")
         return term if widened else None
@@ -171,14 +171,14 @@ class TimeComparisons:
         total = None if term is None or length is None else term.plus(length)
         if total is None or length is None:
             return None
-        # Days and months are added by the calendar of the session's time zone, hours and below are not.
+        # Days and months are added by the calendar of the session's time zone; hours and below are not.
         by_calendar = length.low != length.high or abs(length.low) >= DAY or _has_days(interval)
         spread = _spread(addition.zoneId()) if by_calendar else 0
         return total.wider(spread, spread)
 
     def _difference(self, subtraction: Any) -> _Term | None:
         difference = self._sum(subtraction, -1)
-        # Spark subtracts what clocks show, not instants.
+        # Spark subtracts wall-clock times, not instants.
         spread = _spread(subtraction.zoneId()) if difference is not None else 0
         return None if difference is None else difference.wider(spread, spread)
 
@@ -212,13 +212,13 @@ def _months(count: int) -> _Term:
 
 
 def _has_days(interval: Any) -> bool:
-    """Whether a constant interval counts days of the calendar, even if they cancel out with its hours."""
+    """Whether a constant interval counts calendar days, even if they cancel out with its hours."""
     is_calendar = kind_of(interval.dataType()) == "CalendarIntervalType$"
     return is_calendar and get_field(interval.eval(None), "days") != 0
 
 
 def _spread(zone: Any) -> int:
-    """How far two offsets of a time zone are apart at most, in all its history."""
+    """The largest difference between two offsets of a time zone, in all its history."""
     rules = zone.getRules()
     if rules.isFixedOffset():
         return 0

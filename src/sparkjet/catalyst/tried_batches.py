@@ -1,6 +1,6 @@
 """A user's Python function of batches behind ``divert``: where it raises it is called with halves, down to the row.
 
-Runs in Spark's Python workers, as :mod:`sparkjet.catalyst.tried_functions` does, and imports nothing else of sparkjet.
+Runs in Spark's Python workers, like :mod:`sparkjet.catalyst.tried_functions`, and imports nothing else from sparkjet.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class Piece:
     """Rows of a batch that were computed together.
 
     Attributes:
-        count: How many.
-        found: What the function returned, by column; None if it raised.
-        arrays: The same as Arrow has it.
+        count: The number of rows.
+        found: The return value of the function, by column; None if it raised.
+        arrays: The same as Arrow arrays.
         failure: What it raised.
     """
 
@@ -37,14 +37,14 @@ class Piece:
 
 
 class TriedBatches(TriedFunction, ABC):
-    """A function of batches, which is called with halves of one where it raises, down to the row."""
+    """A function of batches, called with halves of a batch for which it raises, down to the row."""
 
     def __init__(self, command: bytes, conversion: Conversion) -> None:
         super().__init__(command)
         self.conversion = conversion
 
     def __call__(self, kept: Any, /, *args: Any, **kwargs: Any) -> Any:
-        """The values and what was raised, of a batch."""
+        """The values and failures of a batch."""
         places = self.places(kept)
         chosen = args if places is None else self.chosen(args, places)
         named = kwargs if places is None else dict(zip(kwargs, self.chosen([*kwargs.values()], places), strict=True))
@@ -59,7 +59,7 @@ class TriedBatches(TriedFunction, ABC):
         return self.joined(len(kept), places, self.halved(run, 0, count) if count else [])
 
     def halved(self, run: Any, first: int, last: int) -> list[Piece]:
-        """What a function returns for some rows, in pieces for which it did not raise, or of one row."""
+        """The return values of a function for some rows, in pieces for which it did not raise, or single rows."""
         try:
             return [self.piece(run(first, last), last - first)]
         except Exception as error:  # noqa: BLE001 - that of the user's function
@@ -69,7 +69,7 @@ class TriedBatches(TriedFunction, ABC):
         return [*self.halved(run, first, middle), *self.halved(run, middle, last)]
 
     def piece(self, found: Any, count: int) -> Piece:
-        """What a function has returned for some rows."""
+        """The piece of what a function has returned for some rows."""
         # A text has a length, and is one value to pandas: the other rows would be null.
         if not hasattr(found, "__len__") or isinstance(found, str | bytes):
             message = f"the function returned {type(found).__name__}, which is no column of values"
@@ -82,7 +82,7 @@ class TriedBatches(TriedFunction, ABC):
 
     @abstractmethod
     def places(self, kept: Any) -> Any:
-        """The numbers of the rows that are kept, None if all are."""
+        """The numbers of the kept rows, None if all are kept."""
 
     @abstractmethod
     def chosen(self, args: Sequence[Any], places: Any) -> Sequence[Any]:
@@ -94,14 +94,14 @@ class TriedBatches(TriedFunction, ABC):
 
     @abstractmethod
     def columns(self, found: Any) -> tuple[Sequence[Any], Sequence[pa.Array]]:
-        """What a function has returned, by column, and as Arrow has it."""
+        """The return value of a function, by column, and as Arrow arrays."""
 
     @abstractmethod
     def joined(self, count: int, places: Any, pieces: Sequence[Piece]) -> Any:
-        """What the worker gets for a batch: values and failures."""
+        """The values and failures that the worker gets for a batch."""
 
     def arrays(self, count: int, places: Any, pieces: Sequence[Piece]) -> tuple[list[pa.Array], pa.Array]:
-        """The values of a batch, null in rows that are not kept or have failed, and the failures."""
+        """The values of a batch, null for rows that are not kept or have failed, and the failures."""
         import pyarrow as pa  # noqa: PLC0415 - an extra
 
         order: list[int | None] = [None] * count
@@ -168,19 +168,19 @@ class TriedSeries(TriedBatches):
             columns = [_as_series(each, kind) for each, kind in zip(values, self.conversion.kinds, strict=True)]
             failures = pd.Series(found.to_pylist(), dtype=object)
         names = [VALUE] if self.conversion.names is None else [f"{VALUE}{number}" for number in range(len(columns))]
-        # As one: a DataFrame that is made of nothing has no rows.
+        # As one: a DataFrame made of nothing has no rows.
         return pd.concat([failures, *columns], axis=1, keys=[FAILED, *names])
 
 
 def _as_series(array: pa.Array, kind: DataType) -> Any:
-    """Values as a Series from which Arrow gets the same again: of objects, as pandas has no null in whole numbers."""
+    """Values as a Series that Arrow converts back to the same: of objects, as pandas has no null integers."""
     import pandas as pd  # noqa: PLC0415 - an extra
 
     return pd.Series([_as_returned(each, kind) for each in array.to_pylist()], dtype=object)
 
 
 def _as_returned(value: Any, kind: DataType) -> Any:
-    """A value of Arrow's in the form in which a function returns it: it has maps as pairs."""
+    """An Arrow value in the form in which a function returns it: Arrow represents maps as pairs."""
     if value is None:
         return None
     if isinstance(kind, MapType):
@@ -193,7 +193,7 @@ def _as_returned(value: Any, kind: DataType) -> Any:
 
 
 class TriedArrays(TriedBatches):
-    """A function from arrays of Arrow's to an array."""
+    """A function from Arrow arrays to an array."""
 
     def places(self, kept: Any) -> Any:
         """See :meth:`TriedBatches.places`."""
@@ -236,7 +236,7 @@ class TriedArrays(TriedBatches):
 
 @dataclass(frozen=True)
 class _Batch:
-    """A batch that an iterator's function has been given: its rows, those that are kept, and its arguments for them."""
+    """A batch given to an iterator's function: its rows, those that are kept, and its arguments for them."""
 
     count: int
     places: Any
@@ -245,12 +245,12 @@ class _Batch:
 
 
 class TriedIterator(TriedFunction):
-    """A function from an iterator of batches to one of results, each for the batch that it was given first.
+    """A function from an iterator of batches to one of results, each for the earliest unanswered batch.
 
-    Where it raises it is called anew, with halves of what it was given, and again with what is left of the input.
+    Where it raises it is called again, with halves of what it was given, and then with the rest of the input.
 
     Args:
-        batches: The same for a function of one batch.
+        batches: The corresponding function of a single batch.
     """
 
     def __init__(self, batches: TriedBatches) -> None:
@@ -261,7 +261,7 @@ class TriedIterator(TriedFunction):
         # By its own `__reduce__`.
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """The values and what was raised, batch by batch."""
+        """The values and failures, batch by batch."""
         given: deque[_Batch] = deque()
         fed = _Fed(self._batches, batches, given)
         results: Iterator[Any] | None = None
@@ -273,7 +273,8 @@ class TriedIterator(TriedFunction):
             except StopIteration:
                 break
             except Exception:
-                # What a worker has not been sent is no fault of a row, nor is a function that fails before it reads.
+                # Something that a worker has not been sent is no fault of a row, nor is a function that fails before it
+                # reads.
                 if fed.broken or not any(each.kept for each in given):
                     raise
                 results = None
@@ -289,17 +290,17 @@ class TriedIterator(TriedFunction):
             except Exception:  # noqa: BLE001 - as where the function raises
                 pieces = self._halved(batch)
             yield self._batches.joined(batch.count, batch.places, pieces)
-        # Of others than these it has returned nothing, which Spark refuses.
+        # For any other batches it has returned nothing, which Spark refuses.
         yield from self._empty(given)
 
     def _empty(self, given: deque[_Batch]) -> Iterator[Any]:
-        """The batches that come next and have no rows to compute."""
+        """The next batches that have no rows to compute."""
         while given and not given[0].kept:
             batch = given.popleft()
             yield self._batches.joined(batch.count, batch.places, [])
 
     def _tried(self, given: deque[_Batch]) -> Iterator[Any]:
-        """All that was given and not answered."""
+        """Everything that was given and not answered."""
         while given:
             batch = given.popleft()
             pieces = self._halved(batch) if batch.kept else []
@@ -318,7 +319,7 @@ class TriedIterator(TriedFunction):
 
 
 class _Fed:
-    """What a function reads, which goes on behind what it has read where it is called anew."""
+    """The input of a function, which continues after what was read if the function is called again."""
 
     def __init__(self, kind: TriedBatches, batches: Iterator[Any], given: deque[_Batch]) -> None:
         self._kind = kind

@@ -1,6 +1,6 @@
-"""A user's Python function of rows behind ``divert``, as Spark's workers call it: what raises is a failure of its row.
+"""A user's Python function of rows behind ``divert``, as Spark's workers call it: if it raises, only its row fails.
 
-Runs in Spark's Python workers, where sparkjet need not be installed: it must import nothing else of it.
+Runs in Spark's Python workers, where sparkjet need not be installed: it must import nothing else from sparkjet.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 VALUE, FAILED = "v", "e"
-"""Fields of what a tried function returns: the value, and the text of :func:`failure`, null where it did not raise."""
+"""Fields returned by a tried function: the value, and the text of :func:`failure`, null if it did not raise."""
 SEPARATOR = "\x00"
-"""Between the parts of a failure."""
+"""Separates the parts of a failure."""
 _LONGEST = 2000
 _PICKLED = {type(None), bool, int, float, str, bytes, bytearray, date, datetime, time, timedelta}
 """Classes whose values the JVM can read."""
@@ -40,11 +40,11 @@ _WHOLE: dict[type[DataType], int] = {ByteType: 8, ShortType: 16, IntegerType: 32
 
 
 class Converted(StructType):
-    """The type of rows whose fields the function has already brought into Spark's own form."""
+    """The type of rows whose fields the function has already converted to Spark's own form."""
 
     @classmethod
     def typeName(cls) -> str:
-        """See :meth:`DataType.typeName`, which it is for the JVM."""
+        """See :meth:`DataType.typeName`; the name that the JVM sees."""
         return StructType.typeName()
 
     def needConversion(self) -> bool:
@@ -53,7 +53,7 @@ class Converted(StructType):
 
 
 def failure(error: BaseException) -> str:
-    """What is known of a failure: class, message and the end of the trace."""
+    """Description of a failure: class, message and the end of the trace."""
     kind = type(error)
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
     try:
@@ -75,14 +75,14 @@ class TriedFunction:
     """A function that is tried.
 
     Args:
-        command: The function and its type as PySpark has pickled them.
+        command: The function and its type as pickled by PySpark.
     """
 
     def __init__(self, command: bytes) -> None:
         self._command = command
 
     def __reduce__(self) -> Any:
-        # Not among what is tried: a package that a worker lacks is no fault of a row.
+        # Not part of what is tried: a package that a worker lacks is no fault of a row.
         return _loaded, (type(self), {**self.__dict__})
 
     def load(self) -> None:
@@ -97,7 +97,7 @@ class TriedFunction:
         self.ready()
 
     def ready(self) -> None:
-        """What a kind of functions makes of the type, once."""
+        """Prepare what this kind of function needs of the type, once."""
 
 
 def _loaded(kind: type[TriedFunction], state: dict[str, Any]) -> TriedFunction:
@@ -116,7 +116,7 @@ class TriedRows(TriedFunction):
         self._simple = not isinstance(self.type, StructType)
 
     def __call__(self, kept: bool, /, *args: Any, **kwargs: Any) -> tuple[Any, str | None]:
-        """The value and what was raised; neither of rows that are not kept."""
+        """The value and the failure; neither for rows that are not kept."""
         if not kept:
             return None, None
         try:
@@ -131,11 +131,11 @@ class TriedRows(TriedFunction):
 
 
 def _check_pickled(value: Any, kind: DataType | None) -> None:
-    """Refuse what the JVM cannot read, or does not take for a type: the task would fail."""
+    """Refuse values that the JVM cannot read or does not accept for a type: the task would fail."""
     if isinstance(kind, UserDefinedType):
         kind = kind.sqlType()
     found = value.__class__
-    # What is no number the JVM reads as null, and it has no infinite ones.
+    # The JVM reads anything that is not a number as null, and has no infinite decimals.
     if found in _PICKLED or (found is Decimal and (value.is_finite() or str(value) == "NaN")):
         return
     parts: list[tuple[Any, DataType | None]]
@@ -160,17 +160,17 @@ def _check_pickled(value: Any, kind: DataType | None) -> None:
 
 @dataclass(frozen=True)
 class Conversion:
-    """How a worker converts what a function returns to Arrow.
+    """How a worker converts the return value of a function to Arrow.
 
     Attributes:
-        types: The types of Arrow: of the value, or of the fields of a struct that is returned as a DataFrame.
-        kinds: Those of Spark.
+        types: The Arrow types: of the value, or of the fields of a struct that is returned as a DataFrame.
+        kinds: The Spark types.
         names: Names of the fields of such a struct; None for a single value.
-        timezone: The session's.
-        safe: Whether Arrow refuses values that it would cut off.
+        timezone: The session's time zone.
+        safe: Whether Arrow refuses values that it would truncate.
         casts: Whether values of another type are cast.
-        by_name: Whether the columns of a DataFrame are found by their names.
-        by_pandas: Whether rows go through pandas on their way.
+        by_name: Whether the columns of a DataFrame are matched by name.
+        by_pandas: Whether rows pass through pandas.
     """
 
     types: tuple[pa.DataType, ...]
@@ -199,7 +199,7 @@ class TriedArrowRows(TriedFunction):
         self._convert: Any = None
 
     def __call__(self, kept: bool, /, *args: Any, **kwargs: Any) -> tuple[Any, str | None]:
-        """The value and what was raised; neither of rows that are not kept."""
+        """The value and the failure; neither for rows that are not kept."""
         if not kept:
             return None, None
         try:

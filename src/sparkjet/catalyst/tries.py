@@ -1,4 +1,4 @@
-"""Tries: columns that are null where an expression raises, which ones cannot raise, and what one says that does."""
+"""Tries: columns that are null where an expression raises, which ones cannot raise, and what is said where one does."""
 
 from __future__ import annotations
 
@@ -29,26 +29,26 @@ VALUE = "v"
 _SQL = "org.apache.spark.sql"
 _THROWABLE = "org.apache.spark.SparkThrowable"
 LONGEST = 2000
-"""Characters of a message or a trace: a message quotes the value, and a record of Kafka has an end."""
+"""Maximum length of a message or a trace: a message quotes the value, and a Kafka record is limited in size."""
 _LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
-"""PySpark's, of failures."""
+"""PySpark's loggers of failures."""
 _NEVER_RAISE = frozenset(
     {
         *("AttributeReference", "Literal", "Alias", "GetStructField", "CreateNamedStruct", "XxHash64", "BitwiseNot"),
         *("UnixMicros",),
-        # Of sums, which take long numbers apart.
+        # For sums, which take long numbers apart.
         *("ShiftLeft", "ShiftRight", "ShiftRightUnsigned", "BitwiseAnd", "BitwiseOr", "BitwiseXor"),
         *("And", "Or", "Not", "IsNull", "IsNotNull", "IsNaN", "In", "InSet", "CaseWhen", "If", "Coalesce"),
         *("EqualTo", "EqualNullSafe", "LessThan", "LessThanOrEqual", "GreaterThan", "GreaterThanOrEqual"),
     }
 )
-"""Expressions that have a value for any arguments. An allow list: of a later Spark's nothing is known."""
+"""Expressions that have a value for any arguments; an allow list, as nothing is known of those of a later Spark."""
 
 
 def tried(column: Column, session: SparkSession) -> Column:
-    """A struct with the value of a column; null where computing it raises.
+    """A struct with the value of a column; null if computing it raises.
 
-    A value that is null is in a struct that is none, so that the two are told apart.
+    A null value is in a struct that is not null, so that the two can be told apart.
     """
     struct = expression_of(F.struct(column.alias(VALUE)), session)
     return column_of(java_class(session, f"{_SQL}.catalyst.expressions.TryEval")(struct), session)
@@ -62,15 +62,15 @@ def never_raises(expression: Any, session: SparkSession) -> bool:
 def always() -> Column:
     """True, in a way that Spark's optimizer does not see through.
 
-    With a literal it would take away the conditions that an expression stands under. What several expressions have in
-    common would then be computed before any of them, where nothing catches what it raises. And as the column is not
-    deterministic, no filter is moved below it.
+    Given a literal, it would remove the conditions that guard an expression. Whatever several expressions have in
+    common would then be computed before any of them, where nothing catches what it raises. And as the column is
+    nondeterministic, no filter is moved below it.
     """
     return F.spark_partition_id() >= 0
 
 
 class Said(NamedTuple):
-    """What an expression says that raises: Spark's error condition, the message and the beginning of the trace."""
+    """What is said where an expression raises: Spark's error condition, the message and the beginning of the trace."""
 
     error: str | None = None
     message: str | None = None
@@ -78,7 +78,7 @@ class Said(NamedTuple):
 
 
 def one_by_one(rows: DataFrame) -> Iterator[tuple[Any, DataFrame]]:
-    """Rows that are computed here and now: as Spark has them, and each as a DataFrame that needs no job."""
+    """Rows computed here and now: as Spark has them, and each as a DataFrame that needs no job."""
     session = rows.sparkSession
     jsession: Any = session._jsparkSession
     attributes = static_method(session, f"{_SQL}.catalyst.types.DataTypeUtils.toAttributes")
@@ -89,7 +89,7 @@ def one_by_one(rows: DataFrame) -> Iterator[tuple[Any, DataFrame]]:
 
 
 def said(rows: DataFrame) -> Said:
-    """What is raised when a row of :func:`one_by_one` is computed; nothing if it is not known."""
+    """What is raised when a row of :func:`one_by_one` is computed; empty if that is not known."""
     for name in _LOGGERS:
         PySparkLogger.getLogger(name).addFilter(_not_expected)
     expected = _expected.set(True)
@@ -101,7 +101,7 @@ def said(rows: DataFrame) -> Said:
         condition = error.getCondition() if isinstance(error, PySparkException) else None
         texts: list[str] = []
         if raised is not None and is_instance_of(rows.sparkSession.sparkContext._gateway, raised, _THROWABLE):
-            # PySpark does not know all that Spark throws.
+            # PySpark does not know everything that Spark throws.
             condition = raised.getCondition()
             texts = [str(each.summary()) for each in raised.getQueryContext()]
         if raised is None:
@@ -119,7 +119,7 @@ _expected: ContextVar[bool] = ContextVar("failures are expected", default=False)
 
 
 def _not_expected(record: LogRecord) -> bool:
-    """Whether PySpark may log a failure: it logs each with its whole trace, also one that is asked for."""
+    """Whether PySpark may log a failure: it logs each with its whole trace, even an expected one."""
     del record
     return not _expected.get()
 
@@ -129,11 +129,11 @@ _TEXT = re.compile(r"\n== (?:SQL|DataFrame)\b[^\n]*==\n.*?(?=\n\tat [\w$./<>]+\(
 
 
 def _without_text(message: str, texts: Sequence[str] = ()) -> str:
-    """What was said without the text of the query, whose constants may be keys or passwords.
+    """The message without the text of the query, whose constants may be keys or passwords.
 
     Args:
-        message: What was said.
-        texts: What of it is known to be that text; where it ends is not to be seen in what the causes said.
+        message: The message.
+        texts: Parts of it known to be that text; in the messages of causes one cannot see where it ends.
     """
     for each in texts:
         message = message.replace(each, "") if each else message
@@ -145,7 +145,7 @@ def _widens(part: Any, session: SparkSession) -> bool:
     if kind_of(part) != "Cast":
         return False
     if "timestamp" in str(part.dataType().json()) and not part.dataType().sameType(part.child().dataType()):
-        # Of dates and of times in another zone there are more than there are instants.
+        # There are more dates and local times than there are instants.
         return False
     if kind_of(part.dataType()) == "DoubleType$" and kind_of(part.child().dataType()) == "DecimalType":
         return True

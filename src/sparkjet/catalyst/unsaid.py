@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Unsaid: TypeAlias = dict[str, Any]
-"""Values by what they are of, as JSON has them."""
+"""Values by what they belong to, as JSON has them."""
 
 _WHOLE = ("AttributeReference", "Literal", "UnresolvedAttribute")
-"""Expressions that SQL writes whole."""
+"""Expressions that SQL writes in full."""
 _NOT_TOLD = frozenset(
     {
-        # Of the session, which may be set otherwise from one run to the next, and drawn anew in each.
+        # Of the session, which may be set otherwise from one run to the next, and drawn again in each.
         *("ansiEnabled", "evalMode", "failOnError", "nullOnOverflow", "timeZoneId", "zoneId"),
         *("allowNullComparisonResult", "legacyInterval", "legacySizeOfNull", "useStringTypeWhenEmpty"),
         *("variantAllowDuplicateKeys", "randomSeed"),
@@ -27,21 +27,21 @@ _NOT_TOLD = frozenset(
         "PythonUDF.evalType",
         # Follow from the columns and the rest of the expression.
         *("containsNull", "hidden", "nullable", "numFields", "ordinal", "propagateNull", "returnNullable"),
-        # What SQL does say, and what Spark computes the expression by.
+        # What SQL does show, and the replacement that Spark computes instead.
         *("Alias.name", "Cast.dataType", "GetStructField.name", "replacement"),
     }
 )
-"""Fields that results do not depend on, or that SQL says; of all classes, or of one."""
+"""Fields that results do not depend on, or that SQL shows; of all classes, or of one."""
 _EXPRESSION = "org.apache.spark.sql.catalyst.expressions.Expression"
 _DATA_TYPE = "org.apache.spark.sql.types.DataType"
 
 
 def unsaid(expressions: Iterable[Any], session: SparkSession) -> Unsaid:
-    """The values of fields that are no expressions, such as the schema of ``from_json``, by class and field.
+    """The values of fields that are not expressions, such as the schema of ``from_json``, by class and field.
 
-    Of a field there are as many values as expressions of its class, from the outermost inwards. Variables of lambdas
-    are numbered as they come, since SQL writes all of them alike. Lines of Spark differ in the fields that a class has:
-    what is in both of two answers can be compared.
+    A field has as many values as there are expressions of its class, from the outermost inwards. Lambda variables are
+    numbered in order of appearance, since SQL writes all of them alike. Spark lines differ in the fields of a class:
+    compare only what is in both answers.
     """
     reader, found = _Reader(session), Unsaid()
     for expression in expressions:
@@ -58,16 +58,16 @@ class _Reader:
         self._variables: dict[int | str, int] = {}
 
     def fields(self, expression: Any) -> Iterator[tuple[str, Any]]:
-        """The fields of an expression and of all that it is made of."""
+        """The fields of an expression and of all its parts."""
         kind = kind_of(expression)
         if kind in _WHOLE:
             return
         if kind.endswith("NamedLambdaVariable"):
-            # Not by its name, which is a new one each time that a lambda of Python's is made a Column.
+            # Not by its name, which is a new one each time a Python lambda is made a Column.
             variable = str(expression.name()) if kind.startswith("Unresolved") else attribute_id(expression)
             yield kind, self._variables.setdefault(variable, len(self._variables))
             return
-        # What it was made of, not its children: those of a function that stands for others are these.
+        # Its original arguments, not its children: those of a function that stands for others are these.
         for place in range(expression.productArity()):
             name = str(expression.productElementName(place))
             field = f"{kind}.{name}"
@@ -89,7 +89,7 @@ class _Reader:
                 yield from self._values(field, each)
 
     def _held(self, value: Any) -> list[Any]:
-        """What some values hold, None for an option that is not set; nothing of a value that is not known here."""
+        """The contents of some values, None for an option that is not set; nothing for a value of unknown kind."""
         if self._is(value, "scala.Option"):
             return [value.get() if value.isDefined() else None]
         if self._is(value, "scala.collection.Seq"):

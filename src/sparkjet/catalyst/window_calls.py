@@ -30,8 +30,8 @@ class WindowCall:
     Attributes:
         function: ``window`` or ``session_window``.
         time: The time column.
-        durations: The other arguments: text or microseconds where they are constants, Columns otherwise.
-        name: What the call is named by ``alias``, None if it is not.
+        durations: The other arguments: text or microseconds if they are constants, Columns otherwise.
+        name: The name given by ``alias``, None without one.
     """
 
     function: str
@@ -46,8 +46,8 @@ class WindowColumn:
 
     Attributes:
         id: Its identity.
-        call: What computes it.
-        origins: Identities of the columns that hold the time it is of.
+        call: The call that computes it.
+        origins: Identities of the columns that hold its time.
     """
 
     id: int
@@ -56,7 +56,7 @@ class WindowColumn:
 
 
 def window_of(rows: DataFrame, name: str, column: Column, before: DataFrame) -> WindowColumn:
-    """The window that a column has been computed by."""
+    """The window from which a column is computed."""
     call = window_call(column, rows.sparkSession)
     assert call is not None  # noqa: S101 - asked for before
     held = origins(selected(before, call.time), aliases(passed_nodes(analyzed(before))))
@@ -64,8 +64,8 @@ def window_of(rows: DataFrame, name: str, column: Column, before: DataFrame) -> 
 
 
 def is_window(column: Column) -> bool:
-    """Whether a Column may be a call of a window function; without a call to the JVM for most."""
-    # SQL may spell it in capitals.
+    """Whether a Column may be a call of a window function; without a JVM call for most."""
+    # SQL allows capitals.
     return "window" in str(column._jc).lower()
 
 
@@ -86,7 +86,7 @@ def window_call(column: Column, session: SparkSession) -> WindowCall | None:
 
 
 def without_window_time(column: Column, session: SparkSession) -> Column:
-    """The window column that ``F.window_time`` of it is computed from; any other Column as it is."""
+    """The window column behind a call of ``F.window_time``; any other Column as it is."""
     expression = without_alias(expression_of(column, session))
     if function_name(expression) != "window_time":
         return column
@@ -97,5 +97,5 @@ def _duration(argument: Any, session: SparkSession) -> str | int | Column:
     if kind_of(argument) != "Literal":
         return column_of(argument, session)
     value = argument.value()
-    # An interval literal is a number of microseconds in the JVM, text anything else.
+    # In the JVM, an interval literal is a number of microseconds, anything else text.
     return value if isinstance(value, int) else str(value)

@@ -18,15 +18,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"sparkjet: the command line needs {error.name}: pip install typer", file=sys.stderr)
         return 1
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # Names may have letters that the terminal's encoding does not.
+        # Names may have letters that the terminal's encoding lacks.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         status = run(arguments)
         if sys.stdout is not None:
-            # Not at Python's exit, which would print a traceback of what fails.
+            # Not at Python's exit, which would print a traceback for a failure.
             sys.stdout.flush()
     except OSError as error:
-        # Such as a full disk, to which the output goes; a reader like head, which has seen enough, is told nothing.
+        # Such as a full disk that the output goes to; a reader like head, which has seen enough, is told nothing.
         if not isinstance(error, BrokenPipeError):
             print(f"sparkjet: {error}", file=sys.stderr)
         _drop_output()
@@ -35,6 +35,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _drop_output() -> None:
-    """Let what could not be written go, or Python tries again at its exit."""
+    """Drop output that could not be written, as Python would try again at its exit."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

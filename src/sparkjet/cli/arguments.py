@@ -21,7 +21,7 @@ Homes = Annotated[list[str] | None, typer.Argument(metavar="[HOME...]", help=HOM
 Settings = Annotated[list[str] | None, typer.Option("--conf", metavar="NAME=VALUE", help=_SETTING, show_default=False)]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON, also of a failure")]
 
-# Of members of a grid, and of their clients.
+# For grid members and their clients.
 TokenFile = Annotated[
     str | None, typer.Option(metavar="FILE", help="contains the token that all members and clients share")
 ]
@@ -51,7 +51,7 @@ def printable(text: str) -> str:
 def access_of(
     token_file: str | None, tls_certificate: str | None, tls_key: str | None, tls_authorities: str | None
 ) -> Access:
-    """What gives access to a grid.
+    """The access to a grid that these options give.
 
     Raises:
         AnalysisError: The extra ``grid`` is not installed.

@@ -1,4 +1,4 @@
-"""``doctor``: looks for what would stop a query on this machine, each finding with its remedy."""
+"""``doctor``: looks for what would stop a query on this machine; each finding comes with a remedy."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ JAVAS = 17, 21
 HANDLES = 4096
 """Files that a driver with a few queries and a local Spark may have open."""
 FREE = 1 << 30
-"""Bytes below which a disk is soon full."""
+"""Bytes below which a disk will soon be full."""
 SKEW_SECONDS = 10
-"""Between this machine's clock and that of a file server; processing time tolerates as much."""
+"""Seconds between this machine's clock and a file server's; processing time tolerates as much."""
 EXTRAS = {
     "arrow": "pyarrow",
     "artemis": "pyarrow",
@@ -48,7 +48,7 @@ EXTRAS = {
     "page": "uvicorn",
     "metrics": "prometheus_client",
 }
-"""A package of each extra."""
+"""One package of each extra."""
 
 _OF_SPARK = (
     "SPARK_HOME",
@@ -61,12 +61,12 @@ _OF_SPARK = (
     "PYSPARK_SUBMIT_ARGS",
     "JAVA_TOOL_OPTIONS",
 )
-"""What of the environment Spark starts by."""
+"""Environment variables that Spark's start depends on."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What was looked at, whether it is ``ok``, only works so far (``advice``) or is ``BAD``, and the remedy."""
+    """A subject, whether it is ``ok``, only works so far (``advice``) or is ``BAD``, and the remedy."""
 
     subject: str
     verdict: str
@@ -81,9 +81,9 @@ def examine(location: str | None, dsn: str | None, settings: Sequence[str], *, a
     """Print the findings; returns 1 if one of them is bad.
 
     Args:
-        location: A place for a query's checkpointLocation.
-        dsn: A PostgreSQL to write to.
-        settings: Of Spark's, as NAME=VALUE.
+        location: A location for a query's checkpointLocation.
+        dsn: A PostgreSQL server to write to.
+        settings: Spark settings, as NAME=VALUE.
         as_json: Whether to print JSON.
     """
     checks: list[tuple[str, Check]] = [
@@ -120,7 +120,7 @@ def python() -> Iterator[Finding]:
 
 
 def packages() -> Iterator[Finding]:
-    """PySpark, and which extras are there."""
+    """PySpark, and which extras are installed."""
     try:
         yield Finding("packages", OK, f"pyspark {version('pyspark')}, sparkjet {version('sparkjet')}")
     except PackageNotFoundError as error:
@@ -155,7 +155,7 @@ def java() -> Iterator[Finding]:
     try:
         ended = subprocess.run([command, "-version"], capture_output=True, check=False)  # noqa: S603
     except OSError as error:
-        # It is not executable, or of another architecture.
+        # It is not executable, or for another architecture.
         yield Finding("Java", BAD, f"{command} cannot be started: {error.strerror}", remedy)
         return
     answer = ended.stderr.decode(errors="replace")
@@ -169,7 +169,7 @@ def java() -> Iterator[Finding]:
 
 
 def handles() -> Iterator[Finding]:
-    """How many files a process may have open."""
+    """The number of files that a process may have open."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     enough = soft == resource.RLIM_INFINITY or soft >= HANDLES
     remedy = f"ulimit -n {HANDLES} before the driver starts" + (
@@ -179,7 +179,7 @@ def handles() -> Iterator[Finding]:
 
 
 def disk(place: Path, subject: str) -> Iterator[Finding]:
-    """Room on the disk of a directory, and whether this user may write there."""
+    """Space on the disk of a directory, and whether this user may write there."""
     if not os.access(place, os.W_OK):
         yield Finding(subject, BAD, f"{place} is not writable", "Name another one, or change its owner.")
         return
@@ -193,7 +193,7 @@ def disk(place: Path, subject: str) -> Iterator[Finding]:
 
 
 def temporary() -> Iterator[Finding]:
-    """Room for temporary files."""
+    """Space for temporary files."""
     try:
         place = Path(tempfile.gettempdir())
     except FileNotFoundError as error:
@@ -204,7 +204,7 @@ def temporary() -> Iterator[Finding]:
 
 
 def spark(settings: Sequence[str]) -> Iterator[Finding]:
-    """A session with one task in a Python worker, of a Spark that ``sj.stream`` takes."""
+    """A session with one task in a Python worker, in a Spark that ``sj.stream`` accepts."""
     # On use: most of it is for queries.
     from sparkjet.catalyst.doors import check_doors, check_one_release  # noqa: PLC0415 - see above
     from sparkjet.spark_line import RELEASE  # noqa: PLC0415 - see above
@@ -226,7 +226,7 @@ def spark(settings: Sequence[str]) -> Iterator[Finding]:
         return
     worker, seconds = f"Python {found[0]}.{found[1]} worker", time.monotonic() - began
     yield Finding("Spark", OK, f"Spark {context.version} ran a task in a {worker} after {seconds:.0f} s")
-    # As sj.stream: the Spark of another line is refused, and a build without what sparkjet needs.
+    # Like sj.stream: it refuses other Spark lines, and builds without what sparkjet needs.
     check_one_release(RELEASE, context.version)
     check_doors(found_session)
 
@@ -249,7 +249,7 @@ def platform(
 
 
 def home(location: str, settings: Sequence[str]) -> Iterator[Finding]:
-    """Whether a place may hold a query's decisions, its room, and its clock; leaves nothing behind."""
+    """Whether a location may hold a query's decisions, its free space, and its clock; leaves nothing behind."""
     place = home_at(location, "home", settings)
     place.check("home", create=False)
     yield Finding("home", OK, f"of two writers of one file one wins in {place}")
@@ -264,7 +264,7 @@ def home(location: str, settings: Sequence[str]) -> Iterator[Finding]:
 
 
 def postgres(dsn: str) -> Iterator[Finding]:
-    """A server's version, whether it takes rows, and whether it can prepare transactions."""
+    """A server's version, whether it accepts rows, and whether it can prepare transactions."""
     try:
         import psycopg  # noqa: PLC0415 - an extra
 
@@ -293,7 +293,7 @@ def postgres(dsn: str) -> Iterator[Finding]:
 
 
 def _started() -> Platform | None:
-    """Where the session runs that a check before has started."""
+    """Where the session started by an earlier check runs."""
     try:
         from pyspark.sql import SparkSession  # noqa: PLC0415 - another check says that there is none
     except ModuleNotFoundError:
@@ -303,7 +303,7 @@ def _started() -> Platform | None:
 
 
 def _findings(subject: str, check: Check) -> Iterator[Finding]:
-    """The findings of a check; what it is refused with is one."""
+    """The findings of a check; if it is refused, that is one."""
     try:
         for finding in check():
             yield replace(finding, told=without_users(finding.told))
@@ -312,7 +312,7 @@ def _findings(subject: str, check: Check) -> Iterator[Finding]:
 
 
 def _line(finding: Finding) -> str:
-    # What a server, or the environment, says is told; it may be of several lines.
+    # Messages of a server, or the environment, are passed on; they may have several lines.
     told = "\n        ".join(map(printable, finding.told.splitlines()))
     remedy = f"\n        {printable(finding.remedy)}" if finding.remedy else ""
     return f"{finding.verdict:<7} {finding.subject}: {told}{remedy}"

@@ -1,4 +1,4 @@
-"""``grid``: starts a member of a grid, shows how a grid is, and forms one anew that has lost its majority."""
+"""``grid``: starts a member, shows the state of a grid, and re-forms one that has lost its majority."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 PORT = 5710
 NOT_ALL_ANSWER = 3
-"""Exit status of ``status`` where it shows a grid that is frozen, or of which a member does not answer."""
+"""Exit status of ``status`` if the grid is frozen, or a member does not answer."""
 _ADDRESS = "HOST:PORT"
 _JOINS_WITHIN = 30.0
 _PORTS = 4
@@ -113,7 +113,7 @@ def start(
     _check_addresses(bind, port, advertise, access, alone=alone)
     ports = _ports(control_ports)
     if join is not None:
-        # Also an empty one, as of a variable that is not set: it would found another grid.
+        # Also an empty one, as from an unset variable: it would found another grid.
         with _named("--join"):
             for address in join.split(","):
                 access.uri_of(address)
@@ -143,7 +143,7 @@ def status(
     tls_authorities: TlsAuthorities = None,
     as_json: AsJson = False,
 ) -> int:
-    """Show how a grid is."""
+    """Show the state of a grid."""
     access = access_of(token_file, tls_certificate, tls_key, tls_authorities)
     from sparkjet.cli.grid_report import report  # noqa: PLC0415 - the extra is optional
     from sparkjet_grid.client import GridClient  # noqa: PLC0415 - as above
@@ -181,7 +181,7 @@ def reform_grid(
     tls_authorities: TlsAuthorities = None,
     as_json: AsJson = False,
 ) -> None:
-    """Form a grid anew."""
+    """Re-form a grid."""
     if not others_are_dead:
         message = "Say --others-are-dead: members that come back would go on as another grid"
         raise typer.BadParameter(message)
@@ -202,7 +202,7 @@ def reform_grid(
 
 @contextmanager
 def _named(option: str) -> Iterator[None]:
-    """Says of which option an error comes."""
+    """Name the option that an error comes from."""
     try:
         yield
     except SparkjetError as error:
@@ -288,13 +288,13 @@ def _contacts(members: Sequence[str], access: Access) -> list[str]:
 
 
 def _places(client: GridClient, told: dict[str, Any]) -> list[str]:
-    """Lines about the maps and journals of a grid, which are added to what is told of it."""
+    """Lines about the maps and journals of a grid, which are also added to its JSON."""
     from sparkjet_grid.errors import GridError  # noqa: PLC0415 - the extra is optional
 
     try:
         maps, journals = [*grid_maps.summaries(client)], [*grid_journals.summaries(client)]
     except GridError as error:
-        # As where the majority is gone: what was said of the members stays true.
+        # If the majority is gone, say: what was said of the members stays true.
         told["maps"] = told["journals"] = {"error": {"condition": error.condition, "message": str(error)}}
         return [f"maps and journals: {error}"]
     told["maps"], told["journals"] = maps, journals
@@ -315,7 +315,7 @@ def _places(client: GridClient, told: dict[str, Any]) -> list[str]:
 
 
 def _member(member: str, access: Access, *, embedded: bool) -> tuple[int | None, str, Access]:
-    """The process of the embedded member, and where a grid is with what gives access to it."""
+    """The process of the embedded member, where its grid is, and the access to it."""
     from sparkjet_grid.embedded import embedded_directory, running_member  # noqa: PLC0415 - the extra is optional
 
     if not embedded:

@@ -115,7 +115,7 @@ def _opened(where: str, access: Access) -> Map:
 
 
 def summaries(client: GridClient) -> Iterable[dict[str, Any]]:
-    """What there is to know of each map of a grid."""
+    """Information on each map of a grid."""
     from sparkjet_grid.map_store import MapStore  # noqa: PLC0415 - the extra is optional
     from sparkjet_grid.places import MapPlace  # noqa: PLC0415 - as above
     from sparkjet_grid.version_store import names_of  # noqa: PLC0415 - as above

@@ -1,4 +1,4 @@
-"""``grid reform``: what an operator decides about a grid that has lost its majority."""
+"""``grid reform``: an operator's decision about a grid that has lost its majority."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _FORMS_WITHIN = 180.0
 
 
 def reform(addresses: Sequence[str], access: Access) -> tuple[ClusterState, list[Member]]:
-    """Let members that have lost their majority go on without the others; the state, and who is not in it any more.
+    """Let members that have lost their majority continue without the others; returns the state, and those dropped.
 
     Args:
-        addresses: Of all members that are left, as ``host:port``.
+        addresses: Addresses of all remaining members, as ``host:port``.
         access: Token and certificates.
 
     Raises:
-        AnalysisError: One of them does not answer, or is of another grid; or they have their majority.
+        AnalysisError: One of them does not answer, or is in another grid; or they have their majority.
         GridError: None of them knows what was decided.
     """
     connections = Connections(access)
@@ -36,7 +36,7 @@ def reform(addresses: Sequence[str], access: Access) -> tuple[ClusterState, list
             )
             raise AnalysisError(message)
         ids = [status.member for status in found.values()]
-        # Who has seen the newest state has lost the least.
+        # The member that has seen the newest state has lost the least.
         uris = sorted(found, key=lambda uri: -found[uri].state.version)
         voting = [uri for uri in uris if found[uri].member in found[uri].voters]
         if not voting:

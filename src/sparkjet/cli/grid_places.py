@@ -1,4 +1,4 @@
-"""What ``grid map`` and ``grid journal`` do alike: the grid that an argument names, and rows as text."""
+"""Common code of ``grid map`` and ``grid journal``: the grid that an argument names, and rows as text."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _EPOCH = datetime.fromtimestamp(0, timezone.utc)
 _ESCAPES = {code: f"\\u{code:04x}" for code in range(0x7F, 0xA0)}
-"""Control characters that JSON allows as they are, and terminals obey."""
+"""Control characters that JSON allows unescaped, and terminals obey."""
 Lines = Annotated[bool, typer.Option("--json", help="one object of JSON a line")]
 
 
@@ -28,13 +28,13 @@ def opened(where: str, access: Access, kind: str, *, of_all: bool) -> tuple[Grid
     """The client of a grid, and the name of the map or journal in it.
 
     Args:
-        where: As ``grid://host:port/name``.
-        access: Where token and certificates are.
-        kind: What is named.
+        where: Its location, as ``grid://host:port/name``.
+        access: Where to find token and certificates.
+        kind: The kind of thing that is named.
         of_all: Whether only the grid is to be named.
 
     Raises:
-        AnalysisError: It names no grid, or one that does not answer.
+        AnalysisError: No grid is named, or one that does not answer.
     """
     from sparkjet_grid.embedded import client_of  # noqa: PLC0415 - the extra is optional
     from sparkjet_grid.places import split_uri  # noqa: PLC0415 - as above
@@ -48,11 +48,11 @@ def opened(where: str, access: Access, kind: str, *, of_all: bool) -> tuple[Grid
         raise AnalysisError(f'GRID: "{where}" names a {kind}. Name only the grid: {grid}.')
     try:
         client = client_of(grid, access)
-        # Asked now, so that what is wrong with the addresses is told of the argument that names them; and once, as
-        # nobody at a terminal waits as long as a query does for members that may come back.
+        # Asked now, so that errors in the addresses are attributed to the argument that names them; and once, as nobody
+        # at a terminal waits as long as a query does for members that may come back.
         client.status()
     except SparkjetError as error:
-        # Of the files that give access their own options are named.
+        # For access files, their own options are named.
         told = str(error.args[0])
         raise AnalysisError(told if told.startswith("--") else f"{argument}: {told}") from error
     return client, name
@@ -64,7 +64,8 @@ def listed(batch: pa.RecordBatch) -> list[dict[str, Any]]:
     try:
         rows = batch.to_pylist()
     except (OverflowError, UnicodeDecodeError):
-        # Some year is none of Python's, or some text no UTF-8, and who looks at rows may be looking for just that.
+        # A year is out of Python's range, or a text is not UTF-8, and those who look at rows may be looking for just
+        # that.
         try:
             rows = _as_stored(batch, is_text=True).to_pylist()
         except UnicodeDecodeError:
@@ -92,7 +93,7 @@ def _as_stored(batch: pa.RecordBatch, *, is_text: bool) -> pa.Table:
 
 
 def show_rows(rows: Iterable[dict[str, Any]], *, as_json: bool) -> None:
-    """Print rows, one a line."""
+    """Print rows, one per line."""
     from msgspec import json as encoding  # noqa: PLC0415 - JSON's own has no times
 
     for row in rows:
@@ -113,5 +114,5 @@ def moment(micros: int | None) -> str | None:
     try:
         return (_EPOCH + timedelta(microseconds=micros)).isoformat()
     except OverflowError:
-        # As of milliseconds that were read as seconds: the year is none of Python's.
+        # As when milliseconds were read as seconds: the year is out of Python's range.
         return f"{micros} µs"

@@ -1,4 +1,4 @@
-"""What ``grid status`` prints."""
+"""The output of ``grid status``."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _HEAD = "member", "address", "host", "primary of", "backup of", "copying", "entr
 
 
 def report(found: Mapping[str, Status | GridError]) -> list[str]:
-    """Its lines.
+    """The lines of the output.
 
     Args:
-        found: Of each member, by its id, how it is, or why it does not answer. At least one does.
+        found: For each member, by its id, its status, or why it does not answer. At least one does.
     """
     answers = {id_: each for id_, each in found.items() if not isinstance(each, Exception)}
-    # Who is cut off knows the grid as it was.
+    # A member that is cut off knows the grid as it was.
     there = answers_of(found)
     newest = max((there or answers).values(), key=lambda each: each.state.version)
     state, voters = newest.state, newest.voters
@@ -60,7 +60,7 @@ def _row(state: ClusterState, member: Member, status: Status | GridError, voters
 
 
 def _survives(state: ClusterState, voters: Sequence[str], there: Collection[str]) -> str:
-    """How many more of those that are there may be lost at once, and what does not allow more."""
+    """How many more of the present members may be lost at once, and what does not allow more."""
     if not there:
         return "0 more members may be lost at once: the majority is gone"
     if not may_start(state):

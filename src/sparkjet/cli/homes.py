@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 def home_at(location: str, argument: str, settings: Sequence[str]) -> Directory:
-    """The home of a query: what its option ``checkpointLocation`` names, or its place in a grid.
+    """The home of a query, named as in its option ``checkpointLocation``, or by its place in a grid.
 
     Raises:
-        AnalysisError: Naming the argument, if the location cannot be used.
+        AnalysisError: The location cannot be used; the message names the argument.
     """
     return directory_at(location, argument, lambda: session(settings))
 

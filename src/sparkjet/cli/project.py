@@ -1,4 +1,4 @@
-"""``init``: a project that runs: a job, a test of it, a Makefile."""
+"""``init``: a project that runs: a job, a test for it, a Makefile."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def make(directory: Path, *, as_json: bool) -> None:
     """Write the files of a project into a directory.
 
     Raises:
-        AnalysisError: It has files already, or cannot be written.
+        AnalysisError: The directory already has files, or cannot be written.
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)

@@ -27,7 +27,7 @@ def list_records(location: str, settings: Sequence[str], *, as_json: bool) -> No
     for pin in Pins(store).all():
         pins.setdefault(pin.slot, []).append(pin)
     told: list[dict[str, Any]] = []
-    # Not read: the query may remove old ones meanwhile. A pin without its record was given up while it was set.
+    # Not read: the query may remove old ones in the meantime. A pin without its record was abandoned while being set.
     sizes = store.sizes()
     for slot in sorted(sizes.keys() | pins.keys()):
         named = [{"pin": pin.name, "epoch": pin.epoch, "since": _time(pin.at)} for pin in pins.get(slot, ())]
@@ -53,7 +53,7 @@ def remove_pin(location: str, name: str, settings: Sequence[str], *, as_json: bo
 
 
 def inspect_newest(location: str, settings: Sequence[str], *, as_json: bool) -> None:
-    """Print what the newest record of a query names."""
+    """Print what the newest record of a query contains."""
     slot, record = newest_record(home_at(location, "home", settings), "snapshots")
     told = described(slot, record)
     show(report(told), told, as_json=as_json)
@@ -80,7 +80,7 @@ def _line(told: dict[str, Any]) -> str:
 
 
 def described(slot: int, record: Record) -> dict[str, Any]:
-    """A record as ``snapshots inspect`` shows it."""
+    """A record in the form that ``snapshots inspect`` shows."""
     return {
         "record": slot,
         "query": record.query,
@@ -100,7 +100,7 @@ def described(slot: int, record: Record) -> dict[str, Any]:
 
 
 def report(told: dict[str, Any]) -> list[str]:
-    """The same in lines."""
+    """The same as lines."""
     return [
         f"record {told['record']}: query {told['query']}, epoch {told['epoch']}, takeover {told['takeover']}",
         *(

@@ -1,4 +1,4 @@
-"""``run``: runs an application, and starts it again when it ends with an error."""
+"""``run``: runs an application, and restarts it when it ends with an error."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from sparkjet.query_log import logger
 
 @dataclass(frozen=True)
 class Backoff:
-    """Pauses before an application is started again.
+    """Pauses before an application is restarted.
 
     Attributes:
-        first: Seconds before the first new start; each later pause is twice as long.
+        first: Seconds before the first restart; each later pause is twice as long.
         longest: The longest pause.
-        healthy: Seconds after which an application counts as having run: the next pause is the first again.
+        healthy: Seconds after which an application counts as having run: the next pause is ``first`` again.
     """
 
     first: float = 1.0
@@ -49,11 +49,11 @@ def run_one(application: str, arguments: Sequence[str], *, restart: bool) -> int
 def supervise(command: Sequence[str], backoff: Backoff | None) -> int:
     """Run a program until it ends without an error; returns its exit status.
 
-    SIGTERM and SIGINT are handed on, and end the supervision with the program. In the main thread only.
+    SIGTERM and SIGINT are passed on, and end the supervision with the program. In the main thread only.
 
     Args:
         command: The program and its arguments.
-        backoff: Pauses before it is started again; None if it is not.
+        backoff: Pauses before it is restarted; None if it is not.
 
     Raises:
         AnalysisError: There is no such program, or it cannot be started.
@@ -80,7 +80,7 @@ def _supervised(
     pause: float | None = None
     while True:
         began = time.monotonic()
-        # In a session of its own: Ctrl-C would reach it twice.
+        # In its own session: otherwise Ctrl-C would reach it twice.
         try:
             process = subprocess.Popen(command, start_new_session=True)  # noqa: S603 - what the user asks for
         except OSError as error:

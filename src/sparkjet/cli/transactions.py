@@ -66,7 +66,7 @@ def settled(
 def in_postgres(record: Record, dsn: str, *, settle: bool, as_json: bool) -> None:
     """List a query's prepared transactions and, with ``settle``, end them by its newest record.
 
-    May run beside the query: it only ends transactions that no driver can decide any more.
+    May run alongside the query: it only ends transactions that no driver can decide anymore.
 
     Raises:
         AnalysisError: The server cannot be reached.
@@ -96,9 +96,9 @@ def in_postgres(record: Record, dsn: str, *, settle: bool, as_json: bool) -> Non
 
 
 def publish_accepted(record: Record, home: Directory, dsn: str, path: Path, *, as_json: bool) -> int:
-    """Publish what is decided and waits in the outbox, except the rows that the table refuses: these go into a file.
+    """Publish decided rows that wait in the outbox, except those that the table refuses, which go into a file.
 
-    May run beside the query, and repeatedly: rows and marker are committed together, after the file is durable.
+    May run alongside the query, and repeatedly: rows and marker are committed together, after the file is durable.
 
     Returns:
         The exit status: 1 if an output's rows could not be published.
@@ -152,7 +152,7 @@ def in_kafka(read: Callable[[], Record], access: Access, *, settle: bool, as_jso
         raise AnalysisError(message) from error
     brokers = KafkaTransactions(access)
     found = brokers.open_of(read().query)
-    # Read after the listing: what was open before the record was read cannot belong to an epoch after it.
+    # Read after the listing: what was open before the record was read cannot belong to a later epoch.
     record = read()
     staged = [
         {"epoch": decided.handle["epoch"], "output": decided.sink}
@@ -171,7 +171,7 @@ def in_kafka(read: Callable[[], Record], access: Access, *, settle: bool, as_jso
 def _undamaged(
     entries: OutboxEntries, handle: Handle, rows: Callable[[Directory, Handle], Iterator[RecordBatch]]
 ) -> Iterator[RecordBatch]:
-    """The rows of an entry; read on demand, as what was published before has been removed."""
+    """The rows of an entry; read on demand, as rows already published have been removed."""
     damage = entries.damage(handle)
     if damage is not None:
         message = f"{damage}. Restore the outbox."
@@ -231,7 +231,7 @@ def _report(
     }
     if settle:
         if not as_json:
-            # Before it is tried: what refuses to end is among them.
+            # Before it is tried: those that refuse to end are among them.
             show(lines, told, as_json=False)
             lines = []
         commit()
@@ -245,14 +245,14 @@ def _report(
 
 
 def verdict(found: ListedTransaction, record: Record) -> str:
-    """The state of a prepared transaction by the record: one of the keys of :data:`MEANINGS`."""
+    """The state of a prepared transaction according to the record: one of the keys of :data:`MEANINGS`."""
     decided = {gid for each in record.transactions for gid, _ in each.handle.get("slots", ())}
     decided |= {slot["id"] for each in record.transactions for slot in each.handle.get("transactions", ())}
     if found.gid in decided:
         return DECIDED
     if found.takeover > record.takeover:
         return UNKNOWN
-    # A fenced driver decides nothing any more, and a recorded epoch is not decided again.
+    # A fenced driver decides nothing anymore, and a recorded epoch is not decided again.
     if found.takeover < record.takeover:
         return ORPHAN
     if found.is_pooled:

@@ -1,4 +1,4 @@
-"""``page`` and ``top``: see queries run, in a browser or in a terminal, from their records or from a driver's page."""
+"""``page`` and ``top``: watch queries, in a browser or a terminal, through their records or a driver's page."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.record_log import RecordLog
 
 LOOK_SECONDS = 1.0
-"""How often records, or a page, are looked at."""
+"""Seconds between looks at records, or a page."""
 PATIENCE_SECONDS = 10
-"""How long a page may take to answer."""
+"""Seconds that a page may take to respond."""
 _IN_A_PIPE = 200
-"""Letters of a line that nobody folds."""
+"""Line width at which nothing is folded."""
 _T = TypeVar("_T")
 
 
 class _Listed(msgspec.Struct):
-    """What is needed of a run in a page's list."""
+    """The fields needed of a run in a page's list."""
 
     run: str
 
@@ -67,14 +67,14 @@ def serve(
 
 
 def show_open(*, as_json: bool) -> int:
-    """Print the addresses of the pages that processes of this user serve on this machine."""
+    """Print the addresses of the pages that this user's processes serve on this machine."""
     told = [{"process": page.process, "url": page.url} for page in _opened()]
     show((f"{each['url']}  (process {each['process']})" for each in told), told, as_json=as_json)
     return 0
 
 
 def _opened() -> list[OpenPage]:
-    """The pages of this user.
+    """The open pages of this user.
 
     Raises:
         AnalysisError: There are none.
@@ -90,7 +90,7 @@ def _opened() -> list[OpenPage]:
 
 
 def token_of(token: str | None, file: Path | None) -> str | None:
-    """The token of a page: given as it is, or in a file.
+    """The token of a page, given directly or in a file.
 
     Raises:
         AnalysisError: The file cannot be read.
@@ -109,20 +109,20 @@ def watch(homes: Sequence[str], settings: Sequence[str], token: str | None, *, o
     """Show queries in the terminal, until Ctrl-C or once."""
     pages = "http://", "https://"
     watched = [_of_page(each, token) if each.startswith(pages) else _of_home(each, settings) for each in homes]
-    # Looked for each time: drivers end and start, and one that has ended must not hide the others.
+    # Looked up each time: drivers start and end, and one that has ended must not hide the others.
     watched = watched or [lambda: [run for page in _opened() for run in _of_page(page.url)()]]
     if as_json:
         print(json.dumps([run for look in watched for run in look()], indent=2))
         return 0
     console = Console()
     if not console.is_terminal and "COLUMNS" not in os.environ:
-        # What reads a pipe goes by lines, which would be folded.
+        # Readers of a pipe go by lines, which would be folded.
         console = Console(width=_IN_A_PIPE)
     if once:
         console.print(screen([run for look in watched for run in look()]))
         return 0
     try:
-        # Live would keep what goes into a pipe or a file to itself until Ctrl-C.
+        # Live would hold back output to a pipe or a file until Ctrl-C.
         while not console.is_terminal:
             console.print(screen([run for look in watched for run in look()]))
             sys.stdout.flush()
@@ -183,10 +183,10 @@ def _numbers(run: dict[str, Any]) -> str:
 
 def _recorded(home: str, settings: Sequence[str]) -> RecordedRun:
     directory = home_at(home, "home", settings)
-    # Refused now if it is no home.
+    # Refused now if it is not a home.
     newest_record(directory, "home")
     log = RecordLog(DirectoryStore(directory.below("snapshots")))
-    # JSON has no bytes that are no UTF-8, and a path that has its identity no line breaks, nor an end such as "/.".
+    # JSON has no bytes that are not UTF-8, and a path that has its identity no line breaks, nor an end such as "/.".
     label = without_users(os.fsencode(home).decode(errors="replace"))
     run = quote(os.fsencode(without_users(str(directory))))
     recorded = RecordedRun(log, label, time.time_ns() // 1000, run)
@@ -210,20 +210,20 @@ def _of_page(address: str, given: str | None = None) -> Callable[[], list[dict[s
     base, _, fragment = address.partition("#")
     base = f"{base.partition('?')[0].rstrip('/')}/"
     token = fragment.partition("token=")[2] or _noted(base) or given
-    # None of the environment's: it would be given the token, also where the page is on this machine.
+    # No proxy from the environment: it would get the token, even if the page is on this machine.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
     def get(path: str, kind: type[_T]) -> _T:
         try:
             request = urllib.request.Request(base + path)  # noqa: S310 - what the user has given
             if token:
-                # Not for where an answer may lead, which may be another host.
+                # Not for redirects, which may lead to another host.
                 request.add_unredirected_header("Authorization", f"Bearer {token}")
             with opener.open(request, timeout=PATIENCE_SECONDS) as answer:
                 return msgspec.json.decode(answer.read(), type=known(kind))
         except (OSError, HTTPException, ValueError, msgspec.DecodeError) as error:
             if isinstance(error, HTTPError):
-                # An answer too, which has the connection.
+                # Responses too, as they hold the connection.
                 error.close()
             message = (
                 f"{base} does not answer as the page of a driver does: {error}. Pass what query.page() prints, or "
@@ -235,5 +235,5 @@ def _of_page(address: str, given: str | None = None) -> Callable[[], list[dict[s
 
 
 def _noted(address: str) -> str | None:
-    """The token of what has noted just this address: another user may listen at a like one."""
+    """The token of the page that has noted exactly this address: another user may listen at a similar one."""
     return next((page.token for page in open_pages() if page.address == address), None)

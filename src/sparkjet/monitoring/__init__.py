@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 __all__ = ["DRIVER", "Collector", "Run", "Runs", "open_page"]
 
 TOKEN = "SPARKJET_PAGE_TOKEN"  # noqa: S105 - the name of a variable
-"""What readers must know, where no other token is given."""
+"""Environment variable with the token that readers must know if no other is given."""
 _opening = threading.Lock()
 _opened: list[Page] = []
 
 
 def open_page(host: str = "127.0.0.1", port: int = 0, token: str | None = None, *, runs: Runs = DRIVER) -> Page:
-    """Serve the page of these runs; the one that is there if it has that address, or no port is named.
+    """Serve the page of these runs; returns the existing one if it has that address, or no port is named.
 
-    Without a token that of the environment (``SPARKJET_PAGE_TOKEN``) is asked for, or one is made up.
+    Without a token, that of the environment (``SPARKJET_PAGE_TOKEN``) is used, or one is made up.
     """
     try:
         from sparkjet.monitoring.page import Page  # noqa: PLC0415 - an extra

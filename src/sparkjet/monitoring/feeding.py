@@ -1,4 +1,4 @@
-"""Feeding a run's history on the driver: what each epoch reports, and the rows that Spark's batches have read."""
+"""Feeding a run's history on the driver: the reports of epochs, and the rows that Spark's batches have read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class Feed:
     """Feeds the history of a run; called by the thread that ends epochs.
 
-    The epoch has ended: what cannot be shown of it is logged, and the query goes on.
+    The epoch has ended: what cannot be shown of it is logged, and the query continues.
 
     Attributes:
         run: The run.
@@ -49,7 +49,7 @@ class Feed:
             logger.warning("epoch %d is missing on the page, or in Spark's metrics: %s", report.epoch.number, error)
 
     def end(self, failure: BaseException | None) -> None:
-        """Note that the run has ended, count the rows of its last batch, and let go of Spark's query."""
+        """Note that the run has ended, count the rows of its last batch, and release Spark's query."""
         try:
             self.run.history.totals.rows_in += self._rows_read()
         except Exception as error:  # noqa: BLE001 - whatever it is, above all a session that was stopped
@@ -62,22 +62,22 @@ class Feed:
         self.run.end(_now(), failure)
 
     def _rows_read(self) -> int:
-        """Rows of the batches that Spark has ended since the last call: not yet of that which is ending."""
+        """Rows of the batches that Spark has ended since the last call, without the one that is ending."""
         if self.spark is None:
             return 0
         newest = newest_progress(self.spark)
         if newest is None or newest["batchId"] <= self._batch:
             return 0
-        # With epochs that overlap Spark may have ended two.
+        # If epochs overlap, Spark may have ended two.
         unseen = [newest] if newest["batchId"] == self._batch + 1 else spark_progress(self.spark)
         rows = sum(each["numInputRows"] for each in unseen if self._batch < each["batchId"])
-        # While nothing arrives Spark reports the batch that will be next, without rows: those are still to be counted.
+        # While nothing arrives, Spark reports the next batch, without rows: those are still to be counted.
         self._batch = newest["batchId"] - (0 if newest["numInputRows"] else 1)
         return int(rows)
 
 
 def _waiting(committer: Committer) -> Callable[[], int]:
-    """Counts what the epoch that has just ended could not commit, as long as that is so; nothing of the next one."""
+    """Counts what the epoch that has just ended could not commit, as long as that lasts; nothing of the next one."""
     tried = committer.overdue
     return lambda: sum(each in committer.unsettled for each in tried)
 

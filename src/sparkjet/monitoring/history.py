@@ -1,4 +1,4 @@
-"""The history of a run: what its epochs reported, in bounded memory; the older it is, the coarser."""
+"""The history of a run: its epochs' reports, in bounded memory; the older, the coarser."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from sparkjet.engine.progress_report import ProgressReport
 
 POINTS = 720
-"""Points that a history keeps: a day of epochs has one for four minutes, and the newest epochs one each."""
+"""Points that a history keeps: over a day of epochs, one per four minutes, and one for each of the newest epochs."""
 AGE = 24 * 3600 * 1_000_000
 """Microseconds after which a point is dropped."""
 SET_BACK = 60_000_000
-"""Microseconds by which a clock is set back, and not merely kept right."""
+"""Microseconds; a clock set back by this much is not merely being corrected."""
 BUCKETS_MS = (5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000, 300_000)
 """Upper bounds of the histogram of durations."""
 
@@ -37,7 +37,7 @@ class Line(msgspec.Struct, frozen=True):
 class Point(msgspec.Struct, frozen=True, rename="camel"):
     """One epoch, or several in a row; times are microseconds since 1970.
 
-    What is counted is the sum over the epochs, ``duration_ms`` by phase too; everything else is as after the last one.
+    Counts are sums over the epochs, including ``duration_ms`` by phase; everything else is as after the last one.
     """
 
     at: int
@@ -54,7 +54,7 @@ class Point(msgspec.Struct, frozen=True, rename="camel"):
     entries: int
 
     def then(self, later: Point) -> Point:
-        """This point and the one after it as one."""
+        """This point merged with the next."""
         return msgspec.structs.replace(
             later,
             epochs=self.epochs + later.epochs,
@@ -68,7 +68,7 @@ class Point(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Totals(msgspec.Struct):
-    """What a run has counted since its start; durations by phase in milliseconds, and how many were in each bucket."""
+    """Counts of a run since its start; durations by phase in milliseconds, and how many fell in each bucket."""
 
     epochs: int = 0
     rows_in: int = 0
@@ -79,13 +79,13 @@ class Totals(msgspec.Struct):
 
 
 class History:
-    """Epochs of one run as points, no more than ``points``, and none older than a day; thread-safe.
+    """Epochs of one run as points, at most ``points``, and none older than a day; thread-safe.
 
-    When there are too many, neighbours are merged that ended within the same stretch of time, which is made longer
-    until half of the points are free: what a chart can show stays, whatever the epochs' number.
+    When there are too many, neighbors that ended within the same stretch of time are merged; the stretch is lengthened
+    until half of the points are free: what a chart can show stays, whatever the number of epochs.
 
     Args:
-        points: How many to keep.
+        points: The number to keep.
     """
 
     def __init__(self, points: int = POINTS) -> None:
@@ -99,7 +99,7 @@ class History:
         self.totals = Totals()
         self.newest: ProgressReport | None = None
         self.dropped: dict[str, Any] | None = None
-        """What the sink of late rows has decided last that has any."""
+        """The newest decision of a sink of late rows that has any."""
         self.ended_at: int | None = None
 
     @property
@@ -109,14 +109,14 @@ class History:
             return list(self._points)
 
     def since(self, merges: int | None = None, at: int = 0) -> tuple[int, list[Point], bool]:
-        """What is new for a reader who has seen the points up to ``at``, when there had been so many merges."""
+        """The news for a reader who has seen the points up to ``at``, when there had been this many merges."""
         with self._lock:
             if merges != self._merges:
                 return self._merges, list(self._points), True
             return merges, [each for each in self._points if each.at > at], False
 
     def add(self, report: ProgressReport, now: int, rows_in: int = 0) -> None:
-        """Take in an epoch that ended at ``now``; called once an epoch, by one thread at a time."""
+        """Take in an epoch that ended at ``now``; called once per epoch, by one thread at a time."""
         number = report.epoch.number
         new = [sink for sink in report.sinks if sink.epoch(number) == number]
         failed = report.failed_rows
@@ -128,7 +128,7 @@ class History:
             self._move_back(now)
             at = self._points[-1].at if self._points else 0
         point = Point(
-            # Strictly later than the one before: a reader asks for what came after a point, and clocks are set back.
+            # Strictly later than the last: a reader asks for what came after a point, and clocks may be set back.
             at=max(now, at + 1),
             epoch=number,
             epochs=1,
@@ -153,20 +153,20 @@ class History:
                 self._merge()
 
     def standing(self, report: ProgressReport) -> Standing:
-        """How the substreams of the newest report, or one that was the newest, stand to each other."""
+        """The standing of the substreams in the newest report, or in one that was the newest."""
         known = self._standing
         if known is None or known[0] is not report:
-            # Kept together: who looks on has a report, and an epoch may end meanwhile.
+            # Kept together: a viewer holds a report, and an epoch may end in the meantime.
             known = self._standing = report, standing_of(report.substreams)
         return known[1]
 
     def moved_at(self, substream: str) -> int | None:
-        """When an epoch first reported the substream's present watermark; None for one that none has reported."""
+        """When an epoch first reported the substream's current watermark; None if none has reported one."""
         with self._lock:
             return self._moved[substream][1] if substream in self._moved else None
 
     def _move_back(self, now: int) -> None:
-        """Where the clock was set back, move what had been with it: a chart has no room for hours in one place."""
+        """If the clock was set back, move earlier points along: a chart has no room for hours in one place."""
         behind = self._points[-1].at + 1 - now if self._points else 0
         if behind > SET_BACK:
             self._merges += 1
@@ -184,7 +184,7 @@ class History:
     def _merge(self) -> None:
         self._merges += 1
         self._points = list(_merged(self._points, self._stretch))
-        # Only where that is not enough: a stretch that doubles each time is longer than the day after some hours.
+        # Only if that is not enough: a stretch that doubles each time exceeds a day after some hours.
         while len(self._points) > self._most // 2:
             self._stretch *= 2
             self._points = list(_merged(self._points, self._stretch))

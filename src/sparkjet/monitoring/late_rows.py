@@ -1,4 +1,4 @@
-"""A look at the newest late rows, where an output of theirs has written files: read without Spark, on request."""
+"""A look at the newest late rows, if an output for them has written files: read without Spark, on request."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _LONGEST = 200
 
 
 def holds_late_rows(transaction: Mapping[str, Any]) -> bool:
-    """Whether it is a transaction of files with such rows."""
-    # A sink of the user's may call something else by these names.
+    """Whether a transaction consists of files with such rows."""
+    # A user's sink may use these names for something else.
     schema = transaction.get("schema")
     fields = schema.get("fields") if isinstance(schema, dict) and transaction.keys() >= _KEYS else ()
     return isinstance(fields, list) and any(isinstance(each, dict) and each.get("name") == REASON for each in fields)
 
 
 def newest_rows(transaction: Mapping[str, Any]) -> dict[str, Any]:
-    """Some of its rows as text, or where they are."""
+    """Some of its rows as text, or their location."""
     directory, kind = str(transaction["directory"]), transaction.get("format")
     place = without_users(directory)
     told: dict[str, Any] = {"epoch": transaction["epoch"], "directory": place, "rows": [], "why": None}
@@ -64,5 +64,5 @@ def _text(value: Scalar) -> str:
     try:
         return str(value.as_py())[:_LONGEST]
     except (ValueError, OverflowError) as error:
-        # A year after 9999, or bytes that are no UTF-8: rows are often late, or in error, because of such a value.
+        # A year after 9999, or bytes that are not UTF-8: rows are often late, or in error, because of such a value.
         return f"cannot be shown: {error}"[:_LONGEST]

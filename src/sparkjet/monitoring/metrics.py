@@ -1,4 +1,4 @@
-"""Metrics: one typed table of gauges, counters and a histogram, read from runs when they are asked for."""
+"""Metrics: one typed table of gauges, counters and a histogram, read from runs on demand."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sparkjet.engine.progress_report import ProgressReport, SubstreamReport
 
 Sample: TypeAlias = tuple[tuple[str, ...], float]
-"""Values of the labels that follow ``query``, and the metric's."""
+"""Values of the labels that follow ``query``, and the metric's value."""
 Read: TypeAlias = Callable[[Run, int], Iterable[Sample]]
 """Reads the samples of a run at a time in microseconds since 1970."""
 
@@ -30,11 +30,11 @@ class Metric:
     """One metric of a query that has reported an epoch.
 
     Attributes:
-        name: As it is scraped; counters end with ``_total``.
+        name: Its name when scraped; counters end with ``_total``.
         kind: ``gauge`` or ``counter``.
-        meaning: One line, which is also the line of the guide.
+        meaning: A one-line description, which is also in the guide.
         labels: Its labels after ``query``.
-        read: Its samples.
+        read: Reads its samples.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Metric:
 
 
 def _of_run(read: Callable[[Run, int], float | None]) -> Read:
-    """The sample of a metric that has a single value, or none."""
+    """The sample of a metric that has a single value or none."""
 
     def samples(run: Run, now: int) -> list[Sample]:
         value = read(run, now)
@@ -55,12 +55,12 @@ def _of_run(read: Callable[[Run, int], float | None]) -> Read:
 
 
 def _of_report(read: Callable[[ProgressReport, int], float | None]) -> Read:
-    """The sample of a metric that only an epoch can give."""
+    """The sample of a metric that only an epoch can provide."""
     return _of_run(lambda run, now: None if run.history.newest is None else read(run.history.newest, now))
 
 
 def _each(read: Callable[[SubstreamReport, int], float | None], merge: Callable[[Others, int], float | None]) -> Read:
-    """A sample for each of the substreams furthest behind, and one for all others: a query may have thousands."""
+    """One sample per substream furthest behind, and one for all others: a query may have thousands."""
 
     def samples(run: Run, now: int) -> list[Sample]:
         report = run.history.newest
@@ -231,13 +231,13 @@ HISTOGRAM = "sparkjet_epoch_seconds"
 
 
 class Collector:
-    """Collector for a registry of prometheus_client: reads the runs whenever it is scraped; thread-safe.
+    """Collector for a prometheus_client registry: reads the runs on every scrape; thread-safe.
 
     Of the runs of one query the newest is shown, under the query's name or, without one, the beginning of its id.
 
     Args:
-        clock: What gives the time; by default the machine's.
-        runs: What to show; by default the queries of this driver.
+        clock: Source of the time; by default the machine's clock.
+        runs: The runs to show; by default the queries of this driver.
     """
 
     def __init__(self, clock: Clock | None = None, runs: Runs = DRIVER) -> None:
@@ -245,7 +245,7 @@ class Collector:
         self._runs = runs
 
     def collect(self) -> Iterator[Family]:
-        """Called by the registry: each metric with all its samples."""
+        """Called by the registry: returns each metric with all its samples."""
         from prometheus_client.core import (  # noqa: PLC0415 - an extra
             CounterMetricFamily,
             GaugeMetricFamily,
@@ -267,11 +267,11 @@ class Collector:
         yield durations
 
     def describe(self) -> list[Family]:
-        """Called when it is registered: nothing is read then."""
+        """Called on registration: nothing is read yet."""
         return []
 
     def _newest(self) -> dict[str, Run]:
-        # One that runs wins over those that have ended.
+        # A running one wins over those that have ended.
         return {run.label: run for run in reversed(self._runs.all())}
 
 

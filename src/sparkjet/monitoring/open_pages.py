@@ -1,4 +1,4 @@
-"""The pages that are open: each notes its address where only its user reads it, for ``top`` and ``page``."""
+"""The open pages: each notes its address where only its user can read it, for ``top`` and ``page``."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class OpenPage(msgspec.Struct, frozen=True):
     """A page that a process of this user serves on this machine.
 
     Attributes:
-        process: The process's id.
-        address: Where the page is.
-        token: What it asks for.
+        process: Id of the process.
+        address: Address of the page.
+        token: The token that it asks for.
     """
 
     process: int
@@ -30,12 +30,12 @@ class OpenPage(msgspec.Struct, frozen=True):
     token: str
 
     def __repr__(self) -> str:
-        """Without the token: tools that report errors show the values of variables."""
+        """The page without its token: tools that report errors show the values of variables."""
         return f"OpenPage({self.process}, {self.address!r})"
 
     @property
     def url(self) -> str:
-        """What a browser opens: it does not send what follows the ``#``, so that no server and no proxy logs it."""
+        """The URL for a browser: it does not send what follows the ``#``, so no server or proxy logs it."""
         return f"{self.address}#token={self.token}"
 
 
@@ -44,7 +44,7 @@ class Note:
 
     Args:
         page: The page.
-        directory: A directory of this user's alone; by default the one that :func:`open_pages` looks at.
+        directory: A directory that only this user can access; by default the one that :func:`open_pages` reads.
 
     Raises:
         OSError: It cannot be written.
@@ -55,14 +55,14 @@ class Note:
         port = page.address.rstrip("/").rpartition(":")[2]
         self._path = where / f"{page.process}-{port}{_SUFFIX}"
         unfinished = self._path.with_suffix(".new")
-        # One of a process that had this id before, and was killed in writing it.
+        # Left by a process that had this id before, and was killed while writing it.
         unfinished.unlink(missing_ok=True)
         self._file = os.open(unfinished, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
         try:
-            # Held as long as the process lives: ids of processes are used again, and differ between containers.
+            # Held as long as the process lives: process ids are reused, and differ between containers.
             fcntl.flock(self._file, fcntl.LOCK_EX)
             os.write(self._file, msgspec.json.encode(page))
-            # Renamed when it is whole and locked: a reader takes what is not locked for left over.
+            # Renamed once it is complete and locked: a reader takes an unlocked one for a leftover.
             unfinished.rename(self._path)
         except BaseException:
             os.close(self._file)
@@ -75,7 +75,7 @@ class Note:
 
 
 def open_pages(directory: Path | None = None) -> list[OpenPage]:
-    """The pages that are open; the notes of those whose process has ended are removed."""
+    """The open pages; removes the notes of those whose process has ended."""
     found = []
     for path in sorted((directory or _looked_at()).glob(f"*{_SUFFIX}")):
         # Another reader, or the page itself, may remove it at the same time.
@@ -101,5 +101,5 @@ def _directory() -> Path:
 
 @cache
 def _looked_at() -> Path:
-    """Once a process: where the name is another user's, each call makes a directory, and ``top`` looks each second."""
+    """Cached: if the name belongs to another user, each call would make a directory, and ``top`` looks every second."""
     return _directory()

@@ -1,4 +1,4 @@
-"""The page: one server in the driver, or in a process that reads records, for whoever looks on; it changes nothing."""
+"""The page: a server in the driver, or in a process that reads records, for viewers; it changes nothing."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from sparkjet.clock import Clock
 
 LOOK_SECONDS = 1.0
-"""How often it is looked whether there is something new for an open page."""
+"""Seconds between checks for something new for an open page."""
 QUIET_LOOKS = 5
-"""As often it is told at least, as what it shows grows older: a query that does little must not pay for the looks."""
+"""Checks after which it is updated in any case, as what it shows ages; a quiet query must not pay for each check."""
 READERS = 100
-"""Connections that are answered at a time: what one does not read stays in the driver's memory, a megabyte at most."""
+"""Connections served at a time: unread data of each stays in the driver's memory, a megabyte at most."""
 _TOKEN = re.compile(r"[A-Za-z0-9._~-]+")
 _HEADERS = {
     # Nothing from anywhere else: the page works without a network, and what a name contains is never run.
@@ -64,18 +64,18 @@ _Answer: TypeAlias = Callable[[Request], Awaitable[Response]]
 
 
 class Page:
-    """A server of the page in a thread of its own, until :meth:`stop` or the end of the process.
+    """A server of the page in its own thread, until :meth:`stop` or the end of the process.
 
-    What it says of queries is read with its token only, on loopback too: names of substreams, errors and late rows are
-    made of the users' rows, and a machine may have several users. The token comes in a header that the page's script
-    sets, and never by itself as a cookie does: other sites, and other ports of this host, get nothing.
+    What it says of queries can be read only with its token, on loopback too: names of substreams, errors and late rows
+    come from users' rows, and a machine may have several users. The token comes in a header set by the page's script,
+    and never automatically as a cookie does: other sites, and other ports of this host, get nothing.
 
     Args:
         host: The address to listen on.
-        port: Its port; 0 for any that is free.
-        token: What a reader must know; made up if it is not given.
-        runs: What to show; by default the queries of this driver.
-        clock: What gives the time.
+        port: The port; 0 for any free one.
+        token: The token that readers must know; made up if not given.
+        runs: The runs to show; by default the queries of this driver.
+        clock: Source of the time.
 
     Raises:
         AnalysisError: The address or the token cannot be used.
@@ -99,12 +99,12 @@ class Page:
             raise AnalysisError(message)
         self._socket = _listening(host, port)
         self.port: int = self._socket.getsockname()[1]
-        # What means all addresses leads nobody here from another machine.
+        # An address that means all addresses leads nobody here from another machine.
         shown = socket.gethostname() if _is_any(host) else f"[{host}]" if ":" in host else host
         self.address = f"http://{shown}:{self.port}/"
         page = OpenPage(os.getpid(), self.address, token or secrets.token_urlsafe(24))
         self.url = page.url
-        # One of the user's own stays valid: not into notebooks that are saved, and the logs of services.
+        # One that the user has chosen stays valid: it must not get into saved notebooks and service logs.
         self._printed = self.url if token is None else self.address
         self._routes = _Routes(runs, clock or SystemClock(), page.token)
         app = Starlette(routes=self._routes.all())
@@ -115,7 +115,7 @@ class Page:
             lifespan="off",
             timeout_graceful_shutdown=2,
             date_header=False,
-            # That which asks counts too.
+            # The one that asks counts too.
             limit_concurrency=READERS + 1,
         )
         self._server = _Server(config)
@@ -137,13 +137,13 @@ class Page:
         self._routes.ended.set()
         self._server.end()
         self._thread.join()
-        # A process that was forked meanwhile has the socket too: whoever came would wait there for an answer.
+        # A process forked in the meantime has the socket too: clients would wait there for an answer.
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until the server has ended; False if that takes longer than ``timeout`` seconds."""
+        """Wait until the server has ended; returns False if that takes longer than ``timeout`` seconds."""
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
@@ -153,11 +153,11 @@ class Page:
         return self._thread.is_alive()
 
     def serves(self, host: str, port: int, token: str | None, runs: Runs) -> bool:
-        """Whether it is what a call with these arguments would open; no port is any port."""
+        """Whether it is what a call with these arguments would open; no port means any port."""
         return (host, token, runs) == self._asked and port in {0, self.port}
 
     def __repr__(self) -> str:
-        """The address to open; with the token if it was made up."""
+        """The address to open; with the token if that was made up."""
         return self._printed
 
     def _repr_html_(self) -> str:
@@ -166,7 +166,7 @@ class Page:
 
 
 class _Server(uvicorn.Server):
-    """Waits to be asked to end; uvicorn's own looks ten times a second, which costs most of what a page does."""
+    """Waits to be asked to end; uvicorn's own server polls ten times a second, which is most of what a page costs."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -184,14 +184,14 @@ class _Server(uvicorn.Server):
         self.should_exit = True
         if self._asked is not None:
             loop, asked = self._asked
-            # Closed where it has ended.
+            # Closed once it has ended.
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(asked.set)
 
 
 @dataclass
 class _Routes:
-    """What the server answers: the page, ``/runs``, ``/events`` and ``/metrics``, rules and a dashboard for them."""
+    """The server's responses: the page, ``/runs``, ``/events``, ``/metrics``, and rules and a dashboard for them."""
 
     runs: Runs
     clock: Clock
@@ -200,7 +200,7 @@ class _Routes:
 
     def all(self) -> list[Route]:
         return [
-            # What is in every installation is read without a token: a page asks for the token itself.
+            # What every installation has is readable without a token: a page asks for the token itself.
             Route("/", _file("page.html")),
             *(Route(f"/{name}", _file(name)) for name in _KINDS),
             Route("/runs", self._allowed(self._list)),
@@ -253,7 +253,7 @@ class _Routes:
 
     async def _events(self, request: Request) -> Response:
         told = self._told(request.query_params.get("run"))
-        # Or nginx, which the guide has before it for TLS, keeps events until some kilobytes are together.
+        # Otherwise nginx, which the guide puts in front for TLS, holds back events until some kilobytes are together.
         return StreamingResponse(told, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
     async def _metrics(self, _: Request) -> Response:
@@ -264,9 +264,9 @@ class _Routes:
         return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
     async def _told(self, chosen: str | None) -> AsyncIterator[str]:
-        """All runs in short and one in full, when an epoch has ended; the first one until one is chosen that is there.
+        """All runs in brief and one in full, after each epoch; the first one until an existing one is chosen.
 
-        Its points once, and after that only new ones: a day of them is some hundred kilobytes.
+        Its points once, and then only new ones: a day of them is some hundred kilobytes.
         """
         seen: tuple[str, int | None, int] = "", None, 0
         told_of: object = None
@@ -279,12 +279,12 @@ class _Routes:
                 await asyncio.sleep(LOOK_SECONDS)
                 continue
             listed = self._summaries()
-            # A driver that has started again knows nothing of the run that a page has been showing.
+            # A restarted driver knows nothing of the run that a page has been showing.
             run = self.runs.get(chosen or "") or self.runs.get(listed[0]["run"] if listed else "")
             told: dict[str, Any] = {"runs": listed, "run": None}
             if run is not None:
                 merges, points, whole = run.history.since(*(seen[1:] if seen[0] == run.run else ()))
-                # Not the time of a run shown before: this one may begin earlier, where the clock was set back.
+                # Not the time of a run shown before: this one may begin earlier, if the clock was set back.
                 seen = run.run, merges, points[-1].at if points else 0 if whole else seen[2]
                 told["run"] = details(run, self.clock.now())
                 told["points" if whole else "more"] = msgspec.to_builtins(points)
@@ -322,7 +322,7 @@ def _listening(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except (OSError, TypeError) as error:
-        # The latter of what is no text, or none that names a host.
+        # The latter for something that is not text, or does not name a host.
         reason = (isinstance(error, OSError) and error.strerror) or error
         message = (
             f"The page cannot listen on host={host!r}, port={port}: {reason}. Give it a port that is "

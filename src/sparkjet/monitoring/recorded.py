@@ -1,4 +1,4 @@
-"""A query as its records tell of it: stopped, or running in another process."""
+"""A query as seen in its records: stopped, or running in another process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def report_of(record: Record, before: Record | None = None) -> ProgressReport:
-    """What the epoch of a record would have reported, but for what records do not hold."""
+    """The report of a record's epoch, except what records do not hold."""
     late, null_timestamps = _dropped(record, "late"), _dropped(record, "null_timestamps")
     inputs = record.watermarks.inputs.items()
     members = {prefix + name: each for prefix, state in inputs for name, each in state.frontier.members.items()}
@@ -62,7 +62,7 @@ class RecordedRun:
 
     Args:
         log: The record log.
-        label: What the run is called, usually the place of its home.
+        label: Name of the run, usually the location of its home.
         now: Microseconds since 1970.
         run: The run's identity; by default the label.
     """
@@ -73,9 +73,9 @@ class RecordedRun:
         self.run = Run(query="", run=run or label, name=label, started_at=now, recorded=True)
 
     def look(self) -> bool:
-        """Take in the newest record; whether there was one that is new.
+        """Take in the newest record; returns whether it is new.
 
-        What keeps it from being read is the run's failure until it can be read again: who looks on stays.
+        An error that keeps it from being read is the run's failure until it can be read again; watching goes on.
         """
         try:
             newest = self._log.newest()

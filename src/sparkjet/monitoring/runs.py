@@ -1,4 +1,4 @@
-"""Runs: one of a query each, as its driver or its records tell of it."""
+"""Runs: each is a run of one query, as reported by its driver or its records."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from sparkjet.monitoring.history import History
 from sparkjet.query_log import without_users
 
 ENDED = 20
-"""Runs that have ended which are still shown."""
+"""Number of ended runs that are still shown."""
 GRID_SECONDS = 10.0
-"""Time between two questions to the grid how many members there are, while somebody wants to know."""
+"""Seconds between questions to the grid about its number of members, while somebody wants to know."""
 _RAISED = re.compile(r"[A-Za-z_][\w.]*: ")
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]*(?:\.[A-Z0-9_]+)*)\]")
 
@@ -27,18 +27,19 @@ class Run:
     """One run of a query, or what its home says of it; written by one thread, read by any.
 
     Attributes:
-        query: The query's identity, the same in every run.
-        run: Of this run.
-        name: What the user called the query.
+        query: Identity of the query, the same in every run.
+        run: Identity of this run.
+        name: The user's name for the query.
         started_at: Microseconds since 1970.
-        recorded: Whether its records alone tell of it: they do not say whether it is running, nor how long phases take.
-        history: What its epochs have reported.
-        ended_at: When it ended; None as long as it is running or nobody knows.
-        waiting: Says how many decided transactions wait for their sinks; None where only records tell of them.
-        failure: What it failed with, in one line; of a recorded one, what keeps its records from being read.
-        condition: The condition of that error, as Spark's and ours have one.
-        grid: Says how the grid is that has its home, if one has: how many members there are, and what they hold.
-        shared: Whether another query of the driver has its name: it is called by its id as well.
+        recorded: Whether it is known only from its records, which do not tell whether it is running or how long phases
+        take.
+        history: The reports of its epochs.
+        ended_at: When it ended; None while it is running or if nobody knows.
+        waiting: Returns the number of decided transactions that wait for their sinks; None if known only from records.
+        failure: The error it failed with, in one line; for a recorded run, what keeps its records from being read.
+        condition: The error condition of that error, if it has one, as Spark's and ours do.
+        grid: Returns the state of the grid that has its home, if any: its number of members, and what they hold.
+        shared: Whether another query of the driver has its name: then its label includes its id.
     """
 
     query: str
@@ -59,7 +60,7 @@ class Run:
 
     @property
     def label(self) -> str:
-        """What people call it: its name, or the beginning of its id."""
+        """Its name for people: the query's name, or the beginning of its id."""
         if self.name is None:
             return self.query[:8]
         return f"{self.name} ({self.query[:8]})" if self.shared else self.name
@@ -74,9 +75,9 @@ class Run:
         return "ended" if self.failure is None else "failed"
 
     def members(self) -> int | None:
-        """How many members of the grid that has its home answered last; None if no grid has it, or it was never asked.
+        """The number of members that answered last in the grid with its home; None without a grid, or if never asked.
 
-        Asked again in the background, as members that are paused are waited for: who scrapes must not wait.
+        Asked again in the background, as paused members are waited for, and a scrape must not wait.
         """
         ask = self.grid
         if ask is not None and time.monotonic() >= self._asked + GRID_SECONDS and self._asking.acquire(blocking=False):
@@ -88,7 +89,7 @@ class Run:
         try:
             found = sum("error" not in each and not each["frozen"] for each in ask()["members"])
         except (SparkjetError, OSError):
-            # Nobody answers.
+            # No answer.
             found = 0
         finally:
             self._asking.release()
@@ -102,12 +103,12 @@ class Run:
         self.ended_at = now
 
     def fail(self, failure: BaseException) -> None:
-        """Note what it failed with."""
+        """Note the error that it failed with."""
         self.failure, self.condition = in_one_line(failure), condition_of(failure)
 
 
 def in_one_line(error: BaseException) -> str:
-    """An error's type and the first line of its message; of one from a Python worker, also what it has raised there."""
+    """An error's type and the first line of its message; for one from a Python worker, also what was raised there."""
     try:
         lines = str(error).strip().splitlines()
     except Exception:  # noqa: BLE001 - one of the JVM's asks it for its message, and the JVM may be gone
@@ -127,7 +128,7 @@ def _end_of_python(lines: Sequence[str]) -> int:
 
 
 def condition_of(error: BaseException) -> str | None:
-    """The condition of one of our errors, or of Spark's."""
+    """The error condition of one of our errors, or of Spark's."""
     if isinstance(error, SparkjetError):
         return error.condition
     found = _CONDITION.search(in_one_line(error))
@@ -142,10 +143,10 @@ class Runs:
         self._lock = threading.Lock()
 
     def add(self, run: Run) -> None:
-        """Add a run; one with the same identity is replaced.
+        """Add a run; replaces one with the same identity.
 
-        Sessions of one driver may have queries of the same name, and what is told of one must not be taken for the
-        other's: the later one is called by its id as well, until it ends.
+        Sessions of one driver may have queries of the same name, and reports about one must not be taken for the
+        other's: the label of the later one includes its id, until it ends.
         """
         with self._lock:
             others = (each for each in self._runs.values() if each.query != run.query and each.ended_at is None)
@@ -156,7 +157,7 @@ class Runs:
                 del self._runs[each]
 
     def all(self) -> list[Run]:
-        """Running ones first, then those that have ended, the newest first, whatever the clock said at its start."""
+        """All runs: running ones, then ended ones, newest first, whatever the clock said at their start."""
         with self._lock:
             newest_first = list(self._runs.values())[::-1]
         return sorted(newest_first, key=lambda each: each.ended_at is not None)
@@ -168,4 +169,4 @@ class Runs:
 
 
 DRIVER = Runs()
-"""Those of this driver: each query that starts adds its run."""
+"""The runs of this driver: each query that starts adds its run."""

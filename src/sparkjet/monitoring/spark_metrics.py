@@ -1,7 +1,7 @@
-"""Gauges in Spark's own metrics system, for those who collect Spark's metrics already; no jar is needed.
+"""Gauges in Spark's own metrics system, for those who already collect Spark's metrics; no jar is needed.
 
-Spark has no gauges for users' code, but exposes accumulators as such. Their values are whole numbers, and what is
-registered stays until the driver ends.
+Spark has no gauges for users' code, but exposes accumulators as gauges. Their values are integers, and they stay
+registered until the driver ends.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class SparkGauges:
     _gauges: dict[str, Any] = field(default_factory=dict)
 
     def set(self, now: int) -> None:
-        """Set them to what the newest epoch has reported; nothing is done where Spark's setting is off."""
+        """Set them to the values reported by the newest epoch; does nothing if Spark's setting is off."""
         report = self.run.history.newest
         if report is None or not _is_on(self.session):
             return

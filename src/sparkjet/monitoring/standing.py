@@ -1,4 +1,4 @@
-"""How the substreams of an epoch stand to each other: found once an epoch, as a query may have thousands."""
+"""Standing of an epoch's substreams relative to each other: computed once per epoch, as there may be thousands."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from sparkjet.engine.progress_report import SubstreamReport
 
 FURTHEST = 20
-"""Substreams that are shown by name."""
+"""Number of substreams that are shown by name."""
 OTHERS = "other substreams"
-"""The name of all that are not."""
+"""Collective name of the others."""
 
 
 @dataclass(frozen=True)
@@ -20,10 +20,10 @@ class Others:
     """The substreams that are not shown by name.
 
     Attributes:
-        count: How many there are.
-        holding: How many of them hold the query's watermark.
-        idle: How many are silent.
-        furthest: The one furthest behind of those that have rows; an idle one only if all are.
+        count: Their number.
+        holding: Number of them that hold the query's watermark.
+        idle: Number of them that are silent.
+        furthest: The one furthest behind among those that have rows; an idle one only if all are idle.
     """
 
     count: int
@@ -34,16 +34,16 @@ class Others:
 
 @dataclass(frozen=True)
 class Standing:
-    """Who is behind whom.
+    """Which substreams are behind which.
 
     Attributes:
         named: Names of the substreams furthest behind, the last one first; those that are not waited for come at the
             end.
         others: All others.
-        waited: On how many the query's watermark depends.
-        empty: How many of these have no rows yet; they hold everything.
-        last: How many of these have the lowest watermark; none where all are level.
-        behind: By how much these are behind the next; 0 where all are level.
+        waited: Number of substreams on which the query's watermark depends.
+        empty: Number of these without rows so far; they hold everything.
+        last: Number of these with the lowest watermark; zero if all are level.
+        behind: Distance of these to the next; 0 if all are level.
     """
 
     named: list[str]
@@ -55,12 +55,12 @@ class Standing:
 
 
 def standing_of(substreams: dict[str, SubstreamReport]) -> Standing:
-    """Sort the substreams of an epoch out."""
+    """Sort out the substreams of an epoch."""
     waited: list[tuple[bool, int, str]] = []
     unwaited: list[tuple[bool, int, str]] = []
     for name, each in substreams.items():
-        # The watermark depends on it: not if it is idle, was retired, or never had a row with an event time. Of the
-        # latter two a report only counts the rows that were dropped.
+        # The watermark depends on it: not if it is idle, was retired, or never had a row with an event time. For the
+        # latter two, a report only counts the rows that were dropped.
         is_waited_for = not each.idle and (each.watermark is not None or each.holds_watermark)
         (waited if is_waited_for else unwaited).append((each.watermark is not None, each.watermark or 0, name))
     furthest = heapq.nsmallest(FURTHEST, waited)

@@ -1,4 +1,4 @@
-"""What is shown of a run: who holds the stream back and by how much, in words and as numbers."""
+"""The view of a run: what holds the stream back and by how much, in words and in numbers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def shown(microseconds: int) -> str:
 
 
 def sentence(run: Run, now: int) -> tuple[str, str | None]:
-    """How the run is, in one sentence, and what can be done about it, if anything."""
+    """The state of the run in one sentence, and what can be done about it, if anything."""
     if run.state == "failed":
         return f"The query has failed. {run.failure}", "Mend what the error names, and start it with the same home."
     if run.failure is not None:
@@ -59,13 +59,13 @@ def sentence(run: Run, now: int) -> tuple[str, str | None]:
 
 
 def unsettled(run: Run) -> int:
-    """Decided transactions that their sinks have not taken: the newest record may name some that they have since."""
+    """Decided transactions that their sinks have not taken: the newest record may name some taken since."""
     if run.waiting is not None:
         return run.waiting()
     report = run.history.newest
     if report is None:
         return 0
-    # What waits for more epochs says so.
+    # One that waits for more epochs says so.
     return sum(
         sink.epoch(report.epoch.number) < report.epoch.number and not sink.transaction.get("waits", False)
         for sink in report.sinks
@@ -94,7 +94,7 @@ def summary(run: Run, now: int) -> dict[str, Any]:
 
 
 def details(run: Run, now: int) -> dict[str, Any]:
-    """Everything that is shown of one run but its points; JSON, times in microseconds since 1970."""
+    """Everything shown of one run except its points; JSON, times in microseconds since 1970."""
     report, history = run.history.newest, run.history
     described = {**summary(run, now), "now": now}
     if report is None:
@@ -133,7 +133,7 @@ def _backup(report: BackupReport | None) -> dict[str, Any] | None:
 
 
 def _level(report: ProgressReport, run: Run, now: int) -> str:
-    """A run in which nobody is behind the others."""
+    """The sentence for a run in which no substream is behind the others."""
     ended = f"Epoch {report.epoch.number} ended {shown(now - (run.history.ended_at or now))} ago"
     if not report.substreams:
         return f"{ended}; the query has no watermark."
@@ -146,7 +146,7 @@ def _level(report: ProgressReport, run: Run, now: int) -> str:
 
 
 def _holder(report: ProgressReport, run: Run, now: int) -> tuple[str, str | None] | None:
-    """Which substream the others wait for; None if none is behind the others."""
+    """The substream that the others wait for; None if none is behind the others."""
     standing = run.history.standing(report)
     first = standing.named[0] if standing.named else ""
     if 0 < standing.empty < standing.waited:

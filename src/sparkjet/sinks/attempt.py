@@ -12,9 +12,9 @@ from itertools import chain
 import pyarrow as pa
 
 SLOTS = "id string, rows long"
-"""What a task returns: one row if it has prepared a transaction, none if it had no rows."""
+"""The result of a task: one row if it has prepared a transaction, none if it had no rows."""
 POOLED_SLOTS = "id string, rows long, task long, attempt long"
-"""What a task with pooled names returns: always one row, without an id if it had no rows."""
+"""The result of a task with pooled names: always one row, without an id if it had no rows."""
 THREAD = "thread"
 """Column with the task's thread, in the first row of each partition and in each result."""
 
@@ -62,7 +62,7 @@ def is_first(thread: str | None, task: int, attempt: int) -> bool:
     """Whether a task is the first attempt at its partition, in the first attempt at its stage.
 
     Python's task context does not have the stage's attempt number, but the name of the executor's thread does. If a
-    version of Spark names its threads otherwise, nothing is proven, so the result is False.
+    version of Spark names its threads differently, nothing is proven, so the result is False.
 
     >>> is_first("Thread[Executor task launch worker for task 3.0 in stage 7.0 (TID 42),5,main]", 42, 0)
     True

@@ -1,4 +1,4 @@
-"""Names of columns: what the sinks refuse that store rows by them."""
+"""Column names that sinks refuse if they store rows by name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def check_names(rows: DataFrame, sink: str) -> None:
-    """Refuse rows in which two columns, or two fields of a struct, have one name: files and maps find them by it.
+    """Refuse rows in which two columns, or two fields of a struct, have one name: files and maps look them up by it.
 
     Spark's writers refuse them too, but only when there are rows to write, which is in the first epoch.
     """
@@ -32,7 +32,7 @@ def check_names(rows: DataFrame, sink: str) -> None:
 
 
 def _alike(kind: DataType, place: str, *, sensitive: bool) -> Iterator[tuple[str, str, str]]:
-    """Where two names are one, and both of them; the outermost first."""
+    """Where two names are the same, with both names; the outermost first."""
     if isinstance(kind, StructType):
         seen: dict[str, str] = {}
         for name in kind.names:

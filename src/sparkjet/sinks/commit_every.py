@@ -1,4 +1,4 @@
-"""How many epochs a table is given at once, as the option ``commitEvery`` says."""
+"""How many epochs are committed to a table at once, according to the option ``commitEvery``."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ if TYPE_CHECKING:
     from sparkjet.options import Options
 
 MOST = 1000
-"""Epochs at once: each record names all that are decided and not committed."""
+"""Maximum number of epochs at once: each record names all that are decided and not committed."""
 
 
 @dataclass(frozen=True)
 class CommitEvery:
-    """When what is decided is committed.
+    """When decided epochs are committed.
 
     Attributes:
-        epochs: After so many epochs, counted from the first with rows.
-        duration: After so many microseconds from its decision, None if only epochs count.
+        epochs: After this many epochs, counted from the first with rows.
+        duration: This many microseconds after its decision, None if only epochs count.
     """
 
     epochs: int = 1
@@ -29,7 +29,7 @@ class CommitEvery:
 
     @staticmethod
     def of(options: Options) -> CommitEvery:
-        """What an output's options say: a number of epochs, or an interval; each epoch by default.
+        """The value in an output's options: a number of epochs, or an interval; each epoch by default.
 
         >>> from sparkjet.options import Options
         >>> CommitEvery.of(Options({"commitEvery": "10"}))
@@ -53,12 +53,12 @@ class CommitEvery:
         return self.epochs > 1
 
     def is_due(self, epochs: int, elapsed: int) -> bool:
-        """Whether what was decided so many epochs and microseconds ago is to be committed now."""
+        """Whether what was decided this many epochs and microseconds ago is to be committed now."""
         return epochs >= self.epochs or (self.duration is not None and elapsed >= self.duration)
 
 
 def _read(name: str, given: str) -> CommitEvery:
-    """A number of epochs, or an interval."""
+    """The value of a number of epochs, or an interval."""
     if given.isdecimal():
         return CommitEvery(_EPOCHS.read(name, given))
     return CommitEvery(MOST, microseconds(name, given))

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 _TRUNCATED = 20
-"""Characters of a value, as in Spark's sink."""
+"""Maximum length of a value, as in Spark's sink."""
 
 
 class ConsoleSink(OutboxSink):
@@ -33,6 +33,6 @@ class ConsoleSink(OutboxSink):
         line = "-" * 43
         shown = rows._jdf.showString(self._rows, _TRUNCATED if self._truncate else 0, False)
         text = f"{line}\nEpoch: {epoch}\n{line}\n{shown}"
-        # A character that the terminal does not have would fail the epoch at every start again.
+        # Otherwise a character that the terminal does not have would fail the epoch again at every start.
         encoding = sys.stdout.encoding or "utf-8"
         print(text.encode(encoding, "backslashreplace").decode(encoding))  # noqa: T201 - the purpose of this sink

@@ -1,7 +1,7 @@
-"""Copies of a home that run at the same time: what one has published is not taken for what the other has decided.
+"""Copies of a home that run at the same time: what one has published is not taken for a decision of the other.
 
-Both count the same takeovers and epochs. What differs is the run, a new one for each takeover: handles have it, and so
-has what the destination keeps of each epoch.
+Both count the same takeovers and epochs. They differ in the run, a new one for each takeover: it is in the handles, and
+in what the destination keeps of each epoch.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _LENGTH = 8
 
 
 def run_name(run: str) -> str:
-    """A run as it is part of names: the beginning of the record's.
+    """A run as part of names: the beginning of the run in the record.
 
     >>> run_name("0b5e2f8a-5cd1-4a6e-9d5c-0d7a5c1c3f10")
     '0b5e2f8a'
@@ -26,22 +26,22 @@ def run_name(run: str) -> str:
 
 
 def origin(transaction: TransactionId) -> Handle:
-    """What a handle has of the driver that prepared it, for :func:`check_run`."""
+    """The part of a handle that identifies the driver that prepared it, for :func:`check_run`."""
     return {"run": transaction.run, "since": transaction.since}
 
 
 def is_of_copy(handle: Handle, epoch: int, run: str | None) -> bool:
-    """Whether what a destination has published was published by another copy of the handle's home.
+    """Whether an epoch at a destination was published by another copy of the handle's home.
 
-    After the epoch that a driver started after, only its own run publishes; its successors do once it is fenced, and
-    then that is what it ends with. Earlier versions named no runs.
+    After the epoch that a driver started from, only its own run publishes; its successors publish once it is fenced,
+    and then it ends for that reason. Earlier versions named no runs.
     """
     own = handle.get("run")
     return bool(own and run) and run != own and epoch > int(handle["since"])
 
 
 def check_run(handle: Handle, epoch: int, run: str | None, where: str) -> None:
-    """Refuse to publish where another copy of the home has published."""
+    """Refuse to publish if another copy of the home has published."""
     if is_of_copy(handle, epoch, run):
         message = (
             f"{where} has epoch {epoch} of this query by another run ({run}, this one is {handle['run']}): another "

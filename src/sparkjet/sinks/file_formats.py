@@ -1,4 +1,4 @@
-"""The formats of files: which there are, and what rows each can hold."""
+"""The formats of files: which ones there are, and which rows each can hold."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FORMATS = ("csv", "json", "orc", "parquet", "text")
 
 
 def check_format(file_format: str, schema: StructType, partition_by: Sequence[str]) -> None:
-    """Refuse rows that files of a format cannot hold, or that ``partitionBy`` leaves nothing of."""
+    """Refuse rows that files of a format cannot hold, or of which ``partitionBy`` leaves nothing."""
     missing = [name for name in partition_by if name not in schema.fieldNames()]
     if missing:
         message = f"partitionBy: no column {missing[0]!r} in the result. Columns: {', '.join(schema.fieldNames())}"
@@ -34,7 +34,7 @@ def check_format(file_format: str, schema: StructType, partition_by: Sequence[st
 
 
 def check_parquet(schema: StructType) -> None:
-    """Refuse structs without fields: Parquet has none, and Spark's writer says so in its tasks."""
+    """Refuse structs without fields: Parquet has none, and Spark's writer says so only in its tasks."""
     for field in schema.fields:
         if _has_empty(field.dataType):
             message = (

@@ -25,11 +25,11 @@ _WAY_OUT = "Create what cannot be pickled, such as a connection, in open(partiti
 
 
 class ForeachSink(OutboxSink):
-    """Calls ``writer(row)``, or ``open``, ``process`` and ``close`` of an object, as Spark's ``foreach``.
+    """Calls ``writer(row)``, or ``open``, ``process`` and ``close`` of an object, like Spark's ``foreach``.
 
     At least once: a partition is repeated when its task fails, and an epoch after a crash, then with the same number
-    and rows, although perhaps in other partitions. An object whose ``open(partition_id, epoch_id)`` returns False skips
-    a partition.
+    and rows, but perhaps in other partitions. An object whose ``open(partition_id, epoch_id)`` returns False skips a
+    partition.
 
     Args:
         writer: The function or object; each task gets a copy.
@@ -64,7 +64,7 @@ class ForeachSink(OutboxSink):
         handle = super().prepare(rows.observe(noticed, *counts), transaction)
         if metrics(noticed, "rows for foreach", SinkError)["doubtful"] and handle is not None:
             try:
-                # What makes a value for Python of each row, as calling the user's function does.
+                # Converts each row to Python values, as calling the user's function does.
                 self.stored(handle).where(in_doubt).foreachPartition(_task(lambda _: None, transaction.epoch))
             except PythonException as error:
                 message = (
@@ -81,7 +81,7 @@ class ForeachSink(OutboxSink):
 
 
 def _task(writer: Any, epoch: int) -> Callable[[Iterator[Row]], None]:
-    """What a task does; a function of a function, as the executors need not have sparkjet."""
+    """The function of a task; nested, as the executors need not have sparkjet."""
 
     def run(rows: Iterator[Row]) -> None:
         from pyspark import TaskContext  # noqa: PLC0415 - on the executor

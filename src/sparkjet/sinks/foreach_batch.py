@@ -24,17 +24,17 @@ _PLAIN, _INFORMED = 2, 3
 
 @dataclass(frozen=True)
 class EpochInfo:
-    """What a function of ``foreachBatch`` may know of the rows that it is called with.
+    """Information for a function of ``foreachBatch`` about the rows that it is called with.
 
     Attributes:
-        query: Identity of the query: the same after every restart, another one for another ``checkpointLocation``.
-        epoch: The epoch's number: the same rows always come with the same one.
+        query: Identity of the query: the same after every restart, different for another ``checkpointLocation``.
+        epoch: The epoch's number: the same rows always come with the same number.
         repeated: Whether the function may have been called with these rows before: its last call raised an error, or
-            the driver that decided the epoch has ended. If it is false, this driver has just computed them; only one
-            that was paused and taken over in the middle of an epoch can be mistaken.
+            the driver that decided the epoch has ended. If it is false, this driver has just computed them; only a
+            driver that was paused and taken over in the middle of an epoch can be mistaken.
         output: Name of the output, the same after every restart: ``results``, or ``results1``, ``results2`` … in the
             order in which several were given to :func:`sparkjet.start`; ``late…`` for late rows. Outputs of one query
-            have epochs of the same numbers: what remembers query and epoch must remember the output too.
+            have the same epoch numbers: code that remembers query and epoch must remember the output too.
     """
 
     query: str
@@ -48,7 +48,7 @@ class ForeachBatchSink(OutboxSink):
 
     At least once: after a crash the function may be called again with the same epoch and the same rows, so a function
     that stores the last epoch together with its rows delivers exactly once. Epoch numbers ascend, with gaps. A function
-    with a third argument (without a default) gets an :class:`EpochInfo` as well.
+    with a third argument (without a default) also gets an :class:`EpochInfo`.
 
     Raises:
         AnalysisError: The function does not take these arguments.
@@ -65,7 +65,7 @@ class ForeachBatchSink(OutboxSink):
     def attach(self, directory: Path | Directory, session: SparkSession) -> None:
         """See :meth:`OutboxSink.attach`."""
         super().attach(directory, session)
-        # Another driver may have called the function with what is there already.
+        # Another driver may have called the function with what is already there.
         self._new.clear()
 
     def prepare(self, rows: DataFrame, transaction: TransactionId) -> Handle | None:
@@ -82,7 +82,7 @@ class ForeachBatchSink(OutboxSink):
         super().abort(transaction)
 
     def published_after(self, newest: TransactionId, handle: Handle | None) -> Later:
-        """See :meth:`Sink.published_after`; a start learns here whose query it goes on with."""
+        """See :meth:`Sink.published_after`; here, a start learns whose query it continues."""
         self._query = newest.query
         return super().published_after(newest, handle)
 
@@ -102,7 +102,7 @@ class ForeachBatchSink(OutboxSink):
 
 
 def takes_info(function: BatchFunction) -> bool:
-    """Whether a function is to be called with an :class:`EpochInfo` as well.
+    """Whether a function is also to be called with an :class:`EpochInfo`.
 
     >>> takes_info(lambda rows, epoch, info: None), takes_info(lambda rows, epoch, table="clicks": None)
     (True, False)

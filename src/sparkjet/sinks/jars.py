@@ -1,4 +1,4 @@
-"""Java libraries that the user adds to the session, and what they say when they fail."""
+"""Java libraries that the user adds to the session, and their errors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def enter(session: SparkSession, needed: Sequence[str], lacking: str) -> None:
-    """Have this thread of the JVM find a library's classes, also where they were added by SQL's ADD JAR."""
+    """Make a library's classes visible to this JVM thread, even if they were added by SQL's ADD JAR."""
     jvm: Any = session._jvm
     loader = session._jsparkSession.sharedState().jarClassLoader()
     jvm.java.lang.Thread.currentThread().setContextClassLoader(loader)
@@ -25,11 +25,11 @@ def enter(session: SparkSession, needed: Sequence[str], lacking: str) -> None:
 
 
 def is_a(error: Exception, *names: str) -> bool:
-    """Whether an error is an exception of one of these classes of Java's."""
+    """Whether an error is an exception of one of these Java classes."""
     return hasattr(error, "java_exception") and error.java_exception.getClass().getName() in names
 
 
 def said(error: Exception) -> str:
-    """The first line of what an exception says."""
+    """The first line of an exception's message."""
     java = getattr(error, "java_exception", None)
     return str(error) if java is None else str(java.getMessage() or java.toString()).splitlines()[0]

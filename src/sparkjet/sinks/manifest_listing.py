@@ -35,7 +35,7 @@ class Piece(NamedTuple):
     @staticmethod
     @lru_cache(4096)
     def of(name: str) -> Piece | None:
-        """The piece with a file name, None if the file does not belong to a manifest."""
+        """The piece with a file name, None if the file is not part of a manifest."""
         match = _NAME.fullmatch(name)
         if match is None or (match[2] is not None) != (match[3] == SEGMENT):
             return None
@@ -75,8 +75,8 @@ class Listing:
     def settled(folder: Directory) -> Listing:
         """List a folder in which others may be merging.
 
-        A single pass over a directory may miss both a segment that is put meanwhile and the pieces it replaces, which
-        are removed after that. The next pass finds the segment, so two passes that agree have missed nothing.
+        A single pass over a directory may miss both a segment that is put in the meantime and the pieces it replaces,
+        which are removed after that. The next pass finds the segment, so two passes that agree have missed nothing.
         """
         before = Listing.of(folder)
         while (after := Listing.of(folder)) != before:

@@ -39,7 +39,7 @@ class MemorySink(OutboxSink):
 
     def check(self, schema: StructType) -> None:
         """See :meth:`Sink.check`."""
-        # A sink that is started again in its process keeps its rows.
+        # A sink that is restarted in its process keeps its rows.
         if self._rows is None:
             self._rows = LocalRows(self._target, schema)
 
@@ -48,7 +48,7 @@ class MemorySink(OutboxSink):
         self._table.frame().createOrReplaceTempView(self.view)
 
     def publish(self, rows: DataFrame, epoch: int) -> None:
-        """See :meth:`OutboxSink.publish`; an epoch that is already there is skipped."""
+        """See :meth:`OutboxSink.publish`; skips an epoch that is already there."""
         if epoch <= self._last:
             return
         if self._is_complete:

@@ -1,4 +1,4 @@
-"""Names of prepared transactions on servers: what an id says, and which ids are sparkjet's."""
+"""Names of prepared transactions on servers: what an id contains, and which ids are sparkjet's."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PARTS = 5
 _NAME = re.compile(r"(\d+)-(\d+)-(\d+)(?:-([0-9a-f]+))?")
 """A :class:`TransactionId` as text: takeover, epoch, attempt and run, which earlier versions left out."""
 POOLED = "p"
-"""What the last part of a pooled id begins with."""
+"""Prefix of the last part of a pooled id."""
 _UNKNOWN = datetime.fromtimestamp(0, timezone.utc)
 
 
@@ -29,12 +29,12 @@ def prefix_of(query: str, sink: str | None = None, transaction: TransactionId | 
 
 @dataclass(frozen=True)
 class ListedTransaction:
-    """A prepared transaction of sparkjet's, as a server lists it.
+    """A prepared transaction of sparkjet, as listed by a server.
 
     Attributes:
         gid: Its id: ``sparkjet/query/sink/takeover-epoch-attempt-run/partition-task``, or one of the pool that the
             Kafka sink reuses: ``sparkjet/query/sink/takeover-epoch-number-run/ppartition``.
-        since: When it was prepared or began, if requested.
+        since: When it was prepared or begun, if requested.
     """
 
     gid: str
@@ -52,13 +52,13 @@ class ListedTransaction:
 
     @property
     def run(self) -> str:
-        """The run that opened it; empty if it was of an earlier version."""
+        """The run that opened it; empty for one of an earlier version."""
         found = _NAME.fullmatch(self.gid.split("/")[3])
         return (found and found[4]) or ""
 
     @property
     def is_pooled(self) -> bool:
-        """Whether it belongs to a pool, so that its name does not say which epoch uses it now."""
+        """Whether it belongs to a pool, so that its name does not tell which epoch uses it now."""
         return self.gid.split("/")[4].startswith(POOLED)
 
     @property
@@ -73,6 +73,6 @@ class ListedTransaction:
 
     @staticmethod
     def is_ours(name: str) -> bool:
-        """Whether an id has the form of sparkjet's."""
+        """Whether an id has sparkjet's form."""
         parts = name.split("/")
         return len(parts) == _PARTS and _NAME.fullmatch(parts[3]) is not None

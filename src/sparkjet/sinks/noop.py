@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class NoopSink:
-    """Discards the rows, as Spark's noop sink; for measurements, and where only late rows are wanted."""
+    """Discards the rows, like Spark's noop sink; for measurements, and if only late rows are wanted."""
 
     guarantee = Guarantee.NONE
 

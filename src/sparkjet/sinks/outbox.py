@@ -29,12 +29,12 @@ class Outbox(ABC):
     checksums, so that missing rows are an error rather than an epoch without rows.
 
     Args:
-        complete: Whether an epoch without rows is published too: it says that there are none any more.
+        complete: Whether an epoch without rows is published too: it means that there are none anymore.
     """
 
     guarantee = Guarantee.AT_LEAST_ONCE
     writer_options: Mapping[str, str] = {}
-    """Of Spark's writer of Parquet, where the rows of this sink have a better way to lie for a moment."""
+    """Options of Spark's Parquet writer, for sinks whose rows are better stored differently for the time being."""
 
     def __init__(self, *, complete: bool = False) -> None:
         self._is_complete = complete
@@ -47,7 +47,7 @@ class Outbox(ABC):
 
     @abstractmethod
     def deliver(self, entry: Directory, handle: Handle) -> None:
-        """Publish the files of an epoch; may be called again with the same."""
+        """Publish the files of an epoch; may be called again with the same ones."""
 
     def has_arrived(self, handle: Handle) -> bool:
         """Whether the destination itself can confirm that it has the rows; called when the outbox has lost them."""
@@ -88,7 +88,7 @@ class Outbox(ABC):
         entries.remove(entry)
 
     def published_after(self, newest: TransactionId, handle: Handle | None) -> Later:
-        """See :meth:`Sink.published_after`: the marks may say so; the destination itself keeps no epochs."""
+        """See :meth:`Sink.published_after`: the marks may tell; the destination itself keeps no epochs."""
         del handle  # it belongs to the newest record and says nothing about later epochs
         last = self._entries(newest.sink).last()
         if last is None or last[0] <= newest.epoch:
@@ -109,7 +109,7 @@ class Outbox(ABC):
             self._entries(sink).remove_orphans(takeover, decided)
 
     def _complete(self, entries: OutboxEntries, handle: Handle) -> bool:
-        """Whether the rows are there to be published; False if they were published before."""
+        """Whether the rows are there to be published; False if they have already been published."""
         path = entries.at(handle["box"])
         damage = entries.damage(handle)
         if damage is None:

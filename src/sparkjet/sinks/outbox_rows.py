@@ -24,7 +24,7 @@ def batches_of(entry: Directory, handle: Handle) -> Iterator[pa.RecordBatch]:
 
 
 def count_of(entry: Directory, handle: Handle) -> int:
-    """How many rows the files of an epoch have."""
+    """The number of rows in the files of an epoch."""
     total = 0
     for name in files_of(handle):
         with entry.open(name) as content, parquet.ParquetFile(content) as file:

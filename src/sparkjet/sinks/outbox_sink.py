@@ -1,4 +1,4 @@
-"""Sinks over the outbox that publish the rows of an epoch with a call of their own."""
+"""Sinks over the outbox that publish the rows of an epoch in a single call."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 class OutboxSink(Outbox):
     """Base class of sinks whose publishing is a call that may be repeated.
 
-    The rows of an epoch are stored before the decision and published after it, until that succeeds: a call that is
-    repeated after a crash has the same epoch and the same rows.
+    The rows of an epoch are stored before the decision and published after it, until that succeeds: a call repeated
+    after a crash has the same epoch and the same rows.
 
     Args:
-        complete: Whether an epoch without rows is published too: it says that there are none any more.
+        complete: Whether an epoch without rows is published too: it means that there are none anymore.
     """
 
     def __init__(self, *, complete: bool = False) -> None:
@@ -45,7 +45,7 @@ class OutboxSink(Outbox):
         self.publish(self._read(entry, handle), handle["epoch"])
 
     def stored(self, handle: Handle) -> DataFrame:
-        """The rows of an epoch that has been prepared, as they will be published."""
+        """The rows of a prepared epoch, as they will be published."""
         return self._read(self._entries(handle["sink"]).at(handle["box"]), handle)
 
     def _read(self, entry: Directory, handle: Handle) -> DataFrame:

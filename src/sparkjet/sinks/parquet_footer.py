@@ -1,4 +1,4 @@
-"""The footer of a Parquet file: how many rows, nulls, and between which bounds."""
+"""The footer of a Parquet file: the number of rows, nulls, and bounds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FooterColumn:
-    """What the row groups of a file say of a column; no bounds where one of them does not say."""
+    """Statistics of a column over the row groups of a file; no bounds if one of them has none."""
 
     nulls: int
     low: Any = None
@@ -26,7 +26,7 @@ class ParquetFooter:
 
     Args:
         directory: The table.
-        name: The file's, relative to it.
+        name: Name of the file, relative to it.
     """
 
     def __init__(self, directory: Directory, name: str) -> None:
@@ -39,11 +39,11 @@ class ParquetFooter:
 
     @property
     def rows(self) -> int:
-        """How many it has."""
+        """The number of rows."""
         return int(self._footer.num_rows)
 
     def has_nulls(self, column: str) -> bool:
-        """Whether a column has nulls; it is read if the footer does not say, as of structs and of long texts."""
+        """Whether a column has nulls; reads it if the footer does not tell, as for structs and long strings."""
         found = self.column([column], None)
         if found is not None:
             return found.nulls > 0
@@ -51,7 +51,7 @@ class ParquetFooter:
             return any(batch.column(column).null_count for batch in file.iter_batches(columns=[column]))
 
     def column(self, names: Sequence[str], bounds: Callable[[Any, Any], Any] | None) -> FooterColumn | None:
-        """What all row groups say of a column, the names that lead to it; None where one of them does not say."""
+        """Statistics of a column, given by the names that lead to it, over all row groups; None if one has none."""
         positions = self._positions.get(".".join(names), [])
         if len(positions) != 1:
             # A dot may be part of a name.

@@ -1,4 +1,4 @@
-"""Values that Python may have nothing for: found by Spark, before they are decided."""
+"""Values that may have no Python equivalent: found by Spark, before they are decided."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
 _LIMITS: dict[type[T.DataType], tuple[str, str]] = {
-    # Two days within the first and the last year: which moments Python has depends on the zone of its process.
+    # Two days within the first and the last year: which moments Python can represent depends on its process' time zone.
     T.TimestampType: ("TIMESTAMP_LTZ '0001-01-03 00:00:00'", "TIMESTAMP_LTZ '9999-12-29 00:00:00'"),
     T.TimestampNTZType: ("TIMESTAMP_NTZ '0001-01-03 00:00:00'", "TIMESTAMP_NTZ '9999-12-29 00:00:00'"),
     T.DateType: ("DATE '0001-01-01'", "DATE '9999-12-31'"),
@@ -23,9 +23,9 @@ _LIMITS: dict[type[T.DataType], tuple[str, str]] = {
 
 
 def doubtful(schema: T.StructType) -> Column | None:
-    """Whether a row has a value that Python may not have, such as a time after the year 9999.
+    """Whether a row has a value that Python may not be able to represent, such as a time after the year 9999.
 
-    None where no row can have one.
+    None if no row can have one.
     """
     return _any([_doubtful(field.dataType, F.col(quoted(field.name))) for field in schema.fields])
 
@@ -35,7 +35,7 @@ def _doubtful(kind: T.DataType, value: Column) -> Column | None:
         first, last = _LIMITS[type(kind)]
         return (value < F.expr(first)) | (value > F.expr(last))
     if isinstance(kind, T.YearMonthIntervalType):
-        # Null, too: what PySpark does not convert it refuses whatever it is.
+        # Null, too: PySpark refuses types that it does not convert, whatever the value.
         return F.lit(True)
     if isinstance(kind, T.StructType):
         return _any([_doubtful(field.dataType, value.getField(field.name)) for field in kind.fields])

@@ -1,4 +1,4 @@
-"""The table sink: a table of files in Spark's catalog, written as the files sink writes a directory."""
+"""The table sink: a table of files in Spark's catalog, written in the way the files sink writes a directory."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from sparkjet.sinks.protocol import Handle, TransactionId
 
 OPTION = "toTable"
-"""What messages call the sink's directory."""
+"""The name of the sink's directory in messages."""
 _LENGTHS = "org.apache.spark.sql.catalyst.util.CharVarcharUtils"
 _PATTERN = re.compile(r"[][{}*?\\]")
 _TOO_LONG = re.compile(r"\[EXCEED_LIMIT_LENGTH\] .*")
@@ -40,12 +40,12 @@ _DATABASE_AND_TABLE = 2
 
 @dataclass
 class TableSink(FilesSink):
-    """Appends to a table; its readers see complete files, and each row once.
+    """Appends to a table, whose readers see complete files, and each row once.
 
     Args:
-        table: Its name, quoted for SQL.
-        session: The user's.
-        columns: Of the table, with their types; None until there is a table.
+        table: Name of the table, quoted for SQL.
+        session: The user's session.
+        columns: The table's columns, with their types; None until there is a table.
         located: Whether the user has chosen the directory of a new table.
         lengths: The schema of the table with the lengths that it declares (``char(n)``), None if it declares none.
     """
@@ -110,7 +110,7 @@ class TableSink(FilesSink):
         self.session.catalog.refreshTable(self.table)
 
     def _of_lengths(self, rows: DataFrame) -> DataFrame:
-        """The rows as an ``INSERT`` stores them: ``char`` is padded, and what is too long fails the epoch."""
+        """The rows as stored by an ``INSERT``: ``char`` is padded, and an overlong value fails the epoch."""
         if self.lengths is None:
             return rows
         checked = static_method(self.session, f"{_LENGTHS}.stringLengthCheck")
@@ -122,7 +122,7 @@ class TableSink(FilesSink):
         return rows.select(*columns)
 
     def _register(self, directories: Collection[Path]) -> None:
-        """Make the partitions known to a catalog that keeps a list of them."""
+        """Register the partitions in a catalog that keeps a list of them."""
         catalog, identifier = identified(self.table, self.session)
         if directories and catalog.getTableMetadata(identifier).tracksPartitionsInCatalog():
             partitions = " ".join(f"PARTITION ({self._values(each)})" for each in sorted(directories))
@@ -184,7 +184,7 @@ def table_sink(
     options = {str(name): str(properties.apply(name)) for name in listed(properties.keys().toSeq())} | {**options}
     columns = _types(session.table(table).schema)
     declared = static_method(session, f"{_LENGTHS}.getRawSchema")(found.schema())
-    # As an INSERT, which neither pads nor checks then.
+    # Like an INSERT, which then neither pads nor checks.
     without = str(session.conf.get("spark.sql.legacy.charVarcharAsString")) == "true"
     has_lengths = not without and static_method(session, f"{_LENGTHS}.hasCharVarchar")(declared)
     return TableSink(
@@ -212,7 +212,7 @@ def provider_in(found: Any) -> str:
 
 
 def location(uri: Any) -> str:
-    """What the catalog calls a directory, as a user would: Hadoop decodes no %20, and we do so only in ``file:``."""
+    """A directory from the catalog, as a user would write it: Hadoop does not decode %20; we do, only in ``file:``."""
     text = str(uri)
     return text if scheme_of(text) == "file" else unquote(text)
 
@@ -220,7 +220,7 @@ def location(uri: Any) -> str:
 def identified(
     name: str, session: SparkSession, refused: Callable[[str, str], AnalysisError] | None = None
 ) -> tuple[Any, Any]:
-    """The session's own catalog, and a table's full name in it."""
+    """The session's own catalog, and the full name of a table in it."""
     refused = refused or _refused
     state: Any = session._jsparkSession.sessionState()
     given: object = name
@@ -256,6 +256,6 @@ def _described(columns: Mapping[str, str]) -> str:
 
 
 def sql_text(value: str) -> str:
-    """A literal of SQL."""
+    """A SQL literal."""
     escaped = value.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"

@@ -1,4 +1,4 @@
-"""Columns of rows and of a table of a format that is not Spark's: by name, in any order and case."""
+"""Columns of rows and of a table in a format other than Spark's: by name, in any order and case."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from sparkjet.errors import AnalysisError, SinkError
 
 
 def matched(table: StructType, rows: StructType, where: str) -> dict[str, str]:
-    """The table's name of each column, by that of the rows, in the order of the rows."""
-    # Names that differ only by case are one column to Spark's readers.
+    """The table's name for each column, by the name in the rows, in the order of the rows."""
+    # Names that differ only in case are one column to Spark's readers.
     columns = {field.name.lower(): field for field in table.fields}
     names: dict[str, str] = {}
     for field in rows.fields:
@@ -33,7 +33,7 @@ def matched(table: StructType, rows: StructType, where: str) -> dict[str, str]:
 def looking_again(where: str) -> Iterator[None]:
     """Look at a table before an epoch is prepared: others may have changed it since the start.
 
-    What is decided, no start can write in another way.
+    Once an epoch is decided, no start can write it differently.
     """
     try:
         yield
@@ -61,7 +61,7 @@ def _check_column(field: StructField, column: StructField, where: str) -> None:
 def _plain(kind: DataType) -> Any:
     """A type without what does not count: nullability, and metadata of fields."""
     if isinstance(kind, StructType):
-        # As they are written: Spark alone finds fields by names in another case.
+        # As written: only Spark finds fields by names in another case.
         return [(field.name, _plain(field.dataType)) for field in kind.fields]
     if isinstance(kind, ArrayType):
         return ["array", _plain(kind.elementType)]
@@ -71,7 +71,7 @@ def _plain(kind: DataType) -> Any:
 
 
 def _fits(given: DataType, wanted: DataType) -> bool:
-    """Whether nested values that must not be null are not."""
+    """Whether nested values that must not be null are indeed never null."""
     if isinstance(given, StructType) and isinstance(wanted, StructType):
         pairs = zip(given.fields, wanted.fields, strict=True)
         return all((two.nullable or not one.nullable) and _fits(one.dataType, two.dataType) for one, two in pairs)

@@ -33,7 +33,8 @@ def run_tasks(
 ) -> list[Row]:
     """Run a task on every partition of some rows, and collect the results.
 
-    What a task raises as ``refusal`` is a :class:`SinkError`, and as ``of_rows`` a :class:`RefusedRowsError`.
+    Errors that a task raises as ``refusal`` become a :class:`SinkError`, and as ``of_rows`` a
+    :class:`RefusedRowsError`.
     """
     from pyspark.cloudpickle import register_pickle_by_value  # noqa: PLC0415 - on use only
 
@@ -43,7 +44,7 @@ def run_tasks(
         if not pooled:
             return rows.mapInArrow(task, attempt.SLOTS).collect()
         thread = F.java_method(F.lit("java.lang.Thread"), F.lit("currentThread")).alias(attempt.THREAD)
-        # For the first row only, as the call costs more than a row does.
+        # For the first row only, as the call costs more than a row.
         asked = F.when(F.monotonically_increasing_id().bitwiseAND(_ROW) == 0, thread).alias(attempt.THREAD)
         return rows.select("*", asked).mapInArrow(task, attempt.POOLED_SLOTS).select("*", thread).collect()
     except PySparkException as error:

@@ -1,4 +1,4 @@
-"""Rows of several schemas as those of one: columns are found by name, and types are widened."""
+"""Rows of several schemas united under one: columns are found by name, and types are widened."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _WIDER = "org.apache.spark.sql.catalyst.analysis.AnsiTypeCoercion.findWiderTypeF
 
 
 def united(frames: Sequence[DataFrame], schema: StructType | None, what: str) -> DataFrame:
-    """All rows of several DataFrames; a column that one does not have is null there."""
+    """All rows of several DataFrames; a column that one of them lacks is null there."""
     session = frames[0].sparkSession
     types = _Types(session, what, exact=session.conf.get("spark.sql.caseSensitive") == "true")
     if schema is None and len(frames) == 1:
@@ -41,12 +41,12 @@ def united(frames: Sequence[DataFrame], schema: StructType | None, what: str) ->
 
 @dataclass(frozen=True)
 class _Types:
-    """Common types, and values of one type as those of another.
+    """Common types, and conversion of values to them.
 
     Attributes:
-        session: Whose rules they follow.
-        what: What messages begin with.
-        exact: Whether the case of names counts.
+        session: The session whose rules they follow.
+        what: The beginning of messages.
+        exact: Whether names are case-sensitive.
     """
 
     session: SparkSession
@@ -95,7 +95,7 @@ class _Types:
         java = [self.session._jsparkSession.parseDataType(each.json()) for each in (one, other)]
         for text, (given, target) in ((other, java), (one, java[::-1])):
             if isinstance(text, StringType) and static_method(self.session, _UPCAST)(given, target):
-                # Spark's own rule would make numbers of the strings.
+                # Spark's own rule would turn the strings into numbers.
                 return text
         if isinstance(one, StringType) or isinstance(other, StringType):
             return None
@@ -132,7 +132,7 @@ class _Types:
     def _by_name(self, struct: StructType) -> dict[str, StructField]:
         found = {self._key(each.name): each for each in struct.fields}
         if len(found) < len(struct.fields):
-            # One of them would be lost, or Spark would say that it cannot tell them apart.
+            # One of them would be lost, or Spark would report them as ambiguous.
             alike = ", ".join(quoted(each.name) for each in struct.fields if found[self._key(each.name)] is not each)
             message = (
                 f"{self.what}: epochs have names that differ from others only by case: {alike}. Read them in a session "

@@ -1,4 +1,4 @@
-"""Upserts into tables: by which columns rows replace older ones, and which of several rows with one key stays."""
+"""Upserts into tables: the columns by which rows replace older ones, and which of several rows with one key stays."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def check_keys(schema: StructType, keys: Sequence[str]) -> None:
 
 
 def check_whole(lacking: Sequence[str], where: str) -> None:
-    """Refuse rows that lack columns of the table: what a replaced row has there would be lost."""
+    """Refuse rows that lack columns of the table: the values of replaced rows there would be lost."""
     if lacking:
         message = (
             f"mode=upsert replaces whole rows, and the result has no column {lacking[0]!r} of {where}: what older rows "
@@ -49,16 +49,16 @@ def check_whole(lacking: Sequence[str], where: str) -> None:
 
 
 def one_per_key(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """Of the rows with one key, the one with the greatest other columns, in their order; nulls are the least."""
+    """Among rows with one key, the one with the greatest other columns, in their order; nulls are the least."""
     others = [_ordered(rows, name).desc_nulls_last() for name in rows.columns if name not in keys]
-    # Ordered by something in any case: a number without an order is refused.
+    # Ordered by something in any case: a row number without an order is refused.
     window = Window.partitionBy(*(quoted(key) for key in keys)).orderBy(*(others or [F.lit(0)]))
     numbered = rows.withColumn(_NUMBER, F.row_number().over(window))
     return numbered.where(F.col(_NUMBER) == 1).drop(_NUMBER)
 
 
 def _ordered(rows: DataFrame, name: str) -> Column:
-    """A column as it can be compared: Spark orders no maps, and no variants."""
+    """A column in a comparable form: Spark cannot order maps or variants."""
     column = F.col(quoted(name))
     return column if _is_ordered(rows.schema[name].dataType) else column.cast("string")
 
@@ -76,4 +76,4 @@ def _is_nested(kind: DataType) -> bool:
 
 
 _UNORDERED = {"variant", "geometry", "geography"}
-"""Types that not all lines of Spark have, by their names."""
+"""Types that not all Spark lines have, by name."""

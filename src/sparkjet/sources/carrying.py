@@ -1,4 +1,4 @@
-"""The offset of a source that carries the watermark of whoever wrote its rows."""
+"""The offset of a source that carries the watermark of the query that wrote its rows."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import msgspec
 from sparkjet.known_types import known
 
 Tree = dict[str, Any]
-"""Values by the names of partitions, which may be nested: ``{"clicks": {"0": 17}}``."""
+"""Values by partition name; names may be nested: ``{"clicks": {"0": 17}}``."""
 
 
 class CarryingOffset(msgspec.Struct, frozen=True):
-    """Where a batch ends, and how far event time has come there; a source may add fields.
+    """The end of a batch, and how far event time has come there; a source may add fields.
 
-    What is carried is in the offset, and not asked for: a batch that is run again gets the watermark it had, and one
-    that has moved makes a batch, though there may be no rows.
+    The watermark is stored in the offset, not asked for: a batch that is run again gets the watermark it had, and a
+    watermark that has moved makes a batch, even without rows.
 
     Attributes:
-        source: Kind of the source; tells these offsets from those that only have partitions.
+        source: Kind of the source; distinguishes these offsets from those that only have partitions.
         offsets: The next offset of each partition.
-        watermarks: The watermark of each partition, in microseconds; null where its writer has none. One that is
-            missing has not begun.
+        watermarks: The watermark of each partition, in microseconds; null if its writer has none. A missing one has not
+            begun.
     """
 
     source: str
@@ -39,14 +39,14 @@ class CarryingOffset(msgspec.Struct, frozen=True):
         {'0': 3}
         >>> CarryingOffset.found_in({"offsets": {"0": 17}, "watermarks": {"0": 3}})
         """
-        # By the text in it: of a topic there would be another object.
+        # By the text in it: for a topic, there would be another object.
         if isinstance(offset, dict) and isinstance(offset.get("source"), str) and "watermarks" in offset:
             return msgspec.convert(offset, known(CarryingOffset))
         return None
 
 
 def leaves(offset: object, path: str = "") -> dict[str, Any]:
-    """The values of a tree by their paths.
+    """The values of a tree by path.
 
     >>> leaves({"clicks": {"0": 17}}), leaves(5)
     ({'clicks/0': 17}, {'': 5})

@@ -22,23 +22,23 @@ TIME = "time"
 NUMBER = "number"
 """Numbers the rows of an epoch within their partition."""
 FIRST = "first"
-"""The number of the first row of a key that is stored, for the epoch in which it is."""
+"""The number of the first row of a stored key, for the epoch in which it is stored."""
 
 
 class Deduplication(KeyedOperator):
-    """Lets the first row of each key through, and remembers the key; an operator of one feed.
+    """Lets the first row of each key through, and remembers the key; an operator with one feed.
 
-    A row that arrives is ``(keys…, time, …)``. Of several of one key in an epoch the one with the least time is the
-    first, one without a time before all. A key is forgotten when the watermark has passed the time of its first row by
-    ``keep``: rows that come closer to the first one than that are always recognized, as those that are late by then do
-    not come here.
+    An arriving row is ``(keys…, time, …)``. Among several rows of a key in one epoch, the one with the least time is
+    the first; one without a time comes before all others. A key is forgotten when the watermark has passed the time of
+    its first row by ``keep``: rows closer to the first one than that are always recognized, as those that are late by
+    then do not get here.
 
-    The state is a :class:`sparkjet.state.KeyedStore` without versions: a key is stored once, and dies by itself. What
-    else is in a row goes out with the results of its epoch and is not stored.
+    The state is a :class:`sparkjet.state.KeyedStore` without versions: a key is stored once, and expires by itself. The
+    rest of a row goes out with the results of its epoch and is not stored.
 
     Args:
-        keep: How long a key is remembered, in microseconds of event time: 0 if the time is part of the key, so that
-            any later duplicate is late. None if for ever, and then no row is late.
+        keep: How long a key is remembered, in microseconds of event time: 0 if the time is part of the key, so that any
+            later duplicate is late. None means forever, and then no row is late.
         keys: Names of the key columns, at least one.
         partitions: Number of partitions of the state, hash-partitioned by the keys.
     """
@@ -57,7 +57,7 @@ class Deduplication(KeyedOperator):
         self._new = CompiledColumns([*key, TIME, NUMBER, F.lit(False).alias("known")])
         nothing = [F.lit(None).cast("long").alias(name) for name in (TIME, NUMBER)]
         self._known = CompiledColumns([*key, *nothing, F.lit(True).alias("known")])
-        # Where a key is kept for ever, rows without a time come here as well: they are older than all others.
+        # If keys are kept forever, rows without a time get here as well: they are older than all others.
         first = F.min_by(NUMBER, F.coalesce(F.col(TIME), F.lit(MIN)))
         self._firsts = CompiledColumns([F.min(TIME).alias(TIME), first.alias(FIRST), F.max("known").alias("known")])
         self._remembered = CompiledColumns([*key, due.alias("due"), FIRST])
@@ -73,7 +73,7 @@ class Deduplication(KeyedOperator):
 
     @property
     def open_until(self) -> int | None:
-        """The minimum watermark that all keys are forgotten at, None if there are none, or only such as are kept."""
+        """The minimum watermark at which all keys are forgotten; None if there are none or they are kept forever."""
         if self.keep is None:
             return None
         ends = [] if self._store.highest is None else [self._store.highest]
@@ -82,7 +82,7 @@ class Deduplication(KeyedOperator):
 
     @property
     def judged_by(self) -> int | None:
-        """The watermark of the last :meth:`close`, where keys are forgotten."""
+        """The watermark of the last :meth:`close`, if keys are forgotten."""
         return None if self.keep is None else self.closed
 
     def shuffled(self, rows: DataFrame) -> DataFrame:
@@ -104,7 +104,7 @@ class Deduplication(KeyedOperator):
         return arrived.partials.join(self._numbers.select(firsts).hint("shuffle_hash"), self._is_first)
 
     def _times(self, arrived: Segment) -> tuple[int, int]:
-        """Where the time is part of the key, most of what is remembered is of other times, and not read."""
+        """The times to read: if the time is part of the key, most remembered keys have other times."""
         return (arrived.statistics.low, arrived.statistics.high) if self.keep == 0 else (MIN, MAX)
 
     def _new_keys(self, touched: Touched) -> DataFrame:

@@ -1,4 +1,4 @@
-"""Types of joins, and which rows each of them gives."""
+"""Types of joins, and the rows that each of them returns."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from sparkjet.errors import AnalysisError, nearest
 
 
 class JoinType(Enum):
-    """What a join of two streams gives."""
+    """The types of joins of two streams, by what they return."""
 
     INNER = "inner"
     LEFT = "left_outer"
@@ -30,12 +30,12 @@ class JoinType(Enum):
 
     @property
     def gives_pairs(self) -> bool:
-        """Whether each pair of rows that match is a result."""
+        """Whether each pair of matching rows is a result."""
         return self not in {JoinType.SEMI, JoinType.ANTI}
 
     @property
     def of_left(self) -> bool:
-        """Whether it depends on a left row's having no match at all, now or at the end."""
+        """Whether results depend on a left row having no match at all, now or at the end."""
         return self in {JoinType.LEFT, JoinType.FULL, JoinType.SEMI, JoinType.ANTI}
 
     @property

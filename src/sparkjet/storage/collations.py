@@ -1,4 +1,4 @@
-"""Collations of texts, which Spark's reader of ORC fails at, and that of partition columns in any format."""
+"""Collations of strings, at which Spark fails when it reads ORC, or partition columns in any format."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
 
 
 def has_collations(schema: StructType) -> bool:
-    """Whether a text of a schema has a collation, wherever it is."""
+    """Whether any string in a schema, nested or not, has a collation."""
     return uncollated(schema) != _struct(schema, collations=True)
 
 
 def uncollated(schema: StructType) -> StructType:
-    """The schema to read with: in files and in the names of directories every text is a plain one."""
+    """The schema to read with: in files and directory names, every string is a plain one."""
     return _struct(schema, collations=False)
 
 
 def collated(rows: DataFrame, schema: StructType) -> DataFrame:
-    """Rows that were read without collations, with those of their schema."""
+    """Rows that were read without collations, with the collations of their schema."""
     if not has_collations(schema):
         return rows
     types = {field.name: field.dataType for field in _struct(schema, collations=True)}
@@ -31,7 +31,7 @@ def collated(rows: DataFrame, schema: StructType) -> DataFrame:
 
 
 def _struct(schema: StructType, *, collations: bool) -> StructType:
-    """What is read may be null anywhere."""
+    """The struct as read, where anything may be null."""
     return StructType(
         [
             StructField(field.name, _type(field.dataType, collations=collations), metadata=field.metadata)

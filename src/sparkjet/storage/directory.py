@@ -1,4 +1,4 @@
-"""The protocol of directories: everything sparkjet stores is in one, on a file system or in an object store."""
+"""The protocol of directories, which hold everything that sparkjet stores, on a file system or in an object store."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 
 
 class Directory(Protocol):
-    """A place with files, on the driver; ``str()`` of it is for messages.
+    """A place with files, used on the driver; its ``str()`` is for messages.
 
-    Names are relative, with ``/`` between their parts, which must not be empty or begin with a dot: what begins with
-    one belongs to the implementation or to others. Thread-safe, and other processes may use the same place.
+    Names are relative, with ``/`` between their parts, which must not be empty or begin with a dot: names that do
+    belong to the implementation or to others. Thread-safe, and other processes may use the same place.
 
-    What cannot be done is an :class:`OSError`: :class:`FileNotFoundError` where there is no such file, and
-    :class:`PermissionError` where it is not allowed.
+    Failures raise an :class:`OSError`: :class:`FileNotFoundError` if there is no such file, and
+    :class:`PermissionError` if it is not allowed.
     """
 
     @property
@@ -26,41 +26,41 @@ class Directory(Protocol):
         ...
 
     def uri(self, name: str = "") -> str:
-        """The directory or a file in it, as Spark's readers and writers take it."""
+        """The URI of the directory or a file in it, for Spark's readers and writers."""
         ...
 
     def resolved(self) -> str:
-        """Where it really is: of two directories that are in one another, by whatever names, this begins alike."""
+        """The real location; if one directory is within another, under whatever name, theirs begin alike."""
         ...
 
     def below(self, name: str) -> Directory:
-        """A directory in this one; neither has to exist."""
+        """A directory inside this one; neither has to exist."""
         ...
 
     def check(self, option: str, *, create: bool = True) -> None:
-        """Test before the start that :meth:`put` has one winner here.
+        """Test before the start that :meth:`put` has only one winner here.
 
         Args:
             option: Name of the user's option, for messages.
             create: False to leave nothing behind: the nearest existing parent may be tested instead.
 
         Raises:
-            AnalysisError: It has not, or nothing can be written; the message names ``option``.
+            AnalysisError: It has several, or nothing can be written; the message names ``option``.
         """
         ...
 
     def create(self) -> None:
-        """Create the directory with its missing parents, durably; does nothing if it exists."""
+        """Create the directory and its missing parents, durably; does nothing if it exists."""
         ...
 
     def put(self, name: str, content: bytes) -> bool:
-        """Write a file durably unless it exists: one of any number of writers wins, and no reader sees half a file.
+        """Write a file durably unless it exists: among any number of writers one wins, and no reader sees half a file.
 
-        The directory must exist. Contents should be unlike anyone else's: where an answer was lost, the file itself is
+        The directory must exist. Contents should differ from anyone else's: if a response was lost, the file itself is
         read to find out who has won, so a second writer of the *same* bytes may be told that it has won as well.
 
         Raises:
-            StorageError: It could not be found out in time whether the file was written.
+            StorageError: Whether the file was written could not be determined in time.
         """
         ...
 
@@ -85,7 +85,7 @@ class Directory(Protocol):
         ...
 
     def names(self) -> list[str]:
-        """Names of the files and directories in this one, not below; empty if it is missing or not a directory."""
+        """Names of the files and directories directly in this one; empty if it is missing or not a directory."""
         ...
 
     def files(self) -> dict[str, int]:
@@ -93,11 +93,11 @@ class Directory(Protocol):
         ...
 
     def rename(self, source: str, target: str) -> None:
-        """Move a file to its final name, durable after :meth:`sync`; the target's directory is created if needed."""
+        """Move a file to its final name, durable after :meth:`sync`; creates the target's directory if needed."""
         ...
 
     def sync(self, names: Iterable[str], *, contents: bool = True) -> None:
-        """Make files durable that others have written or that were renamed, with all directories between.
+        """Make files durable that others have written or that were renamed, with all directories in between.
 
         Args:
             names: The files.
@@ -106,44 +106,44 @@ class Directory(Protocol):
         ...
 
     def remove(self, name: str = "") -> None:
-        """Remove a file, or a directory with all that is in it; does nothing if there is none.
+        """Remove a file, or a directory with everything in it; does nothing if there is none.
 
-        What of a directory cannot be removed may stay, without an error: whoever lists it next removes it.
+        Parts of a directory that cannot be removed may stay, without an error: whoever lists it next removes them.
         """
         ...
 
     def remove_files(self, names: Iterable[str]) -> None:
-        """Remove files of which some may be missing, with as few requests as there can be."""
+        """Remove files, some of which may be missing, in as few requests as possible."""
         ...
 
     def sweep(self) -> None:
-        """Remove files in this directory that crashes have left in the middle of a :meth:`put`."""
+        """Remove files in this directory that crashes in the middle of a :meth:`put` have left."""
         ...
 
 
 @runtime_checkable
 class Losable(Protocol):
-    """A directory that may be lost as a whole although nobody has removed it, as what is only in memory."""
+    """A directory that may be lost as a whole although nobody has removed it, such as one in memory."""
 
     @property
     def identity(self) -> str:
-        """What the user calls it, wherever it is: the same before and after the loss."""
+        """The user's name for it, wherever it is: the same before and after the loss."""
         ...
 
 
 @runtime_checkable
 class HoldsRows(Protocol):
-    """A directory that Spark's own writers and readers cannot use: tasks of its own carry rows there and back."""
+    """A directory that Spark's writers and readers cannot use: its own tasks carry rows there and back."""
 
     @property
     def packages(self) -> Mapping[str, str]:
-        """Packages that its tasks need on executors: the name to install, by the name that is imported."""
+        """Packages that its tasks need on executors: the name to install, by the name to import."""
         ...
 
     def write_rows(self, rows: DataFrame) -> dict[str, int]:
-        """Write one file for each partition with rows; returns those of the attempts that count, with their rows.
+        """Write one file per partition with rows; returns the files of the attempts that count, with their row counts.
 
-        Their names contain the number of the partition, as those of Spark's files do: ``part-00003-…``.
+        The names contain the partition number, like those of Spark's files: ``part-00003-…``.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""Names of struct fields in files that are read back: Parquet takes no two of one name, and Spark does."""
+"""Names of struct fields in files that are read back: Spark allows two of the same name, Parquet does not."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 def numbered(rows: DataFrame) -> DataFrame:
-    """The rows with a number before each field of a struct that has a name twice, as ``struct(n, n)`` does.
+    """The rows, with numbers before the field names of each struct that has a name twice, as ``struct(n, n)`` does.
 
-    Spark writes such a struct to Parquet, and cannot read it.
+    Spark writes such a struct to Parquet, but cannot read it.
     """
     return _renamed(rows, _numbers)
 
@@ -26,7 +26,7 @@ def unnumbered(rows: DataFrame) -> DataFrame:
 
 
 def cast(field: StructField, kind: DataType) -> Column:
-    """A column as one of another type, under its name."""
+    """A column cast to another type, under its name."""
     name = field.name.replace("`", "``")
     column = F.col(f"`{name}`")
     return column if field.dataType == kind else column.cast(kind).alias(field.name)
@@ -55,7 +55,7 @@ def _type(kind: DataType, names: Callable[[list[str]], list[str]]) -> DataType:
 
 
 def _numbers(names: list[str]) -> list[str]:
-    # Also what looks as if it had been numbered: it would come back without.
+    # Also what looks as if it had been numbered: it would come back without the number.
     if len(set(names)) == len(names) and _without_numbers(names) == names:
         return names
     return [f"{place}:{name}" for place, name in enumerate(names)]

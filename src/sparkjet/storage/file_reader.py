@@ -38,9 +38,9 @@ def read(
 ) -> DataFrame:
     """The rows of files that a :class:`~sparkjet.storage.file_writer.FileWriter` has written below a directory.
 
-    Not through ``DataFrameReader``, which takes names for patterns: below a directory called ``a[b]`` it would find
-    nothing, below ``a*`` the files of all directories that begin with ``a``. Its own option against that reads each
-    file once for each file that there is.
+    Does not use ``DataFrameReader``, which takes names for patterns: below a directory called ``a[b]`` it would find
+    nothing, below ``a*`` the files of all directories that begin with ``a``. Its own option to prevent this reads each
+    file as many times as there are files.
     """
     if isinstance(directory, HoldsRows):
         return unnumbered(directory.read_rows(session, files))
@@ -48,7 +48,7 @@ def read(
     reading = listing if read_back else session
     java = reading._jsparkSession
     named = as_map(session, {**options, "basePath": directory.uri()}.items())
-    # Spark cannot turn the name of a directory into a text with a collation, and ORC's reader knows none.
+    # Spark cannot convert the name of a directory to a string with a collation, and its ORC reader has no collations.
     given = nothing(session) if schema is None else _some(session, java.parseDataType(uncollated(schema).json()))
     defaults = [static_method(session, f"{_INDEX}.$lessinit$greater$default${number}")() for number in (5, 6, 7)]
     paths = _paths(session, directory, files)
@@ -77,7 +77,7 @@ def read(
 
 
 def _paths(session: SparkSession, directory: Directory, files: Sequence[str]) -> Any:
-    """The paths of files, made in a few calls of the JVM however many there are."""
+    """The paths of files, created in a few JVM calls however many there are."""
     joined = _BETWEEN.join(map(directory.uri, files))
     names = static_method(session, "org.apache.commons.lang3.StringUtils.split")(joined, _BETWEEN)
     paths = static_method(session, "org.apache.hadoop.util.StringUtils.stringToPath")(names)

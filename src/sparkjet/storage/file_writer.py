@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Saved:
-    """What tasks have written, and what the driver sees of it.
+    """The output of tasks, and what the driver sees of it.
 
     Attributes:
         rows: Number of rows written.
@@ -37,21 +37,21 @@ class Saved:
 
 @dataclass(frozen=True)
 class FileWriter:
-    """Writes the rows of a DataFrame into a new directory, and knows which files there count.
+    """Writes the rows of a DataFrame into a new directory, and knows which files in it count.
 
     On a path, one rename gives the files of a task their names. In a store a rename may be a copy, file by file: a task
-    attempt that was given up, and goes on later, could replace files of the one that counts, or be seen half-way. There
-    each attempt writes under names of its own, and the driver lists those of the attempts that count.
+    attempt that was given up, and continues later, could replace files of the one that counts, or be seen halfway.
+    There, each attempt writes under its own names, and the driver lists the files of the attempts that count.
 
     Attributes:
         directory: The directory, which must not exist.
-        format: As Spark calls it.
-        options: For Spark's writer.
+        format: Spark's name for it.
+        options: Options of Spark's writer.
         partition_by: Columns that become directories.
-        read_back: Whether sparkjet itself reads the files: then the settings of the rows' session do not count.
-        defaults: Whether Spark's defaults count for the files, and not the settings of the rows' session: for others
-            that read them by a format of their own.
-        buckets: Of the table that the files are for, as :class:`WriteJob` takes them.
+        read_back: Whether sparkjet itself reads the files: then the settings of the rows' session do not apply.
+        defaults: Whether Spark's defaults apply to the files, rather than the settings of the rows' session: for files
+            read by others in a format of their own.
+        buckets: The table's buckets, as :class:`WriteJob` takes them.
     """
 
     directory: Directory
@@ -63,7 +63,7 @@ class FileWriter:
     buckets: Any = field(default=None, kw_only=True)
 
     def save(self, rows: DataFrame) -> Saved:
-        """Write the rows; what has been written when it fails does not count."""
+        """Write the rows; if it fails, nothing that has been written counts."""
         if self.read_back:
             rows = numbered(rows)
         if isinstance(self.directory, HoldsRows):
@@ -73,7 +73,7 @@ class FileWriter:
         settings = for_read_back(rows.sparkSession) if self.read_back or self.defaults else None
         job = WriteJob(rows, uri, self.format, self.options, self.partition_by, settings=settings, buckets=self.buckets)
         if self.directory.path is not None:
-            # Those that Hadoop's committer would make: it starts a process (`chmod`) for each.
+            # Those that Hadoop's committer would create: it starts a process (`chmod`) for each.
             (self.directory.path / "_temporary" / "0" / "_temporary").mkdir(parents=True)
             statistics = job.renaming(WRITING)
             return Saved(statistics.rows, statistics.files, self._found())

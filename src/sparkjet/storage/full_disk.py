@@ -1,4 +1,4 @@
-"""Full and read-only disks, and no file handles left: recognized as the cause of a failure, with what to do."""
+"""Full or read-only disks and exhausted file handles: recognized as the cause of a failure, with a remedy."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _REMEDIES = {
     errno.ENOSPC: "Free space there",
     errno.EDQUOT: "Free space there",
     errno.EROFS: "Make it writable",
-    # First the longer message, which contains the other.
+    # The longer message first, as it contains the other.
     errno.ENFILE: _HANDLES,
     errno.EMFILE: _HANDLES,
 }
 REASONS = {os.strerror(number): remedy for number, remedy in _REMEDIES.items()}
-"""The system's messages, which Java's exceptions contain too, each with the way out."""
+"""The system's messages, which Java's exceptions contain too, with their remedies."""
 _SPARKS_TARGET = re.compile(
     rf"writing rows to (?:file:)?(/[^\n]*?)\.?(?:\s+SQLSTATE|\s+(?:{'|'.join(REASONS)})|\s*\n|\s*$)"
 )
-"""The directory that Spark's error names, with whatever spaces it has."""
+"""The directory named in Spark's error, including spaces."""
 _ROOM = 2**16
 """Bytes; a disk with less is considered full, as a failed write may have freed its partial file by now."""
 
@@ -44,13 +44,13 @@ def full_disks_named(places: Sequence[Path]) -> Iterator[None]:
 
 
 def full_disk(error: BaseException, places: Sequence[Path]) -> StorageError | None:
-    """The error for a failure caused by such a disk or by too few file handles, None for any other.
+    """The error for a failure caused by such a disk or by too few file handles, None for any other failure.
 
     sparkjet's own errors are not converted, as they already name their cause.
     """
     if isinstance(error, SparkjetError):
         return None
-    # PySpark raises what it has translated "from None"; the disk may be named only by what that hides.
+    # PySpark raises translated errors "from None"; the disk may be named only in what that hides.
     errors = chain(error, suppressed=True)
     reason = next((reason for each in errors for reason in REASONS if reason in str(each)), None)
     if reason is None:
@@ -66,7 +66,7 @@ def full_disk(error: BaseException, places: Sequence[Path]) -> StorageError | No
 
 
 def _target(errors: Sequence[BaseException]) -> str | None:
-    """What was to be written or opened, if an error names it."""
+    """The file or directory that was to be written or opened, if an error names it."""
     for each in errors:
         if isinstance(each, OSError) and each.filename is not None:
             return str(each.filename)

@@ -1,4 +1,4 @@
-"""Directories in a grid: a query's home in replicated memory, without a file system anywhere."""
+"""Directories in a grid: a query's home in replicated memory, without any file system."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
 
 
 _SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
-"""Where Spark keeps its own types in a Parquet file."""
+"""Key under which Spark keeps its own types in a Parquet file."""
 _TASK_BYTES = 64 << 20
-"""Bytes of files that a task reads, unless one has more."""
+"""Bytes of files per task, unless a single file has more."""
 
 
 def write_rows(rows: DataFrame, location: GridLocation, directory: str) -> list[tuple[Held, int]]:
-    """Write one file for each partition with rows; returns how each is held, and its number of rows.
+    """Write one file per partition with rows; returns how each is held, and its number of rows.
 
-    An attempt of a task writes under a name of its own; what no successful one has named goes with its directory.
+    Each task attempt writes under its own name; files that no successful one has named go with their directory.
     """
     ship(rows.sparkSession)
     task = partial(_written, location, directory, rows.schema.json())
@@ -60,7 +60,7 @@ def read_rows(session: SparkSession, location: GridLocation, files: Sequence[Hel
 def _written(
     location: GridLocation, directory: str, schema: str, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """In a task: its rows as one file."""
+    """Runs in a task: writes its rows as one file."""
     sink, writer, count = pa.BufferOutputStream(), None, 0
     for batch in batches:
         if batch.num_rows:
@@ -83,7 +83,7 @@ def _written(
 def _read(
     location: GridLocation, tasks: Sequence[bytes], numbers: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """In a task: the rows of its files."""
+    """Runs in a task: reads the rows of its files."""
     for batch in numbers:
         for number in batch.column(0).to_pylist():
             files = msgspec.msgpack.decode(tasks[number], type=known(list[Held]))
@@ -93,7 +93,7 @@ def _read(
 
 
 def _grouped(files: Sequence[Held]) -> Iterator[list[Held]]:
-    """Files in their order, in groups for tasks."""
+    """Files in order, in groups for tasks."""
     group: list[Held] = []
     for held in files:
         if group and sum(each.rows for each in group) + held.rows > _TASK_BYTES:
@@ -104,11 +104,11 @@ def _grouped(files: Sequence[Held]) -> Iterator[list[Held]]:
 
 
 _PUT = ".put"
-"""Where the contents of files are that were put: each is an entry of its own, and the slot of its file names it."""
+"""Directory of the contents of files that were put: each is an entry, named in the slot of its file."""
 
 
 class Unverified:
-    """Files of a home that were written since a slot was; on all replicas or not when the next one is to be written."""
+    """Files of a home written since the last slot, to be verified on all replicas before the next one."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -124,7 +124,7 @@ class Unverified:
         gone = set(names)
         with self._lock:
             for each in list(self._files):
-                # Its own name, and those of all directories that it is in.
+                # Its own name, and those of all directories that contain it.
                 if not gone.isdisjoint(accumulate(each.split("/"), "{}/{}".format)):
                     del self._files[each]
 
@@ -135,16 +135,16 @@ class Unverified:
 
 
 class GridDirectory:
-    """A :class:`~sparkjet.storage.directory.Directory` of a grid.
+    """A :class:`~sparkjet.storage.directory.Directory` in a grid.
 
-    Files are entries of its data plane, under their full names. A file that is *put* is decided by a slot of its
-    control plane. Before a slot is written, every replica is asked for all that this process has written since the last
-    one: what a record names is on as many members as it should be.
+    Files are entries of its data plane, under their full names. A file that is *put* is decided by a slot of the
+    control plane. Before a slot is written, every replica is asked for everything that this process has written since
+    the last one: whatever a record names is on as many members as it should be.
 
     Args:
         location: The grid.
         name: The directory's full name.
-        unverified: Of the home that the directory belongs to.
+        unverified: The unverified files of the home that the directory belongs to.
     """
 
     def __init__(self, location: GridLocation, name: str, unverified: Unverified | None = None) -> None:
@@ -164,11 +164,11 @@ class GridDirectory:
         return None
 
     def uri(self, name: str = "") -> str:
-        """See :meth:`Directory.uri`; for messages, as Spark's readers and writers do not take it."""
+        """See :meth:`Directory.uri`; for messages, as Spark's readers and writers do not accept it."""
         return f"{self.location}/{self.full(name)}"
 
     def resolved(self) -> str:
-        """See :meth:`Directory.resolved`: by the id of the grid, as other members may be named."""
+        """See :meth:`Directory.resolved`: by the grid's id, as other members may be named."""
         return f"grid://{self.location.client.state().cluster}/{self._name}"
 
     def full(self, name: str = "") -> str:
@@ -180,13 +180,13 @@ class GridDirectory:
         return GridDirectory(self.location, self.full(name), self.unverified)
 
     def check(self, option: str, *, create: bool = True) -> None:
-        """See :meth:`Directory.check`: one winner is what a grid's slots are for; but it must be whole enough."""
+        """See :meth:`Directory.check`: a grid's slots have one winner, but enough of the grid must be there."""
         del create  # there are no directories
         way_out = ", or go on from a copy in a new grid: python -m sparkjet snapshots import"
         check_whole(self.location.client, option, self, way_out)
 
     def standing(self) -> dict[str, Any]:
-        """How the grid is: its members, and what they hold."""
+        """The state of the grid: its members, and what they hold."""
         return described(self.location.client.status())
 
     def create(self) -> None:
@@ -239,7 +239,7 @@ class GridDirectory:
         return {name.removeprefix(f"{self._name}/"): size for name, size in sizes.items()}
 
     def rename(self, source: str, target: str) -> None:
-        """See :meth:`Directory.rename`: a copy, which another one after a crash finds done."""
+        """See :meth:`Directory.rename`: a copy, which a later call after a crash finds done."""
         content = self.read(source)
         self.write(target, content)
         self.remove_files([source])
@@ -258,18 +258,18 @@ class GridDirectory:
         self._remove([self.full(name) for name in names])
 
     def sweep(self) -> None:
-        """See :meth:`Directory.sweep`: contents whose slot another one has won."""
+        """See :meth:`Directory.sweep`: removes contents whose slot another file has won."""
         client = self.location.client
         for held in client.entries(f"{self._name}/{_PUT}/"):
             name = held.name.removeprefix(f"{self._name}/{_PUT}/").rpartition(".")[0]
             winner = self._slot(self.full(name))
-            # Nobody has won what a driver may be about to put.
+            # Without a winner, a driver may be about to put it.
             if winner is not None and winner.name != held.name:
                 client.remove([held.key])
 
     @property
     def identity(self) -> str:
-        """See :meth:`Losable.identity`: without the members, others of which may be named after the loss of all."""
+        """See :meth:`Losable.identity`: without the members, as others may be named after the loss of all."""
         return self._name
 
     @property
@@ -301,7 +301,7 @@ class GridDirectory:
             if slot is not None:
                 decided.append(path)
                 contents.append(slot.key)
-        # First: who finds a slot must find its content.
+        # First: whoever finds a slot must find its content.
         client.remove_slots(decided)
         client.remove([*contents, *map(client.key, paths)])
         self.unverified.drop(paths)

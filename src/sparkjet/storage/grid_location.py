@@ -1,4 +1,4 @@
-"""Where a grid is: the members, token and certificates behind a location as the user gives it."""
+"""Where a grid is: the members, token and certificates behind a location as given by the user."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 _STARTS_WITHIN = 60.0
 _LISTENS = "listens at grpc://"
 _STARTED: list[subprocess.Popen[bytes]] = []
-"""Python warns of a process that outlives the object for it."""
+"""Python warns of a process that outlives its object."""
 
 
 def embedded_member(directory: Path, max_memory: str) -> EmbeddedMember:
-    """The embedded member of a directory; it is started if it does not run.
+    """The embedded member of a directory; starts it if it is not running.
 
-    Drivers that ask at the same time get the same one. What an earlier one held is gone with it.
+    Drivers that ask at the same time get the same one. If an earlier one has ended, what it held is gone.
     """
     token = directory / "token"
     with _alone(directory / "lock"):
@@ -52,7 +52,7 @@ def _started(log: Path, token: Path, max_memory: str) -> EmbeddedMember:
     command = [sys.executable, "-m", "sparkjet", "grid", "start", "--alone", "--port", "0"]
     command += ["--token-file", str(token), "--max-memory", max_memory]
     with log.open("wb") as output:
-        # A session of its own: it must outlive the driver, and its terminal.
+        # In its own session: it must outlive the driver, and its terminal.
         member = subprocess.Popen(  # noqa: S603 - our own command
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
         )
@@ -86,19 +86,19 @@ _SETTINGS = {
     "key": "spark.sparkjet.grid.tlsKey",
     "authorities": "spark.sparkjet.grid.tlsAuthorities",
 }
-"""Names of the session's settings: each is a file, on the driver and on every executor."""
+"""Names of the session's settings: each names a file, on the driver and on every executor."""
 _MEMORY = "spark.sparkjet.grid.maxMemory"
-"""What the embedded member may hold."""
+"""Setting that limits what the embedded member may hold."""
 _NAME = re.compile(r"[^/\0]+(/[^/\0]+)*")
 
 
 class GridLocation(msgspec.Struct, frozen=True):
-    """Where a grid is, and how it is entered; it holds no secret, and travels with tasks.
+    """Where a grid is, and how to access it; contains no secrets, and travels with tasks.
 
     Attributes:
         members: Addresses of some members, as ``host:port``.
-        access: Where token and certificates are.
-        cluster: Id of the grid, which is another one after it was formed anew: no client goes on with what it knew.
+        access: Where to find token and certificates.
+        cluster: Id of the grid, a different one once it is formed again: no client continues with what it knew.
     """
 
     members: tuple[str, ...]
@@ -115,7 +115,7 @@ class GridLocation(msgspec.Struct, frozen=True):
 
 
 def check_whole(client: GridClient, option: str, what: object, way_out: str = "") -> None:
-    """Refuse to start on a grid that does not answer, or of which others may hold as much."""
+    """Refuse to start on a grid that does not answer, or whose missing members may hold as much."""
     try:
         state = client.state()
     except StorageError as error:
@@ -130,7 +130,7 @@ def check_whole(client: GridClient, option: str, what: object, way_out: str = ""
 
 
 def grid_location(location: str, option: str, session: SparkSession) -> tuple[GridLocation, str]:
-    """The grid of a location such as ``grid://10.0.0.1:5710,10.0.0.2:5710/orders``, and the name in it.
+    """The grid of a location such as ``grid://10.0.0.1:5710,10.0.0.2:5710/orders``, and the name within it.
 
     Without members, as in ``grid:///orders``, it is the embedded member of this machine, which is started if needed.
     """

@@ -1,4 +1,4 @@
-"""Directories of Hadoop's file systems: HDFS and object stores, as Spark itself reaches them."""
+"""Directories on Hadoop's file systems: HDFS and object stores, as Spark itself accesses them."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 
 
 WRITERS = 4
-"""Of the race; each writes something else."""
+"""Number of writers in the race, each with different content."""
 _TESTED = "a path that all machines mount, hdfs:, s3a:, abfs:, abfss: or gs:"
 
 
 def check_puts(directory: Directory, option: str, scheme: str, *, is_tested: bool, create: bool) -> None:
-    """Probe a directory, and refuse it if its puts are not known to have one winner.
+    """Probe a directory, and refuse it unless its puts are known to have only one winner.
 
-    A store that ignores the condition is found out by the second put already; the race shows one that looks first and
-    writes afterwards, if it is slow enough. No probe proves that there is always one winner: a scheme that was never
-    tested is refused even if it passes.
+    A store that ignores the condition is detected by the second put; the race detects one that looks first and writes
+    afterwards, if it is slow enough. No probe proves that there is always one winner: a scheme that was never tested is
+    refused even if it passes.
     """
     try:
         if create:
@@ -85,16 +85,16 @@ CONDITIONAL = "fs.option.create.conditional.overwrite"
 """S3A's capability and option of a PUT with ``If-None-Match``."""
 
 Put = Callable[["HadoopFileSystem", Any, bytes], None]
-"""Creates a path with its whole content; any error leaves open who has created it."""
+"""Creates a path with its whole content; after an error it is open who has created it."""
 
 
 class Way(NamedTuple):
-    """How a scheme puts.
+    """How a scheme puts files.
 
     Attributes:
-        put: The step itself.
-        capability: What the file system must say it can do, if it has to be asked.
-        has_directories: Whether a directory exists without files in it.
+        put: The put operation.
+        capability: The capability to require of the file system, if it has to be asked.
+        has_directories: Whether directories exist without files.
         is_tested: Whether ``put`` is known to have one winner; others are refused by name.
     """
 
@@ -105,7 +105,7 @@ class Way(NamedTuple):
 
 
 def by_rename(system: HadoopFileSystem, path: Any, content: bytes) -> None:
-    """Write a hidden file, then rename it without overwriting: created in place, readers would see half of it."""
+    """Write a hidden file, then rename it without overwriting: if created in place, readers would see half of it."""
     hidden = system.path(f"{path.getParent().toString()}/.{path.getName()}.{uuid.uuid4().hex}")
     stream = system.java.create(hidden, False)
     try:
@@ -113,7 +113,7 @@ def by_rename(system: HadoopFileSystem, path: Any, content: bytes) -> None:
         system.context.rename(hidden, path, system.not_overwriting)
     except JAVA_ERRORS:
         with suppress(*JAVA_ERRORS):
-            # Closing a hidden file publishes nothing, and HDFS would renew the lease of an open one for ever.
+            # Closing a hidden file publishes nothing, and HDFS would renew the lease of an open one forever.
             stream.close()
         with suppress(*JAVA_ERRORS):
             # One that stays is removed by the next start.
@@ -122,25 +122,25 @@ def by_rename(system: HadoopFileSystem, path: Any, content: bytes) -> None:
 
 
 def by_conditional_create(system: HadoopFileSystem, path: Any, content: bytes) -> None:
-    """One conditional PUT when the stream is closed; a plain ``create(path, false)`` would let the last writer win."""
+    """One conditional PUT when the stream is closed; with a plain ``create(path, false)`` the last writer would win."""
     builder = system.java.createFile(path).create().overwrite(True).must(CONDITIONAL, True)
     write(builder.build(), content)
 
 
 def by_create(system: HadoopFileSystem, path: Any, content: bytes) -> None:
-    """Create without overwriting, where the store compares generations when the stream is closed."""
+    """Create without overwriting, in a store that compares generations when the stream is closed."""
     write(system.java.create(path, False), content)
 
 
 def write(stream: Any, content: bytes) -> None:
-    """Write and close a stream; one that has failed is abandoned, because to close it would publish a part."""
+    """Write and close a stream; a failed one is abandoned, because closing it would publish a part."""
     try:
         stream.write(content)
         if stream.hasCapability("hsync"):
             stream.hsync()
     except JAVA_ERRORS:
         with suppress(*JAVA_ERRORS):
-            # A stream that cannot be aborted is left open: only closing it would publish what it has.
+            # A stream that cannot be aborted is left open: closing it would publish what it has.
             stream.abort()
         raise
     stream.close()
@@ -153,7 +153,7 @@ WAYS = {
     "abfss": Way(by_rename),
     "gs": Way(by_create, has_directories=False),
 }
-"""By scheme; with any other one, :data:`UNTESTED`."""
+"""Ways to put by scheme; :data:`UNTESTED` for any other."""
 UNTESTED = Way(by_rename, is_tested=False)
 
 
@@ -166,13 +166,13 @@ _BETWEEN = "\0"
 
 
 class HadoopDirectory:
-    """A :class:`~sparkjet.storage.directory.Directory` of one of Hadoop's file systems.
+    """A :class:`~sparkjet.storage.directory.Directory` on one of Hadoop's file systems.
 
     Args:
         system: The file system.
         uri: The directory, as :meth:`HadoopFileSystem.qualified` gives it.
-        way: How it puts; by the scheme if not given.
-        patience: For calls that fail; the file system's if not given.
+        way: How it puts files; determined by the scheme if not given.
+        patience: Patience for failing calls; the file system's if not given.
     """
 
     def __init__(
@@ -196,11 +196,11 @@ class HadoopDirectory:
 
     def uri(self, name: str = "") -> str:
         """See :meth:`Directory.uri`."""
-        # Without a path, as the root of a bucket, Hadoop would take it for the user's own directory.
+        # Without a path, as for the root of a bucket, Hadoop would take it for the user's own directory.
         return f"{self._uri}/{name}" if name or not urlsplit(self._uri).path else self._uri
 
     def resolved(self) -> str:
-        """See :meth:`Directory.resolved`; follows links and mounts, and the service counts, not what it is called."""
+        """See :meth:`Directory.resolved`; follows links and mounts, and identifies the service, not a name for it."""
         return self._patience.run(lambda: self._run(lambda: self._system.resolved(self.uri())))
 
     def below(self, name: str) -> HadoopDirectory:
@@ -230,8 +230,8 @@ class HadoopDirectory:
     def put(self, name: str, content: bytes) -> bool:
         """See :meth:`Directory.put`.
 
-        No error says who has won: an answer may be lost, and a client that repeats its request meets its own file. So
-        after any error the file itself decides, and while there is none the same content is put again.
+        No error tells who has won: a response may be lost, and a client that repeats its request meets its own file. So
+        after any error the file itself decides, and as long as there is none the same content is put again.
         """
         path = self._at(name)
 
@@ -276,7 +276,7 @@ class HadoopDirectory:
         os.close(descriptor)
         try:
             target = self._system.path(f"file:{copy}")
-            # To the raw local file system (True): the other one would leave a .crc file beside it.
+            # To the raw local file system (True): the other one would leave a .crc file next to it.
             self._ask(lambda: self._system.java.copyToLocalFile(False, self._at(name), target, True), name)
             return Path(copy).open("rb")
         finally:
@@ -316,18 +316,18 @@ class HadoopDirectory:
         return {each[1].removeprefix(f"{self._uri}/"): int(each[2]) for each in found}
 
     def rename(self, source: str, target: str) -> None:
-        """See :meth:`Directory.rename`; where it is a copy, one that was interrupted is finished."""
+        """See :meth:`Directory.rename`; if it is a copy, finishes an interrupted one."""
         self._patience.run(lambda: self._rename(source, target))
 
     def sync(self, names: Iterable[str], *, contents: bool = True) -> None:
-        """See :meth:`Directory.sync`: a file that is closed is durable here."""
+        """See :meth:`Directory.sync`: here, a closed file is durable."""
 
     def remove(self, name: str = "") -> None:
         """See :meth:`Directory.remove`."""
         self._ask(lambda: self._system.java.delete(self._at(name), True), name)
 
     def remove_files(self, names: Iterable[str]) -> None:
-        """See :meth:`Directory.remove_files`: several with a request, which asks for no directories around them."""
+        """See :meth:`Directory.remove_files`: several per request, without looking for directories around them."""
         system, base, left = self._system, self._at(), list(names)
         bulk = system.jvm.org.apache.hadoop.io.wrappedio.WrappedIO
         size = self._ask(lambda: int(bulk.bulkDelete_pageSize(system.java, base))) if left else 1
@@ -347,7 +347,7 @@ class HadoopDirectory:
                 self.remove(name)
 
     def _listed(self, iterator: Callable[[], Any]) -> list[str]:
-        """What ``FileStatus.toString()`` says of each entry: one by one, py4j would take longer than the store."""
+        """The ``FileStatus.toString()`` of each entry: one by one, py4j would take longer than the store."""
         jvm = self._system.jvm
 
         def joined() -> str:
@@ -388,7 +388,7 @@ class HadoopDirectory:
         return self._system.path(self.uri(name))
 
     def _ask(self, call: Callable[[], T], name: str = "") -> T:
-        """Run what may be repeated, until the store answers."""
+        """Run a repeatable call until the store answers."""
         return self._patience.run(lambda: self._run(call, name))
 
     def _run(self, call: Callable[[], T], name: str = "") -> T:

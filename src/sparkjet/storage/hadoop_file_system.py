@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 JAVA_ERRORS = Py4JJavaError, PySparkException
-"""What a call of the JVM raises: PySpark turns some exceptions, such as unsupported operations, into its own."""
+"""Exceptions of JVM calls: PySpark turns some, such as unsupported operations, into its own."""
 _SETTINGS = "fs.", "dfs.", "hadoop.", "ipc."
-"""What the settings of file systems begin with."""
+"""Prefixes of the settings of file systems."""
 _SPARED = {
-    # A pause before the first look whether a file could be closed.
+    # A pause before first checking whether a file could be closed.
     "dfs.client.block.write.locateFollowingBlock.initial.delay.ms": ("400", "20"),
-    # Looks for directories around each file that is created or removed, and markers of those that have become empty: a
-    # start that is refused would leave one.
+    # Looks for directories around each file that is created or removed, and markers for those that have become empty: a
+    # refused start would leave one.
     "fs.s3a.performance.flag": ("", "create,delete"),
 }
-"""Hadoop's default and our value of settings that cost time or requests at every epoch; the user's value stays."""
+"""Hadoop's default and our value of settings that cost time or requests in every epoch; the user's value stays."""
 _PACKAGES = {
     "s3a": "org.apache.hadoop:hadoop-aws",
     "abfs": "org.apache.hadoop:hadoop-azure",
@@ -44,10 +44,10 @@ _DENIED = "java.nio.file.AccessDeniedException", "org.apache.hadoop.security.Acc
 
 
 class HadoopFileSystem:
-    """A file system of Hadoop's: the JVM's objects, and calls of them.
+    """One of Hadoop's file systems: the JVM's objects, and calls on them.
 
     Args:
-        gateway: Py4J's, of the session.
+        gateway: The session's Py4J gateway.
         java: The ``FileSystem``.
         settings: The ``Configuration`` it was opened with.
     """
@@ -65,14 +65,14 @@ class HadoopFileSystem:
 
     @cached_property
     def not_overwriting(self) -> Any:
-        """The options of such a rename, as Java's array."""
+        """The options of such a rename, as a Java array."""
         kind = self.jvm.org.apache.hadoop.fs.Options.Rename
         options = self._gateway.new_array(kind, 1)
         options[0] = kind.NONE
         return options
 
     def path(self, location: str) -> Any:
-        """A location as Hadoop's ``Path``."""
+        """A location as a Hadoop ``Path``."""
         return self.jvm.org.apache.hadoop.fs.Path(location)
 
     def qualified(self, location: str) -> str:
@@ -80,18 +80,18 @@ class HadoopFileSystem:
         return str(self.java.makeQualified(self.path(location)).toString()).rstrip("/")
 
     def resolved(self, location: str) -> str:
-        """A location as the file system knows it, behind links and mounts; what does not exist yet has its name."""
+        """A location as the file system knows it, behind links and mounts; if it does not exist yet, its name."""
         path, missing = self.path(location), []
         while path.getParent() is not None and not self.java.exists(path):
             missing.append(str(path.getName()))
             path = path.getParent()
         found = self.java.resolvePath(path).toUri()
-        # The address, where there is one: a name node has several names, with and without its port.
+        # The address, if there is one: a name node has several names, with and without its port.
         service = self.java.getCanonicalServiceName() or found.getAuthority()
         return "/".join([f"{found.getScheme()}://{service}{found.getPath()}".rstrip("/"), *reversed(missing)])
 
     def run(self, call: Callable[[], T], where: str) -> T:
-        """Call Hadoop, in a thread of its own: if Spark interrupted the call, its outcome would be unknown."""
+        """Call Hadoop in a separate thread: if Spark interrupted the call, its outcome would be unknown."""
         try:
             return _threads.submit(call).result()
         except JAVA_ERRORS as error:
@@ -99,9 +99,9 @@ class HadoopFileSystem:
 
 
 def open_file_system(session: SparkSession, location: str, option: str) -> HadoopFileSystem:
-    """The file system of a location, with the session's settings and credentials; the same for the same settings.
+    """The file system of a location, with the session's settings and credentials; the same one for the same settings.
 
-    Not Hadoop's cached one: whoever closes that (a user's code, another library) would close it under the query.
+    Not Hadoop's cached one: anyone who closes that (the user's code, another library) would close it under the query.
     """
     gateway: Any = session.sparkContext._gateway
     scheme = location.partition(":")[0]
@@ -133,7 +133,7 @@ def open_file_system(session: SparkSession, location: str, option: str) -> Hadoo
 
 
 def os_error(gateway: Any, error: Exception, where: str) -> OSError:
-    """What a Java exception is in Python, with ``where`` as its file: what is an answer of the store says so."""
+    """The Python form of a Java exception, with ``where`` as its file; answers of the store have their own classes."""
 
     def is_one_of(names: tuple[str, ...]) -> bool:
         return isinstance(error, Py4JJavaError) and any(
@@ -149,7 +149,7 @@ def os_error(gateway: Any, error: Exception, where: str) -> OSError:
 
 
 def first_line(error: Exception) -> str:
-    """What a Java exception says, on one line: Hadoop's messages may contain stack traces."""
+    """The message of a Java exception, on one line: Hadoop's messages may contain stack traces."""
     said = error.java_exception.toString() if isinstance(error, Py4JJavaError) else error
     text = str(said).strip().splitlines()
     return f"{text[0][:400].rstrip('.') if text else 'an error without a message'}."

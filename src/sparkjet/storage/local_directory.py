@@ -1,4 +1,4 @@
-"""The driver's local directory for what is derived from a home that is not on this machine."""
+"""The driver's local directory for data derived from a home that is not on this machine."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pathlib import Path
 
 
 def local_directory(home: str) -> Path:
-    """A directory of this user's, the same for every driver of a home on this machine.
+    """A directory of this user, the same for every driver of a home on this machine.
 
-    That the next start finds it again is a convenience: it may then see that the home has lost records. Below the
-    temporary directory anybody may create the name first, so a directory that is not ours alone is not used.
+    It is a convenience that the next start finds it again: the start may then see that the home has lost records. Below
+    the temporary directory anybody may create the name first, so a directory that is not ours alone is not used.
     """
     digest = hashlib.sha256(home.encode()).hexdigest()[:16]
     path = Path(tempfile.gettempdir(), f"sparkjet-{os.getuid()}-{digest}")

@@ -35,7 +35,7 @@ def local_path(location: str, option: str) -> Path:
     >>> local_path("file:///data/out", "path").as_posix()
     '/data/out'
     """
-    # Not urlsplit(): # and ? are parts of names here, as they are for Hadoop.
+    # Not urlsplit(): # and ? are parts of names here, as they are in Hadoop.
     uri = _FILE_URI.match(location)
     path = location if uri is None else unquote(location[uri.end() :])
     host = uri["host"] if uri is not None else None
@@ -74,7 +74,7 @@ def sync_file(path: Path) -> None:
 
 
 def write_durably(path: Path, content: bytes, mode: Literal["xb", "wb"] = "wb") -> None:
-    """Write a file and make its content durable; its name is not until its directory is synced."""
+    """Write a file and make its content durable, but not its name, until its directory is synced."""
     try:
         with path.open(mode) as file:
             file.write(content)
@@ -99,7 +99,7 @@ def make_directories(directory: Path) -> None:
 
 
 def sync_levels(top: Path, files: Iterable[Path]) -> None:
-    """Make the names of files below ``top`` durable, with all directories between: partition columns may nest."""
+    """Make the names of files below ``top`` durable, with all directories in between: partition columns may nest."""
     levels = {top}
     for file in files:
         for level in file.parents:
@@ -111,12 +111,12 @@ def sync_levels(top: Path, files: Iterable[Path]) -> None:
 
 
 def put_if_absent(path: Path, content: bytes) -> bool:
-    """Create a file with its whole content unless it exists; False if it does.
+    """Create a file with its whole content unless it exists; returns False if it does.
 
     ``link`` fails if the name is taken, and publishes a complete file: no reader sees a partial one.
     """
-    # A starting driver removes temporaries, as it cannot know that this one is in use, so this is retried. Not for
-    # ever: a file system that loses files, or /proc, must not hang the query.
+    # A starting driver removes temporaries, as it cannot know that this one is in use, so this is retried. Not forever:
+    # a file system that loses files, or /proc, must not hang the query.
     for attempt in range(_ATTEMPTS):
         temporary = path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}")
         try:
@@ -149,7 +149,8 @@ def check_put_if_absent(directory: Path, option: str, *, create: bool = True) ->
             make_directories(directory)
             tried = directory
         else:
-            # A link to nothing counts: it would be found out only when the directory is created, after the takeover.
+            # A dangling link counts: otherwise it would be found only when the directory is created, after the
+            # takeover.
             tried = next(path for path in (directory, *directory.parents) if os.path.lexists(path))
         for left in [path for path in tried.iterdir() if is_left_behind(path.name)]:
             # It may belong to another user, in a shared parent directory.

@@ -1,4 +1,4 @@
-"""Patience: how long a store that does not answer is asked again before the query ends."""
+"""Patience: how long a store that does not answer is retried before the query ends."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from sparkjet.query_log import logger
 T = TypeVar("T")
 
 SECONDS = 60.0
-"""Until a store is given up, beside what its client itself waits."""
+"""Seconds until a store is given up, in addition to the waiting of its client."""
 _ANSWERS = FileExistsError, FileNotFoundError, PermissionError
 _PARTS = 12
-"""Of the patience: one is the longest pause between two attempts, and such a part of it the first."""
+"""Divides the patience: the longest pause between two attempts is one part, and the first pause such a part of that."""
 
 
 class Patience:
-    """Runs again what may be repeated, until the store answers or has been away for too long.
+    """Retries what may be repeated, until the store answers or has been away for too long.
 
-    One for all directories of a file system: once it is given up, what a failing query still does to end (undoing what
-    it has prepared, looking for a successor) is tried once each, until something has succeeded. Thread-safe.
+    Shared by all directories of a file system: once it is given up, whatever a failing query still does to end (undoing
+    what it has prepared, looking for a successor) is tried once each, until something has succeeded. Thread-safe.
 
     Args:
         seconds: How long a store may be away.
         has_answered: Whether the store has answered already. One that never has is not waited for: its location may be
-            wrong, and what asks says so.
+            wrong, and the caller says so.
     """
 
     def __init__(self, seconds: float = SECONDS, *, has_answered: bool = False) -> None:
@@ -37,7 +37,7 @@ class Patience:
         self._away_since: float | None = None
 
     def run(self, attempt: Callable[[], T]) -> T:
-        """What ``attempt`` returns in the end; an :class:`OSError` that is an answer of the store is raised at once."""
+        """The eventual result of ``attempt``; an :class:`OSError` that is an answer of the store is raised at once."""
         pause = self._seconds / _PARTS**2
         first: float | None = None
         while True:
@@ -56,7 +56,7 @@ class Patience:
                 if since is None:
                     self._away_since = since = now
                     logger.warning("%s: %s It is tried again.", error.filename, error.strerror)
-                # Not only since the outage began: other calls may succeed all the time, and put its beginning off.
+                # Not only since the outage began: other calls may succeed all the time, and postpone its beginning.
                 if now + pause - min(first, since) > self._seconds:
                     self._away_since = -math.inf
                     message = (

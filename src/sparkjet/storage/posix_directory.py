@@ -1,4 +1,4 @@
-"""Directories of POSIX file systems: local ones, and those that all machines mount."""
+"""Directories on POSIX file systems: local ones, and those that all machines mount."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _CHUNK = 1 << 20
 
 
 class PosixDirectory:
-    """A :class:`~sparkjet.storage.directory.Directory` where ``link()`` refuses to overwrite and ``fsync`` is kept."""
+    """A :class:`~sparkjet.storage.directory.Directory` where ``link()`` never overwrites and ``fsync`` is honored."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -115,7 +115,7 @@ class PosixDirectory:
                 try:
                     found[path.relative_to(self._path).as_posix()] = path.stat().st_size
                 except FileNotFoundError:
-                    # Removed since it was listed, or a link to nothing.
+                    # Removed since it was listed, or a dangling link.
                     continue
         return found
 
@@ -153,5 +153,5 @@ class PosixDirectory:
 
 
 def as_directory(place: Path | Directory) -> Directory:
-    """A directory, also where a path is given."""
+    """A directory, converted if a path is given."""
     return PosixDirectory(place) if isinstance(place, Path) else place

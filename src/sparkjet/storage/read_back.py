@@ -20,17 +20,17 @@ _READERS_AND_WRITERS = (
     "spark.sql.sources.",
     "spark.sql.variant.",
 )
-"""Where the settings are that Spark's reader and writer of Parquet take from a session; those of later versions too."""
+"""Prefixes of the settings that Spark's Parquet reader and writer take from a session, also in later versions."""
 _OWN = {
-    # Columns of user rows may differ in nothing else.
+    # Columns of user rows may differ only in this.
     "spark.sql.caseSensitive": "true",
-    # Spark's default, INT96, is nanoseconds for readers that are not Spark's: they end in the year 2262.
+    # Spark's default, INT96, is nanoseconds to readers other than Spark: they end in the year 2262.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    # Since 4.2 Spark takes the fields of a variant apart, for which a Delta table would have to have a feature.
+    # Since 4.2 Spark shreds variants, for which a Delta table would have to have a feature.
     "spark.sql.variant.writeShredding.enabled": "false",
 }
 _VECTORIZED = "spark.sql.parquet.enableVectorizedReader"
-"""How fast, not what is read. Spark asks the reading session how rows come and the user's how to take them."""
+"""Affects speed, not what is read. Spark asks the reading session how rows come and the user's how to take them."""
 _SESSIONS: dict[Hashable, Any] = {}
 _MOST = 8
 _OF_THREADS = "org.apache.spark.sql.classic.SparkSession"
@@ -40,16 +40,16 @@ _OF_THREADS = "org.apache.spark.sql.classic.SparkSession"
 def for_read_back(session: SparkSession) -> SparkSession:
     """A copy of a session in which Spark reads and writes files by its own defaults; made once.
 
-    What a user sets there is for the user's files: ``TIMESTAMP_MILLIS`` would cut times in the state,
-    ``ignoreCorruptFiles`` would lose rows without a word.
+    Settings that a user makes there are for the user's files: ``TIMESTAMP_MILLIS`` would truncate times in the state,
+    ``ignoreCorruptFiles`` would silently lose rows.
     """
     jsession: Any = session._jsparkSession
-    # Not the session: each batch has another object of Python's for it.
+    # Not the session: each batch has another Python object for it.
     key = session.sparkContext._gateway, jsession.sessionUUID()
     found = _SESSIONS.get(key)
     if found is None:
         if len(_SESSIONS) >= _MOST:
-            # Another thread may be here, too: what it has found stays its own.
+            # Another thread may be here, too: what it has found is not affected.
             _SESSIONS.clear()
         found = _SESSIONS[key] = _with_defaults(session, jsession.cloneSession())
     found.sessionState().conf().setConfString(_VECTORIZED, session.conf.get(_VECTORIZED))
@@ -57,14 +57,14 @@ def for_read_back(session: SparkSession) -> SparkSession:
 
 
 def in_session(session: SparkSession, rows: DataFrame) -> DataFrame:
-    """The same rows for the session that goes on with them; how their files are read stays as it is."""
+    """The same rows in the session that continues with them; how their files are read stays the same."""
     of_rows = static_method(session, "org.apache.spark.sql.classic.Dataset.ofRows")
     return DataFrame(of_rows(session._jsparkSession, rows._jdf.logicalPlan()), session)
 
 
 @contextmanager
 def active(session: SparkSession) -> Iterator[None]:
-    """Make a session the one whose settings Spark looks up where it was handed none: it lists files so."""
+    """Make Spark look up settings in this session when it was handed none, as when it lists files."""
     before = static_method(session, f"{_OF_THREADS}.getActiveSession")()
     static_method(session, f"{_OF_THREADS}.setActiveSession")(session._jsparkSession)
     try:
@@ -77,7 +77,7 @@ def active(session: SparkSession) -> Iterator[None]:
 
 
 def activated(session: SparkSession) -> bool:
-    """Make a session the active one of this thread, if it has none; says whether it had none."""
+    """Make a session the active one of this thread if it has none; returns whether it had none."""
     if static_method(session, f"{_OF_THREADS}.getActiveSession")().isDefined():
         return False
     static_method(session, f"{_OF_THREADS}.setActiveSession")(session._jsparkSession)
@@ -101,7 +101,7 @@ def _with_defaults(session: SparkSession, jsession: Any) -> Any:
                 # "<undefined>", "<value of …>"
                 settings.unsetConf(name)
             else:
-                # Set, as what is not would not replace the user's value in tasks.
+                # Set explicitly, as an unset one would not replace the user's value in tasks.
                 settings.setConfString(name, default)
     for name, value in _OWN.items():
         settings.setConfString(name, value)

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from sparkjet.storage.directory import Directory
 
 Session = Callable[[], "SparkSession"]
-"""Gives the session whose settings and credentials count; called only if they are needed."""
+"""Returns the session whose settings and credentials apply; called only if they are needed."""
 
 
 def directory_at(location: str, option: str, session: Session) -> Directory:
-    """The directory of a location as the user gives it: a plain path, or a URI that Spark could write to."""
+    """The directory of a location as given by the user: a plain path, or a URI that Spark could write to."""
     make = SCHEMES.get(scheme_of(location), _in_hadoop)
     return make(location, option, session)
 
@@ -33,7 +33,7 @@ def scheme_of(location: str) -> str:
     >>> scheme_of("s3a://bucket/home"), scheme_of("/data/home"), scheme_of("C:/data")
     ('s3a', 'file', 'file')
     """
-    # Not urlsplit(): it takes a bracket after // for an address of IPv6.
+    # Not urlsplit(): it takes a bracket after // for an IPv6 address.
     scheme = _SCHEME.match(location)
     return "file" if scheme is None else scheme[1].lower()
 
@@ -60,13 +60,13 @@ def _in_grid(location: str, option: str, session: Session) -> Directory:
 
 
 _SCHEME = re.compile("([a-z][a-z0-9+.-]+):", re.IGNORECASE)
-"""Of two letters or more: ``C:/data`` is a path."""
+"""Two letters or more: ``C:/data`` is a path."""
 SCHEMES: dict[str, Callable[[str, str, Session], Directory]] = {"file": _on_posix, "grid": _in_grid}
-"""How a directory is made, by scheme; Hadoop has all others."""
+"""Creates a directory, by scheme; Hadoop has all others."""
 
 
 def is_within(place: str, other: str) -> bool:
-    """Whether a place is another one, or below it; both as :meth:`Directory.resolved` says them.
+    """Whether a place is another one, or below it; both as returned by :meth:`Directory.resolved`.
 
     >>> is_within("/a/b", "/a"), is_within("/ab", "/a")
     (True, False)

@@ -45,13 +45,13 @@ def check_shared(session: SparkSession, directories: Mapping[Path, str]) -> None
     tasks = probing_tasks(session)
     for directory, option in tried.items():
         for left in directory.glob(f"{_PREFIX}*"):
-            # By a start that was killed.
+            # Left by a start that was killed.
             shutil.rmtree(left, ignore_errors=True)
         probe = partial(_try, session, directory, tasks, option)
         try:
             probe()
         except AnalysisError as error:
-            # Another driver that starts may have taken our probe for one that was left.
+            # Another starting driver may have taken our probe for one left behind.
             logger.warning("%s Trying once more.", error)
             probe()
 
@@ -114,7 +114,7 @@ def _reason(error: Exception) -> str:
 
 
 def _sweep(session: SparkSession, probe: Path, tasks: int) -> None:
-    """Remove the files of executors that the driver cannot see."""
+    """Remove files of the executors that the driver cannot see."""
     shutil.rmtree(probe, ignore_errors=True)
     remove = partial(shutil.rmtree, probe.as_posix(), ignore_errors=True)
     try:

@@ -28,11 +28,11 @@ _lock = threading.Lock()
 
 
 def ship(spark: SparkSession) -> None:
-    """Have Spark put sparkjet on the path of its Python workers: of executors, and of the planner on the driver.
+    """Have Spark put sparkjet on the path of its Python workers: on executors, and of the planner on the driver.
 
-    What ``spark-submit --py-files`` adds, only the driver's own process finds, and of a wheel not even the executors.
-    Sources and grids cannot be shipped by value like the tasks of sinks: their workers keep connections between tasks.
-    Runs on the driver, and may be called again.
+    What ``spark-submit --py-files`` adds is found only by the driver's own process, and a wheel not even by the
+    executors. Sources and grids cannot be shipped by value like the tasks of sinks: their workers keep connections
+    between tasks. Runs on the driver, and may be called again.
     """
     context = spark.sparkContext
     # PySpark's own directory, which goes with the context.
@@ -41,8 +41,8 @@ def ship(spark: SparkSession) -> None:
         if not archive.exists():
             _write(archive)
             context.addPyFile(str(archive))
-            # Spark's planner of streams looks for the name in another directory than where Spark has put it. A whole
-            # path it takes as it is; executors do not have that, and find the name.
+            # Spark's stream planner looks for the name in a different directory than the one Spark has put it in. It
+            # accepts a whole path; executors do not have that, and find the name.
             context._python_includes.append(str(archive))  # type: ignore[union-attr] # noqa: SLF001 - as above
 
 
@@ -52,7 +52,7 @@ def _write(archive: Path) -> None:
         for name, content in _modules():
             if name in _LAZY:
                 packed.writestr(name, _STUB)
-                # What users import is in such a module anyway.
+                # Whatever users import is in such a module anyway.
                 if name != _LAZY[0]:
                     packed.writestr(name.replace("__init__", "_names"), content)
             else:
@@ -61,7 +61,7 @@ def _write(archive: Path) -> None:
 
 
 def _modules() -> Iterator[tuple[str, bytes]]:
-    """Sparkjet's modules and the grid's, from a directory or from the archives that the driver itself has them from."""
+    """Modules of sparkjet and the grid, from a directory or from the archives where the driver itself finds them."""
     # Without the extra there is no grid, and nothing that is shipped looks for it.
     names = [name for name in ("sparkjet", "sparkjet_grid") if find_spec(name) is not None]
     pending = [(name, files(name)) for name in names]

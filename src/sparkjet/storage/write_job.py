@@ -1,4 +1,4 @@
-"""Write jobs: Spark's job that writes rows as files, called below ``DataFrameWriter``, with what its tasks report."""
+"""Write jobs: Spark's job that writes rows as files, called below ``DataFrameWriter``, with its tasks' reports."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FORMATS = {
 
 @dataclass(frozen=True)
 class WriteStatistics:
-    """Numbers of rows and files that the task attempts that count have written."""
+    """Numbers of rows and files written by the task attempts that count."""
 
     rows: int
     files: int
@@ -43,17 +43,17 @@ class WriteStatistics:
 class WriteJob:
     """A job that writes the rows of a DataFrame into a directory; on the driver.
 
-    ``DataFrameWriter`` would analyze, optimize and plan a command around a plan that is planned already, and not say
-    what was written. An observation of the rows would, but takes as long as writing few of them.
+    ``DataFrameWriter`` would analyze, optimize and plan a command around a plan that is already planned, and not report
+    what was written. An observation of the rows would report it, but takes as long as writing a few of them.
 
     Attributes:
         rows: The rows.
         uri: The directory.
-        format: As Spark calls it.
-        options: Of the format.
+        format: Spark's name for it.
+        options: Options of the format.
         partition_by: Columns that become directories.
-        settings: The session whose settings count for the files; that of the rows where there is none.
-        buckets: Scala's option of the ``BucketSpec`` of the table that the files are for; None if there is none.
+        settings: The session whose settings apply to the files; the rows' session if there is none.
+        buckets: Scala ``Option`` with the ``BucketSpec`` of the table that the files are for; None if there is none.
     """
 
     rows: DataFrame
@@ -65,15 +65,15 @@ class WriteJob:
     buckets: Any = field(default=None, kw_only=True)
 
     def renaming(self, settings: Mapping[str, str]) -> WriteStatistics:
-        """Write, each task attempt below a directory of its own, from where a rename gives its files their names."""
+        """Write, each task attempt below its own directory, from where a rename gives its files their names."""
         committer = java_class(self.session, f"{DATASOURCES}.SQLHadoopMapReduceCommitProtocol")
         configuration = _own_settings(self.session, tuple({**self.options, **settings}.items()))
         return self._run(committer(str(uuid.uuid4()), self.uri, False), configuration)
 
     def listing(self) -> tuple[WriteStatistics, list[str]]:
-        """Write, each task attempt under names of its own; returns the URIs of the files that count, too.
+        """Write, each task attempt under its own names; also returns the URIs of the files that count.
 
-        Their paths are encoded as Hadoop does it.
+        Their paths are encoded as in Hadoop.
         """
         session = self.session
         logs = java_class(session, _LOG)
@@ -85,7 +85,7 @@ class WriteJob:
             except JAVA_ERRORS as error:
                 raise os_error(session.sparkContext._gateway, error, self.uri) from error
 
-        # It looks into the directory; of the job itself, Spark repeats the tasks.
+        # It looks into the directory; Spark itself retries the tasks of the job.
         log = Patience(has_answered=True).run(made)
         committer = java_class(session, f"{_STREAMING}.ManifestFileCommitProtocol")("0", self.uri)
         committer.setupManifestOptions(log, 0)
@@ -96,7 +96,7 @@ class WriteJob:
 
     @property
     def session(self) -> SparkSession:
-        """The session whose settings count for the files."""
+        """The session whose settings apply to the files."""
         return self.settings if self.settings is not None else self.rows.sparkSession
 
     def _run(self, committer: Any, configuration: Any) -> WriteStatistics:
@@ -131,21 +131,21 @@ class WriteJob:
 
 
 _FURTHER = f"{DATASOURCES}.FileFormatWriter.write$default$12"
-"""The default of an argument that some releases have, also of one line: 4.0.5, and not 4.0.1."""
+"""The default of an argument that only some releases have, even within one line: 4.0.5, but not 4.0.1."""
 _CONFIGURATIONS: dict[tuple[Any, ...], Any] = {}
 _MOST = 32
-"""Configurations that are kept."""
+"""Maximum number of kept configurations."""
 _CONFIGURATION = "org.apache.hadoop.conf.Configuration"
 
 
 def _own_settings(session: SparkSession, further: tuple[tuple[str, str], ...]) -> Any:
     """Hadoop's configuration of a session with further settings, without Hadoop's defaults; made once.
 
-    Spark sends the configuration to each task, twice. With the 1,100 defaults, the source of each compressed by itself,
-    that takes longer than to write the rows of a small epoch. Code that asks for one of these knows it.
+    Spark sends the configuration to each task, twice. With the 1,100 defaults, whose sources are each compressed
+    separately, this takes longer than writing the rows of a small epoch. Code that asks for a default knows it.
     """
     gateway = session.sparkContext._gateway
-    # Not the session: each batch has another object of Python's for it.
+    # Not the session: each batch has another Python object for it.
     key = gateway, session._jsparkSession.sessionUUID(), further
     if key not in _CONFIGURATIONS:
         if len(_CONFIGURATIONS) == _MOST:
@@ -171,7 +171,7 @@ def _without_defaults(session: SparkSession, further: tuple[tuple[str, str], ...
 def _as_execution(
     session: SparkSession, execution: Any, call: Callable[[], object], settings: SparkSession | None
 ) -> None:
-    """Call something as Spark runs a query: else its jobs would not have the session's settings on the executors."""
+    """Call something as Spark runs a query: otherwise its jobs would lack the session's settings on the executors."""
     ensure_callback_server_started(session.sparkContext._gateway)
     body = _Body(session, call)
     name = static_method(session, "scala.Option.apply")("save")
@@ -198,7 +198,7 @@ class _Body:
         try:
             self._call()
         except Exception as error:
-            # What Java hands on is only its text.
+            # Java passes on only its text.
             self.failure = error
             raise
         finally:

@@ -32,7 +32,7 @@ class Written:
 
 
 def write(rows: DataFrame, writer: FileWriter, refuse: Refuse) -> Written:
-    """Write rows as files, and verify that the driver sees all that tasks have written.
+    """Write rows as files, and verify that the driver sees everything that tasks have written.
 
     An executor with a different directory under the same path succeeds in writing files that are never read, which
     neither Spark nor its commit protocol detects.
@@ -68,7 +68,7 @@ def metrics(observation: Observation, what: str, refuse: Refuse) -> dict[str, An
 
 
 def _writers(session: SparkSession, tag: str, seen: Collection[int]) -> str:
-    """Which tasks wrote what is not seen, and on which hosts, as far as Spark still knows."""
+    """The tasks that wrote files that are not seen, and their hosts, as far as Spark still knows."""
     context = session._jsparkSession.sparkContext()
     tracker = context.statusTracker()
     job = tracker.getJobInfo(max(tracker.getJobIdsForTag(tag)))

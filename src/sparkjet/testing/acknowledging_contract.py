@@ -1,6 +1,6 @@
-"""The contract of sources that acknowledge messages, as a suite that every one passes, yours too.
+"""The contract of sources that acknowledge messages, as a suite that every source passes, including yours.
 
-Inherit :class:`AcknowledgingContract` in a test class of pytest's and give it a fixture ``target``::
+Inherit :class:`AcknowledgingContract` in a pytest test class and give it a fixture ``target``::
 
     class TestMySource(AcknowledgingContract):
         @pytest.fixture
@@ -23,9 +23,9 @@ from sparkjet.sources.acknowledging.contract import AcknowledgingSource, Connect
 from sparkjet.sources.acknowledging.ledger import Ledger, LedgerState
 
 RESTARTS = 25
-"""More often than brokers deliver a message by default before they drop it or put it elsewhere."""
+"""Restarts; more than the deliveries after which brokers drop a message or put it elsewhere by default."""
 WITHIN = 60.0
-"""Seconds in which a broker must have delivered, or a lost connection be noticed."""
+"""Seconds within which a broker must have delivered, or a lost connection be noticed."""
 SEEDS = 3
 STEPS = 40
 
@@ -35,16 +35,16 @@ class QueuesUnderTest:
     """Two empty queues, a source that reads both, and ways to fill them and to cut its connection."""
 
     make: Callable[[], AcknowledgingSource]
-    """Makes a source that has not connected yet."""
+    """Creates a source that has not connected yet."""
     send: Callable[[str, Sequence[str]], None]
-    """Sends messages of these ids to a queue; returns when they are there."""
+    """Sends messages with these ids to a queue; returns when they are there."""
     cut: Callable[[], None] | None = None
-    """Ends the connection of the source as a network or a broker that fails would; None if it has none."""
+    """Ends the connection of the source as a failing network or broker would; None if it has none."""
 
 
 @contextmanager
 def opened(target: QueuesUnderTest) -> Iterator[AcknowledgingSource]:
-    """A source that is connected."""
+    """A connected source."""
     source = target.make()
     source.open()
     try:
@@ -54,7 +54,7 @@ def opened(target: QueuesUnderTest) -> Iterator[AcknowledgingSource]:
 
 
 def received(source: AcknowledgingSource, count: int) -> list[Message]:
-    """So many messages, waiting for them; the test fails if there are fewer."""
+    """This many messages, after waiting for them; the test fails if there are fewer."""
     found: list[Message] = []
     deadline = time.monotonic() + WITHIN
     while len(found) < count:
@@ -65,17 +65,17 @@ def received(source: AcknowledgingSource, count: int) -> list[Message]:
 
 
 def ids(messages: Sequence[Message]) -> list[str | None]:
-    """The ids of messages, in ascending order: brokers deliver again in any."""
+    """The ids of messages, in ascending order: brokers redeliver in any order."""
     return sorted((each.id for each in messages), key=str)
 
 
 def names(first: int, end: int) -> list[str]:
-    """Ids."""
+    """Ids of messages."""
     return [f"m{number:03}" for number in range(first, end)]
 
 
 class AcknowledgingContract:
-    """Tests that each source's test class inherits; it gives the fixture ``target``."""
+    """Tests that each source's test class inherits; it provides the fixture ``target``."""
 
     def test_messages_come_with_their_queues_and_values(self, target: QueuesUnderTest) -> None:
         with opened(target) as source:
@@ -103,7 +103,7 @@ class AcknowledgingContract:
         with opened(target) as source:
             again = received(source, 3)
             assert ids(again) == names(1, 4)
-            # What is said to be delivered for the first time is not compared with what has come before.
+            # A message said to be delivered for the first time is not compared with earlier ones.
             assert all(each.redelivered for each in again)
             assert source.receive(1, 0.2) == []
             source.acknowledge(3)

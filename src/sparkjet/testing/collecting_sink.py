@@ -1,4 +1,4 @@
-"""The collecting sink: what a driven query has published, epoch by epoch, in the driver's memory."""
+"""The collecting sink: the output of a driven query, by epoch, in the driver's memory."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 class CollectingSink:
     """A sink that keeps rows by transaction until they are committed, and by epoch from then on.
 
-    It stands for the destination too, so it survives the restarts of a :class:`StreamDriver`. It does not undo a failed
-    epoch at once: what a crash leaves prepared is there for the next start to roll back.
+    It also stands for the destination, so it survives the restarts of a :class:`StreamDriver`. It does not undo a
+    failed epoch at once: what a crash leaves prepared is there for the next start to roll back.
     """
 
     guarantee: Guarantee = Guarantee.EXACTLY_ONCE
     committed: dict[int, list[Row]] = field(default_factory=dict)
-    """What readers see, by epoch."""
+    """The rows that readers see, by epoch."""
     prepared: dict[str, list[Row]] = field(default_factory=dict)
-    """Rows of the transactions that are neither committed nor rolled back, by the transaction's name."""
+    """Rows of transactions neither committed nor rolled back, by the transaction's name."""
     runs: dict[int, str] = field(default_factory=dict)
-    """The run that has prepared what was committed, by epoch."""
+    """The run that prepared the committed rows, by epoch."""
     query: str = ""
     """Identity of the last query that has prepared something."""
 
@@ -76,5 +76,5 @@ class CollectingSink:
             del self.prepared[name]
 
     def rows(self) -> list[Row]:
-        """Everything committed, in the order of the epochs."""
+        """All committed rows, in the order of epochs."""
         return [row for epoch in sorted(self.committed) for row in self.committed[epoch]]

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class CrashPoint:
-    """A listener to the phases of epochs that crashes the query at one of them.
+    """A listener to the phases of epochs that crashes the query in one of them.
 
     Args:
         listener: Another listener, called first.
@@ -30,14 +30,14 @@ class CrashPoint:
 
     @contextmanager
     def at(self, phase: EpochPhase, join: Callable[[], None]) -> Iterator[None]:
-        """Crash at the end of a phase of what is run inside the ``with``.
+        """Crash at the end of a phase in what is run inside the ``with`` block.
 
         Args:
             phase: The phase.
-            join: Waits until the last epoch has ended, which may be beside the one that was run last.
+            join: Waits until the last epoch has ended, which may run alongside the last one started.
 
         Raises:
-            AssertionError: No epoch came to the end of the phase.
+            AssertionError: No epoch reached the end of the phase.
         """
         self._at = phase
         try:
@@ -52,4 +52,4 @@ class CrashPoint:
 
 
 class _CrashError(BaseException):
-    """The death of the driver: not an Exception, so that neither retries nor handlers of errors outlive it."""
+    """The death of the driver: not an Exception, so that neither retries nor error handlers survive it."""

@@ -1,6 +1,6 @@
-"""The contract of directories as a suite that every implementation passes, yours too.
+"""The contract of directories as a suite that every implementation passes, including yours.
 
-Inherit :class:`DirectoryContract` in a test class of pytest's and give it a fixture ``target``::
+Inherit :class:`DirectoryContract` in a pytest test class and give it a fixture ``target``::
 
     class TestMyDirectory(DirectoryContract):
         @pytest.fixture
@@ -27,11 +27,11 @@ import pytest
 from sparkjet.storage.directory import Directory
 
 DRIVERS = 4
-"""How many drivers want the same name."""
+"""Number of drivers that want the same name."""
 NAMES = 15
-"""How many times they do."""
+"""Number of names that they want."""
 LARGE = 200_000
-"""Bytes of a content that is not written in one piece."""
+"""Size in bytes of contents that are not written in one piece."""
 
 
 @dataclass
@@ -40,24 +40,24 @@ class DirectoryUnderTest:
 
     directory: Directory
     again: Callable[[], Directory]
-    """Makes another object for the same place, as another driver does."""
+    """Creates another object for the same place, like another driver."""
     losing: Callable[[], Directory]
-    """Makes one whose next request that puts a file arrives, but whose answer is lost."""
+    """Creates one whose next request that puts a file arrives, but whose response is lost."""
     held: Callable[[threading.Event], Directory]
-    """Makes one whose requests that put a file arrive only when the event is set."""
+    """Creates one whose requests that put a file arrive only when the event is set."""
 
 
 def _put_or_found(directory: Directory, name: str, content: bytes) -> bool:
-    """What a driver does: if the name is taken, it looks whether by itself."""
+    """Do what a driver does: if the name is taken, check whether it was itself."""
     return directory.put(name, content) or directory.read(name) == content
 
 
 class DirectoryContract:
-    """Tests that each implementation's test class inherits; it gives the fixture ``target``.
+    """Tests that each implementation's test class inherits; it provides the fixture ``target``.
 
     Attributes:
-        RACES: For how many names drivers race, and how many files are read while they are removed; fewer where each
-            takes seconds.
+        RACES: Number of names for which drivers race, and of files read while they are removed; fewer if each takes
+            seconds.
     """
 
     RACES = NAMES
@@ -86,7 +86,7 @@ class DirectoryContract:
                     together.wait(60)
                     if drivers[driver].put(name, contents[driver]):
                         winners.append(driver)
-                    # The losers read at once what has won.
+                    # The losers immediately read what has won.
                     read[name].add(drivers[driver].read(name))
             except threading.BrokenBarrierError:
                 return
@@ -112,7 +112,7 @@ class DirectoryContract:
         assert _put_or_found(target.losing(), "ours", b"ours")
         assert target.again().read("ours") == b"ours"
         assert not _put_or_found(target.again(), "ours", b"theirs")
-        # Taken by another, and the answer that says so is lost too.
+        # Taken by another, and the response that says so is lost too.
         assert target.again().put("taken", b"theirs")
         assert not _put_or_found(target.losing(), "taken", b"ours")
         assert target.again().read("ours") == b"ours"
@@ -234,7 +234,7 @@ class DirectoryContract:
         target.directory.rename("staged/a", "part=1/a")
         target.directory.sync(["part=1/a"], contents=False)
         assert target.again().files() == {"part=1/a": 4}
-        # A driver that goes on after a crash renames again.
+        # A driver that continues after a crash renames again.
         with pytest.raises(FileNotFoundError):
             target.again().rename("staged/a", "part=1/a")
         assert target.again().read("part=1/a") == b"rows"
@@ -257,7 +257,7 @@ class DirectoryContract:
 
 
 def _look(reader: Directory, read: dict[str, set[bytes]], done: threading.Event) -> None:
-    """Read beside the writers: what is there at all is there completely."""
+    """Read alongside the writers: whatever is there at all is complete."""
     while not done.is_set():
         for name in reader.names():
             if name in read:
@@ -265,5 +265,5 @@ def _look(reader: Directory, read: dict[str, set[bytes]], done: threading.Event)
 
 
 def _folders(target: DirectoryUnderTest, name: str) -> list[str]:
-    """A directory without files, where there is such a thing."""
+    """A directory without files, if such a thing exists."""
     return [name] if target.directory.exists(name) else []

@@ -29,16 +29,16 @@ Query: TypeAlias = Callable[..., Result | Sequence[Result]]
 
 
 class DrivenQuery:
-    """What a driven query computes, and what Spark would hand to it.
+    """The computation of a driven query, and what Spark would pass to it.
 
     Args:
         query: The user's function.
-        source: Where the rows come from.
-        sinks: A sink for each output; a :class:`CollectingSink` each if there are none.
-        options: The query's.
+        source: The source of the rows.
+        sinks: A sink for each output; if there are none, a :class:`CollectingSink` each.
+        options: The query's options.
 
     Raises:
-        AnalysisError: The query does not return results, or there are not as many sinks.
+        AnalysisError: The query does not return results, or the number of sinks does not match.
     """
 
     def __init__(self, query: Query, source: DrivenSource, sinks: Sequence[Sink], options: DriverOptions) -> None:
@@ -53,9 +53,9 @@ class DrivenQuery:
         self.plan = self._plan(results)
 
     def batch(self, session: SparkSession, batch: int) -> DataFrame:
-        """A batch as Spark hands it to ``foreachBatch``: its rows, transformed as they are before the watermark."""
+        """A batch as Spark passes it to ``foreachBatch``: its rows, transformed as they are before the watermark."""
         frames = self._source.read(session, batch)
-        # Not stream(…), which refuses what is not a streaming DataFrame.
+        # Not stream(…), which accepts only a streaming DataFrame.
         return self._plan(self._results([Stream(Feed(Transformations(frame, frame))) for frame in frames])).source
 
     def _results(self, streams: Sequence[Stream]) -> list[Result]:

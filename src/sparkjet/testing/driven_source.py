@@ -1,4 +1,4 @@
-"""The source of a driven query: rows that a test sends, read in batches that a restart reads again."""
+"""The source of a driven query: rows sent by a test, in batches that are read again after a restart."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Record: TypeAlias = Mapping[str, Any] | Sequence[Any]
-"""A row as ``createDataFrame`` takes it: a tuple, a list, a ``Row`` or a dict."""
+"""A row as accepted by ``createDataFrame``: a tuple, a list, a ``Row`` or a dict."""
 
 
 class DrivenSource:
     """Rows in the order in which they were sent, by input, and the batches that have read them.
 
-    As Spark's sources do, it gives the same rows for the same batch, and after a restart the rows of every batch that
-    no record has come again, together with what has been sent since.
+    Like Spark's sources, it returns the same rows for the same batch, and after a restart again the rows of every batch
+    without a record, together with what has been sent since.
 
     Args:
         spark: The session whose types and conversions are used.
-        schemas: Schema of each input.
+        schemas: The schema of each input.
     """
 
     def __init__(self, spark: SparkSession, schemas: Sequence[str | StructType]) -> None:
@@ -41,7 +41,7 @@ class DrivenSource:
         self._carried: int | None = None
 
     def streams(self) -> list[DataFrame]:
-        """A streaming DataFrame for each input, to build the query from; it is never started."""
+        """A streaming DataFrame for each input, to build the query from; never started."""
         empty = self._spark.readStream.format("rate").load()
         return [
             empty.select(*(F.lit(None).cast(field.dataType).alias(field.name) for field in schema))
@@ -49,10 +49,10 @@ class DrivenSource:
         ]
 
     def send(self, inputs: Sequence[Iterable[Record]]) -> None:
-        """Take rows that the next batch reads.
+        """Take rows for the next batch to read.
 
         Raises:
-            AnalysisError: More inputs than the query has, or a row that does not fit.
+            AnalysisError: There are more inputs than the query has, or a row does not fit.
         """
         if len(inputs) > len(self._schemas):
             message = (
@@ -66,12 +66,12 @@ class DrivenSource:
             sent.extend(rows)
 
     def carry(self, watermark: datetime | str) -> None:
-        """Let the offsets of batches carry a watermark from now on."""
+        """Have the offsets of batches carry a watermark from now on."""
         at = datetime.fromisoformat(watermark) if isinstance(watermark, str) else watermark
         self._carried = TimestampType().toInternal(at)
 
     def plan(self, batch: int, checkpoint: Path) -> None:
-        """Let a batch end after everything that has been sent, and log that, as Spark does before it runs one."""
+        """End a batch after everything that has been sent, and log that, as Spark does before it runs one."""
         self._ends[batch] = ends = [len(sent) for sent in self._sent]
         offsets: list[object] = [ends]
         if self._carried is not None:
@@ -89,7 +89,7 @@ class DrivenSource:
         self._ends = {batch: ends for batch, ends in self._ends.items() if batch < next_batch}
 
     def read(self, session: SparkSession, batch: int) -> list[DataFrame]:
-        """Rows of a batch by input; none of one that another driver has run."""
+        """Rows of a batch by input; none for a batch that another driver has run."""
         ends = self._ends.get(batch, self._ends[-1])
         starts = self._ends[max((each for each in self._ends if each < batch), default=-1)]
         return [
@@ -99,7 +99,7 @@ class DrivenSource:
 
 
 def _row(row: Record, schema: StructType) -> tuple[Any, ...]:
-    """The values of a row in the order of the schema, texts of timestamps as timestamps."""
+    """The values of a row in the order of the schema, with timestamps parsed from text."""
     names = schema.fieldNames()
     if isinstance(row, str) or len(row) > len(names) or (isinstance(row, Mapping) and set(row) - set(names)):
         message = f"process: the row {row!r} does not have the columns {', '.join(names)}."

@@ -1,4 +1,4 @@
-"""Law samples: rows dealt into parts, and both sides of every law of aggregates computed from them by Spark."""
+"""Law samples: rows dealt into parts, and both sides of every aggregate law computed from them by Spark."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Subject:
 
     @staticmethod
     def of(aggregate: Aggregate, inputs: Inputs, position: int) -> Subject:
-        """The aggregate on the given samples, with the types that its accumulator has there."""
+        """The aggregate on the given samples, with the types of its accumulator there."""
         operation = aggregate.resolve(inputs)
         schema = inputs.frame.agg(*(c.alias(field) for field, c in operation.accumulate.items())).schema
         types = {field.name: field.dataType for field in schema.fields}
@@ -81,12 +81,12 @@ class Subject:
         return self.typed(self.operation.combine(left, right))
 
     def negated(self, accumulator: Accumulator) -> Accumulator:
-        """What cancels an accumulator; without ``deduct`` the empty one, for want of anything of its type."""
+        """The accumulator that cancels another; without ``deduct`` the empty one, for want of anything of its type."""
         empty = self.empty()
         return empty if self.operation.deduct is None else self.typed(self.operation.deduct(empty, accumulator))
 
     def sides(self) -> dict[str, Column]:
-        """The sides of the laws that come from one row of dealt parts."""
+        """The sides of the laws that follow from one row of dealt parts."""
         a, b, c, whole = (self.inside(F.col(hidden(part))) for part in _ALL)
         e, ab, bc = self.empty(), self.combine(a, b), self.combine(b, c)
         accumulators = {
@@ -116,12 +116,12 @@ class Subject:
         return self.flat(self.typed(combined))
 
     def finished(self) -> Column:
-        """The result of the flat fields of a row."""
+        """The result for the flat fields of a row."""
         return self.operation.finish({field: F.col(self.prefix + field) for field in self.types}).alias(self.prefix)
 
 
 def deal(samples: DataFrame, subjects: Sequence[Subject], by: Sequence[str]) -> DataFrame:
-    """A row per group with the accumulators of its parts and of all its rows, each as a struct of flat fields."""
+    """One row per group with the accumulators of its parts and of all its rows, each as a struct of flat fields."""
     whole = len(PARTS)
     numbered = samples.withColumn(_PART, F.pmod(F.monotonically_increasing_id(), F.lit(whole)).cast("int"))
     # Explode, not two queries: samples may differ each time they are read.
@@ -138,7 +138,7 @@ def deal(samples: DataFrame, subjects: Sequence[Subject], by: Sequence[str]) -> 
 
 
 def grouped(dealt: DataFrame, subjects: Sequence[Subject]) -> DataFrame:
-    """The sides of the laws that come from ``combine_group``: a row per group, a column ``prefix`` + name each."""
+    """The sides of the laws that follow from ``combine_group``: one row per group, a column ``prefix`` + name each."""
     grouping = [s for s in subjects if s.operation.combine_group is not None]
     deducting = [s for s in grouping if s.operation.deduct is not None]
     running_over = [s for s in deducting if s.operation.scan is None]

@@ -1,4 +1,4 @@
-"""The laws of aggregates, checked on data, to test an AggregateOperation of your own with."""
+"""The laws of aggregates, checked on data, for testing your own AggregateOperation."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class _Law:
-    """Two ways to one result: its name when broken, and both ways as they are computed and as a reader sees them."""
+    """Two ways to the same result: the law's name when broken, and both ways as computed and as shown to a reader."""
 
     broken: str
     left: str
@@ -63,20 +63,20 @@ def check_aggregate(
     by: Sequence[str] = (),
     tolerance: float | None = None,
 ) -> None:
-    """Check that an aggregate computed in parts gives what it gives in one piece.
+    """Check that an aggregate computed in parts gives the same result as in one piece.
 
     The samples are dealt into three parts a, b and c. Then ``create`` must be neutral, ``combine`` commutative and
-    associative, and combining must give what accumulating all rows at once gives; ``combine_group`` and ``scan`` must
-    give what ``combine`` gives; ``deduct`` must undo ``combine`` field by field, and what it negates must cancel in
-    ``combine_group``, also over a running window. Three Spark jobs, however many aggregates and groups there are.
+    associative, and combining must equal accumulating all rows at once; ``combine_group`` and ``scan`` must equal
+    ``combine``; ``deduct`` must undo ``combine`` field by field, and what it negates must cancel in ``combine_group``,
+    also over a running window. Runs three Spark jobs, however many aggregates and groups there are.
 
     Args:
-        aggregate: What is to be checked, or several.
-        samples: A batch DataFrame of three rows or more; let it have nulls, ties and extreme values.
+        aggregate: One aggregate or several to check.
+        samples: A batch DataFrame of three rows or more; it should have nulls, ties and extreme values.
         event_time: A timestamp column, or a long one of microseconds; without it all rows are simultaneous.
-        by: Columns by which the samples form groups that are checked each by itself.
-        tolerance: Relative or absolute difference allowed between results that are numbers, for sketches.
-            Without it only floating numbers may differ, by rounding (1e-9).
+        by: Columns by which the samples form groups that are checked separately.
+        tolerance: Relative or absolute difference allowed between numeric results, for sketches. Without it only
+            floating-point numbers may differ, by rounding (1e-9).
 
     Raises:
         AssertionError: A law is broken; the message names it, both results and the accumulators.
@@ -121,7 +121,7 @@ def _broken(
 
 
 def _same(left: Any, right: Any, tolerance: float | None) -> bool:
-    """Whether two results are equal, or close enough where they are numbers; NaN equals NaN."""
+    """Whether two results are equal, or close enough if they are numbers; NaN equals NaN."""
     if isinstance(left, (list, tuple)) and isinstance(right, (list, tuple)):
         return len(left) == len(right) and all(_same(x, y, tolerance) for x, y in zip(left, right, strict=True))
     if left == right or left is None or right is None:

@@ -1,6 +1,6 @@
-"""The contract of watermark policies as a suite that every policy passes, yours too.
+"""The contract of watermark policies as a suite that every policy passes, including yours.
 
-Inherit :class:`PolicyContract` in a test class of pytest's and give it a fixture ``settings``::
+Inherit :class:`PolicyContract` in a pytest test class and give it a fixture ``settings``::
 
     class TestMyPolicy(PolicyContract):
         @pytest.fixture
@@ -24,36 +24,36 @@ _BACK = 1000
 
 
 class Action(NamedTuple):
-    """What happens in an epoch: the clock reading, and the substream's highest timestamp if it had rows."""
+    """The events of an epoch: the clock reading, and the substream's highest timestamp if it had rows."""
 
     now: int
     timestamp: int | None
 
 
 def through_json(snapshot: Json) -> Json:
-    """A snapshot as it comes back from a record."""
+    """A snapshot as read back from a record."""
     return json.loads(json.dumps(snapshot))
 
 
 def act(policy: WatermarkPolicy, action: Action) -> int:
-    """An epoch as the engine runs it: at most one report, then the question for the watermark."""
+    """Run an epoch as the engine does: at most one report, then the question for the watermark."""
     if action.timestamp is not None:
         policy.report(action.timestamp, action.now)
     return policy.current(action.now)
 
 
 class PolicyContract:
-    """Tests that each policy's test class inherits; it gives the fixture ``settings``.
+    """Tests that each policy's test class inherits; it provides the fixture ``settings``.
 
     Attributes:
-        step: Length of the steps in which the tests' event time and clock go on. Choose it so that the policy's lags
+        step: Length of the steps in which the tests' event time and clock advance. Choose it so that the policy's lags
             and timeouts are a few steps long.
     """
 
     step: ClassVar[int] = 1
 
     def runs(self) -> Iterator[list[Action]]:
-        """Epochs with disorder, lulls and a clock that does not go back; the same ones in every run of the tests."""
+        """Epochs with disorder, lulls and a clock that does not go back; the same in every run of the tests."""
         for seed in range(_RUNS):
             chance = random.Random(seed)  # noqa: S311 - the same ones every time is what is wanted
             now, actions = 0, []
@@ -90,7 +90,7 @@ class PolicyContract:
                 assert MIN <= watermark <= MAX
 
     def test_asked_again_at_the_same_reading_it_gives_the_same_answer(self, settings: PolicySettings) -> None:
-        # A tick asks, and so does the epoch that comes of it.
+        # A tick asks, and so does the resulting epoch.
         for actions in self.runs():
             policy = settings.create()
             for action in actions:
@@ -119,7 +119,7 @@ class PolicyContract:
                 assert [act(restored, a) for a in actions[cut:]] == [act(policy, a) for a in actions[cut:]]
 
     def test_restoring_forgets_what_was_before(self, settings: PolicySettings) -> None:
-        # An epoch that fails is run again from the snapshot that was taken before it.
+        # A failed epoch is run again from the snapshot taken before it.
         for actions in self.runs():
             policy = settings.create()
             before = through_json(policy.snapshot())

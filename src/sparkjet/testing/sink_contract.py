@@ -1,7 +1,7 @@
-"""The contract of sinks as a suite that every sink passes, yours too.
+"""The contract of sinks as a suite that every sink passes, including yours.
 
-Inherit :class:`SinkContract` in a test class of pytest's and give it a fixture ``target``; the session comes from a
-fixture ``spark``::
+Inherit :class:`SinkContract` in a pytest test class and give it a fixture ``target``; the session comes from a fixture
+``spark``::
 
     class TestMySink(SinkContract):
         @pytest.fixture
@@ -66,15 +66,15 @@ class SinkUnderTest:
 
     sink: Sink
     read: Callable[[], Sequence[tuple[str, int]]]
-    """Rows that a plain reader sees, in any order; of a sink that delivers at least once, each once."""
+    """Returns the rows that a plain reader sees, in any order; for an at-least-once sink, each row once."""
     dangling: Callable[[], int]
-    """Number of transactions that are neither committed nor rolled back."""
+    """Returns the number of transactions that are neither committed nor rolled back."""
     refused: Callable[[DataFrame], DataFrame] | None = None
-    """Makes rows that the destination refuses of good ones; None where whatever it refuses ends the query."""
+    """Turns good rows into ones that the destination refuses; None if any refusal ends the query."""
 
 
 class SinkContract:
-    """Tests that each sink's test class inherits; it gives the fixture ``target``."""
+    """Tests that each sink's test class inherits; it provides the fixture ``target``."""
 
     def rows(self, spark: SparkSession, *numbers: int) -> DataFrame:
         """Rows to write, over two partitions."""
@@ -225,7 +225,7 @@ class SinkContract:
         with pytest.raises(CopiedHomeError, match="another copy"):
             target.sink.commit(others, lambda: None)
         at("home")
-        # A successor repeats what its predecessor has decided, and goes on.
+        # A successor repeats what its predecessor has decided, and continues.
         target.sink.commit(mine, lambda: None)
         following = of(3, takeover=2, run=NEXT_RUN, since=2)
         target.sink.commit(self.prepare(target, self.rows(spark, 3), following), lambda: None)
@@ -242,7 +242,7 @@ class SinkContract:
         home, copy = tmp_path / "home", tmp_path / "copy"
         driver = self._driver(spark, target, home)
         driver.process(self.rows(spark, 1).collect())
-        # While the record names what it has decided, although the sink may have got rid of it.
+        # While the record names what it has decided, although the sink may have discarded it.
         copy_newest(PosixDirectory(home), PosixDirectory(copy))
         driver.stop()
         again = self._driver(spark, target, copy)
@@ -255,7 +255,7 @@ class SinkContract:
         return StreamDriver(spark, lambda rows: rows, schema, sinks=[target.sink], directory=home)
 
     def _new_query(self) -> tuple[str, Callable[..., TransactionId]]:
-        """Its id, and transactions of it: destinations remember those of other tests."""
+        """The id of a new query, and its transactions: destinations remember those of other tests."""
         query = str(uuid4())
 
         def of(epoch: int, **given: Any) -> TransactionId:

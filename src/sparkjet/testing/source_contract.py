@@ -1,7 +1,7 @@
 """The contract of sources that a restart reads again, as a suite that every Python stream reader passes, yours too.
 
-Exactly once needs the same rows for the same offsets, from whichever process. Inherit :class:`SourceContract` in a test
-class of pytest's and give it a fixture ``source``::
+Exactly-once needs the same rows for the same offsets, from whichever process. Inherit :class:`SourceContract` in a
+pytest test class and give it a fixture ``source``::
 
     class TestMySource(SourceContract):
         @pytest.fixture
@@ -29,9 +29,9 @@ class SourceUnderTest:
     """A source without rows that begins at its first one, and a way to add some."""
 
     reader: Callable[[], DataSourceStreamReader]
-    """Makes a new reader, as a driver that starts does."""
+    """Creates a new reader, like a driver that starts."""
     add: Callable[[int], None]
-    """Adds that many rows, no two of them equal; returns when they can be read."""
+    """Adds this many rows, all different; returns when they can be read."""
 
 
 def through_json(offset: Offset) -> Offset:
@@ -41,24 +41,24 @@ def through_json(offset: Offset) -> Offset:
 
 
 def latest(reader: DataSourceStreamReader, start: Offset) -> Offset:
-    """Where a batch ends that begins at ``start``."""
+    """The end of a batch that begins at ``start``."""
     return through_json(reader.latestOffset(start, ReadAllAvailable()))
 
 
 def rows(source: SourceUnderTest, reader: DataSourceStreamReader, start: Offset, end: Offset) -> Counter[str]:
-    """The rows of a batch: planned by one reader, read by another one, which is sent to the executors as Spark does."""
+    """The rows of a batch: planned by one reader, read by another, which is sent to the executors as Spark does."""
     sent = cloudpickle.dumps((source.reader(), list(reader.partitions(start, end))))
     executor, partitions = cloudpickle.loads(sent)
     found: Counter[str] = Counter()
     for partition in partitions:
         for each in executor.read(partition):
-            # Arrow batches, or one tuple or Row after the other.
+            # Arrow batches, or one tuple or Row after another.
             found.update(map(repr, each.to_pylist() if hasattr(each, "to_pylist") else [tuple(each)]))
     return found
 
 
 class SourceContract:
-    """Tests that each source's test class inherits; it gives the fixture ``source``."""
+    """Tests that each source's test class inherits; it provides the fixture ``source``."""
 
     def test_without_new_rows_no_batch_is_planned(self, source: SourceUnderTest) -> None:
         reader = source.reader()

@@ -1,7 +1,7 @@
-"""The contract of snapshot stores as a suite that every store passes, yours too.
+"""The contract of snapshot stores as a suite that every store passes, including yours.
 
-Inherit :class:`StoreContract` in a test class of pytest's and give it a fixture ``target``; the session comes from a
-fixture ``spark``::
+Inherit :class:`StoreContract` in a pytest test class and give it a fixture ``target``; the session comes from a fixture
+``spark``::
 
     class TestMyStore(StoreContract):
         @pytest.fixture
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 DRIVERS = 4
-"""How many drivers want the same slot."""
+"""Number of drivers that want the same slot."""
 SLOTS = 25
-"""How many times they do."""
+"""Number of slots that they want."""
 SIZE = 100_000
 """Bytes that each of them writes: enough for a reader to find half of them."""
 DELTA, BLOB = "000000-000000001-0-aggregation0", "000000-000000001-source0"
@@ -39,12 +39,12 @@ Content = tuple[int, frozenset[int]]
 
 
 def outline(content: bytes) -> Content:
-    """How many bytes and which ones: pytest would explain for minutes how two long contents differ."""
+    """The length and the byte values of a content: pytest would take minutes to explain how two long ones differ."""
     return len(content), frozenset(content)
 
 
 def _nothing(name: str) -> None:
-    """Where nothing else can be in the place of a store."""
+    """Do nothing: nothing else can be in the place of the store."""
 
 
 @dataclass
@@ -53,16 +53,16 @@ class StoreUnderTest:
 
     store: SnapshotStore
     again: Callable[[], SnapshotStore]
-    """Makes another object for the same place, as another driver does."""
+    """Creates another object for the same place, like another driver."""
     foreign: Callable[[str], None] = _nothing
-    """Puts something of that name beside the slots, the deltas and the blobs, as file systems and users do."""
+    """Puts something of that name next to the slots, the deltas and the blobs, as file systems and users do."""
 
 
 class StoreContract:
-    """Tests that each store's test class inherits; it gives the fixture ``target``."""
+    """Tests that each store's test class inherits; it provides the fixture ``target``."""
 
     def write(self, spark: SparkSession, store: SnapshotStore, name: str, rows: int = 6) -> Delta:
-        """Write a delta with a null, a fraction and bytes in it."""
+        """Write a delta that contains a null, a fraction and bytes."""
         return Delta(name, store.write_delta(name, self.partials(spark, rows)), rows, 0, rows)
 
     def partials(self, spark: SparkSession, rows: int) -> DataFrame:
@@ -91,7 +91,7 @@ class StoreContract:
                     together.wait(60)
                     if stores[driver].put(slot, contents[driver]):
                         wins[slot].append(driver)
-                    # The losers read at once what has won.
+                    # The losers immediately read what has won.
                     read[slot].add(outline(stores[driver].read(slot)))
             except threading.BrokenBarrierError:
                 return

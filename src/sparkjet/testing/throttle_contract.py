@@ -1,6 +1,6 @@
-"""The contract of throttles as a suite that every throttle passes, yours too.
+"""The contract of throttles as a suite that every throttle passes, including yours.
 
-Inherit :class:`ThrottleContract` in a test class of pytest's and give it a fixture ``throttle``::
+Inherit :class:`ThrottleContract` in a pytest test class and give it a fixture ``throttle``::
 
     class TestMyThrottle(ThrottleContract):
         @pytest.fixture
@@ -19,16 +19,17 @@ _CALLS = 400
 
 
 class ThrottleContract:
-    """Tests that each throttle's test class inherits; it gives the fixture ``throttle``.
+    """Tests that each throttle's test class inherits; it provides the fixture ``throttle``.
 
     Attributes:
-        step: Size of the steps between the tests' watermarks. Choose it so that the throttle's own are a few of these.
+        step: Size of the steps between the tests' watermarks. Choose it so that the throttle's own steps are a few of
+        these.
     """
 
     step: ClassVar[int] = 1
 
     def calls(self) -> list[tuple[int, int]]:
-        """Ideal and last emitted watermark of many calls, as the engine makes them: the former is the higher one."""
+        """The ideal and last emitted watermark of many calls, as made by the engine: the former is the higher one."""
         chance = random.Random(0)  # noqa: S311 - the same ones every time is what is wanted
         found = [(chance.randint(-30, 30) * self.step + chance.randint(0, self.step - 1), MIN) for _ in range(_CALLS)]
         found += [(ideal, ideal - chance.randint(1, 30) * self.step) for ideal, _ in found]

@@ -1,6 +1,6 @@
-"""Coalescing: one watermark out of those of several inputs.
+"""Coalescing: one watermark from those of several inputs.
 
-What a Jet task does where edges meet (``WatermarkCoalescer``). sparkjet uses it where streams are united whose
+This is what a Jet task does where edges meet (``WatermarkCoalescer``). sparkjet uses it to unite streams whose
 watermarks were made elsewhere; the substreams of one stream meet in :class:`sparkjet.time.SubstreamTracker`.
 """
 
@@ -19,24 +19,24 @@ from sparkjet.time.watermark_emitter import WatermarkEmitter
 
 
 class Signal(Enum):
-    """What an input or output sends instead of a watermark."""
+    """Sent by an input or output instead of a watermark."""
 
     IDLE = "idle"
     """No watermark will come until there are events again; do not wait for one."""
 
 
 IDLE: Final = Signal.IDLE
-"""An input is silent, and not waited for."""
+"""The input is silent, and is not waited for."""
 
 
 class WatermarkOrderError(SparkjetError, ValueError):
-    """An input's watermark went back, or something came after its end: a fault of what feeds the coalescer."""
+    """An input's watermark went back, or something came after its end: an error in what feeds the coalescer."""
 
     condition = "SPARKJET_WATERMARK_ORDER"
 
 
 class CoalescerState(msgspec.Struct, frozen=True):
-    """Snapshot of a coalescer of so many inputs; the frontier has those that have not ended."""
+    """Snapshot of a coalescer with this number of inputs; the frontier holds those that have not ended."""
 
     inputs: int
     frontier: FrontierState
@@ -48,10 +48,10 @@ _read = StateReader(CoalescerState, "a coalescer")
 
 
 class WatermarkCoalescer:
-    """The minimum watermark of the active inputs, never going back.
+    """The minimum watermark of the active inputs, which never goes back.
 
-    Each call answers what to pass on: a watermark, IDLE, or None. A single input is passed on as it is. State may be
-    saved, which Jet does not do: without it the output would start at MIN again.
+    Each call returns what to pass on: a watermark, IDLE, or None. A single input is passed on unchanged. Unlike in Jet,
+    the state can be saved: otherwise the output would start at MIN again.
 
     Args:
         inputs: Number of inputs, at least 0; they are named 0, 1, ….
@@ -82,7 +82,7 @@ class WatermarkCoalescer:
         return self._frontier.top
 
     def event(self, source: int) -> None:
-        """An input had an event: it is waited for again, from the watermark it had; that alone passes nothing on."""
+        """An input had an event: it is waited for again, from its last watermark; this alone passes nothing on."""
         self._frontier.mark_active(self._open(source))
         # A revived input must be waited for: the pending IDLE is no longer true.
         self._idle_pending = False
@@ -103,7 +103,7 @@ class WatermarkCoalescer:
         return self._evaluate()
 
     def idle(self, source: int) -> int | Literal[Signal.IDLE] | None:
-        """An input is idle: not waiting for it may release a watermark at once."""
+        """An input is idle: no longer waiting for it may release a watermark at once."""
         self._frontier.mark_idle(self._open(source))
         if self._inputs == 1:
             return IDLE
@@ -127,14 +127,14 @@ class WatermarkCoalescer:
         self._emitter.force(watermark)
 
     def snapshot(self) -> CoalescerState:
-        """All state."""
+        """The entire state."""
         return CoalescerState(self._inputs, self._frontier.snapshot(), self._emitter.emitted, self._idle_pending)
 
     def restore(self, snapshot: object) -> None:
-        """Become what a snapshot described.
+        """Take over the state in a snapshot.
 
         Raises:
-            RecoveryError: It is not the snapshot of a coalescer of as many inputs; nothing has changed.
+            RecoveryError: It is not the snapshot of a coalescer with as many inputs; nothing has changed.
         """
         state = _read(snapshot)
         if state.inputs != self._inputs or not state.frontier.members.keys() <= {str(n) for n in range(self._inputs)}:

@@ -29,16 +29,16 @@ _PREFIX = re.compile(r"\s*interval\s+", re.IGNORECASE)
 
 
 def parse_duration(value: Duration, option: str, minimum: int = 0) -> int:
-    """Read a duration, as every option of sparkjet that takes one does.
+    """Read a duration, as in every option of sparkjet that takes one.
 
-    Called when a query is written, on the driver. A whole number is taken as it is; strings are those of Spark's
-    intervals: an optional ``interval``, then numbers with units from microsecond(s) to week(s), where only seconds
-    may have a fraction. A day has 24 hours.
+    Called on the driver when a query is written. An integer is taken as it is; strings are Spark intervals: an optional
+    ``interval``, then numbers with units from microsecond(s) to week(s), where only seconds may have a fraction. A day
+    has 24 hours.
 
     Args:
-        value: What the user wrote.
+        value: The user's value.
         option: Name of the option, for the message.
-        minimum: Least duration allowed, in microseconds.
+        minimum: Shortest duration allowed, in microseconds.
 
     Raises:
         AnalysisError: Not a duration, too short, or of no fixed length.

@@ -1,7 +1,7 @@
 """Frames and windows on the grid of event time.
 
 A *frame* is a slice of event time, a *window* a run of frames; both are named by their exclusive end (Jet's
-``SlidingWindowPolicy``). Times are integers in any one unit; sparkjet's is the microsecond.
+``SlidingWindowPolicy``). Times are integers in any unit; sparkjet uses microseconds.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def clamp(time: int) -> int:
 class FrameGrid:
     """Slices of event time of length ``step``, one of which ends at ``offset``.
 
-    Pure arithmetic on the driver; the same expressions in Catalyst name the frames of rows. Answers are clamped to 64
+    Pure arithmetic on the driver; the same expressions in Catalyst name the frames of rows. Results are clamped to 64
     bits, never wrapped around.
 
     Args:
@@ -81,10 +81,10 @@ class FrameGrid:
 
 @dataclass(frozen=True)
 class WindowGrid:
-    """Sliding windows of length ``size``, one starting every ``step``; tumbling where the two are equal.
+    """Sliding windows of length ``size``, one starting every ``step``; tumbling if the two are equal.
 
-    A frame is as long as the greatest common divisor of size and step, so that windows begin and end with a frame: one
-    step, where the size is a multiple of it.
+    A frame is as long as the greatest common divisor of size and step, so that windows begin and end with a frame; that
+    is one step if the size is a multiple of it.
 
     Args:
         size: Length of a window, at least ``step``: shorter ones would leave out the times between them.
@@ -126,7 +126,7 @@ class WindowGrid:
 
     @cached_property
     def ends(self) -> FrameGrid:
-        """Where windows end."""
+        """The grid on which windows end."""
         return FrameGrid(self.step, (self.offset + self.size) % self.step)
 
     @property
@@ -164,7 +164,7 @@ class WindowGrid:
     def is_late(self, time: int, watermark: int) -> bool:
         """Whether an event comes after the first window of its frame has closed (Jet's frame-level late test).
 
-        An event older than the watermark, but in the frame that the watermark is inside of, is on time.
+        An event older than the watermark, but in the frame that the watermark lies in, is on time.
 
         >>> WindowGrid(6, 2).is_late(5, watermark=6), WindowGrid(6, 2).is_late(6, watermark=7)
         (True, False)
@@ -181,15 +181,15 @@ class WindowGrid:
         return MIN if next_end == MIN else clamp(next_end - self.size + self.frame)
 
     def whole_from(self, before: WindowGrid, closed: int | None, highest: int | None) -> int | None:
-        """Start of the first window that frames of another grid give the whole value of; None if they do of each.
+        """Start of the first window whose value frames of another grid give in full; None if they do for all.
 
         Frames that no open window of the other grid needs are gone. A frame that a window of this grid would cut stays
-        as it is, so that only windows behind the last one are whole then.
+        as it is, so that then only windows after the last one are complete.
 
         Args:
             before: The other grid.
-            closed: End of the last window of it that has closed, None before the first.
-            highest: End of the last frame of it that there is, None without any.
+            closed: End of its last closed window, None before the first.
+            highest: End of its last existing frame, None if there is none.
 
         >>> WindowGrid(120, 20).whole_from(WindowGrid(60, 20), closed=100, highest=180)
         60

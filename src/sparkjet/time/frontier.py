@@ -1,4 +1,4 @@
-"""The frontier: the watermark of several members, each with a watermark of its own."""
+"""The frontier: the watermark of several members, each of which has its own."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ class FrontierState(msgspec.Struct, frozen=True):
 
 
 class Ideal(NamedTuple):
-    """The watermark that a frontier is at, None if it has not changed since it went idle, and whether it just did."""
+    """The frontier's watermark, None if it has not changed since it went idle, and whether it just did."""
 
     watermark: int | None
     went_idle: bool
 
 
 class Frontier:
-    """The minimum of the members' watermarks wins; idle members do not count.
+    """The minimum of the members' watermarks; idle members do not count.
 
-    Used twice: the substreams of an input are the members of one, the inputs of a query those of another. Once every
-    member is idle, the highest watermark wins instead, and going idle is reported once.
+    Used twice: for the substreams of an input, and for the inputs of a query. Once every member is idle, the highest
+    watermark wins instead, and going idle is reported once.
 
     >>> frontier = Frontier()
     >>> frontier.insert("a"); frontier.insert("b")
@@ -61,12 +61,12 @@ class Frontier:
 
     @property
     def members(self) -> dict[str, Member]:
-        """All members in the order in which they were inserted."""
+        """All members in insertion order."""
         return dict(self._members)
 
     @property
     def top(self) -> int:
-        """The highest watermark that any member has advanced to, removed ones included; MIN if there was none."""
+        """The highest watermark that any member has advanced to, including removed ones; MIN if there was none."""
         return self._top
 
     @property
@@ -75,7 +75,7 @@ class Frontier:
         return min((member.watermark for member in self._members.values() if not member.idle), default=None)
 
     def insert(self, member: str, watermark: int = MIN) -> None:
-        """Wait for a member, from a watermark that is known of it; this alone does not end being quiet."""
+        """Wait for a member, from its known watermark; this alone does not end being quiet."""
         self._members[member] = Member(watermark)
 
     def remove(self, member: str) -> None:
@@ -94,12 +94,12 @@ class Frontier:
         self._members[member] = Member(self._members[member].watermark, idle=True)
 
     def mark_active(self, member: str) -> None:
-        """Wait for a member again, from the watermark that it had."""
+        """Wait for a member again, from the watermark it had."""
         self._members[member] = Member(self._members[member].watermark)
         self.quiet = False
 
     def ideal(self) -> Ideal:
-        """Where the frontier is; call it once after each change of the members."""
+        """The current position; call it once after each change of the members."""
         least = self.least
         if least is not None:
             self.quiet = False
@@ -111,5 +111,5 @@ class Frontier:
         return Ideal(self._top, went_idle=True)
 
     def snapshot(self) -> FrontierState:
-        """All state."""
+        """The entire state."""
         return FrontierState(dict(self._members), self._top, self.quiet)

@@ -24,12 +24,12 @@ _read = StateReader(HistoryState, "TimestampHistory")
 class TimestampHistory:
     """A ring of samples that returns a value observed about ``delay`` ago (Jet's ``TimestampHistory``).
 
-    Each sample covers an interval of ``delay // samples`` and keeps the last value put into it. With dense polling
-    the answer is more than ``delay`` minus one interval old and at most ``delay``, so that an observed timestamp is
-    reached within the delay, provided it is polled. The clock is passed in, in the unit of ``delay``.
+    Each sample covers an interval of ``delay // samples`` and keeps the last value put into it. With dense polling, the
+    result is more than ``delay`` minus one interval old and at most ``delay``, so that an observed timestamp is reached
+    within the delay, provided it is polled. The clock is passed in, in the unit of ``delay``.
 
     Args:
-        delay: Age of the answer, at least ``samples``.
+        delay: Age of the result, at least ``samples``.
         samples: Number of samples kept, at least 1.
 
     Raises:
@@ -49,37 +49,37 @@ class TimestampHistory:
                 f"make the delay at least {samples} or take fewer samples"
             )
         self._interval = delay // samples
-        # Oldest first. The last slot is being written, so that one more than `samples` is needed.
+        # Oldest first. The last slot is being written, so one more than `samples` is needed.
         self._slots = [MIN] * (samples + 1)
         self._advance_at = MIN
 
     def sample(self, now: int, value: int) -> int:
-        """Put in the highest timestamp so far; the answer is that of about ``delay`` ago, MIN if unknown.
+        """Put in the highest timestamp so far; returns that of about ``delay`` ago, MIN if unknown.
 
-        Called at every report and poll. A second call at the same time changes only the value of that time; a clock
+        Called on every report and poll. A second call at the same time changes only the value for that time; a clock
         that went back counts as standing still, unless :meth:`set_back` was called.
         """
         length = len(self._slots)
         if self._advance_at <= now:
-            # Counted, not looped: the first call would take 2^63 steps from MIN.
+            # Computed, not looped: the first call would take 2^63 steps from MIN.
             due = (now - self._advance_at) // self._interval + 1
             steps = min(due, length)
             self._slots = self._slots[steps:] + [self._slots[-1]] * steps
-            # After a gap longer than the ring the grid of the samples starts anew at the present.
+            # After a gap longer than the ring, the grid of samples restarts at the present.
             self._advance_at = now + self._interval if steps == length else self._advance_at + steps * self._interval
         self._slots[-1] = value
         return self._slots[0]
 
     def set_back(self, before: int, now: int) -> None:
-        """Go on at ``now`` after the clock was set back from ``before``, keeping the age of the newest sample."""
+        """Continue at ``now`` after the clock was set back from ``before``, keeping the age of the newest sample."""
         self._advance_at = moved(self._advance_at - self._interval, before, now) + self._interval
 
     def snapshot(self) -> HistoryState:
-        """All state."""
+        """The entire state."""
         return HistoryState(self._interval, list(self._slots), self._advance_at)
 
     def restore(self, snapshot: object) -> None:
-        """Continue a saved history; one with another delay or number of samples starts anew instead.
+        """Continue a saved history; one with another delay or number of samples restarts instead.
 
         Raises:
             RecoveryError: It is not the snapshot of a history; nothing has changed.
@@ -88,5 +88,5 @@ class TimestampHistory:
         if state.interval == self._interval and len(state.slots) == len(self._slots):
             self._slots, self._advance_at = list(state.slots), state.advance_at
         else:
-            # Samples of other ages would answer a value younger than the delay asked for.
+            # Samples of other ages would return a value younger than the requested delay.
             self._slots, self._advance_at = [MIN] * len(self._slots), MIN

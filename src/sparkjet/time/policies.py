@@ -1,9 +1,8 @@
-"""Watermark policies: how far event time of one substream has come, given its timestamps and the clock.
+"""Watermark policies: how far the event time of a substream has come, given its timestamps and the clock.
 
-Two objects, as everywhere in sparkjet: frozen *settings*, which users write, and the *policy* that they create, one for
-each substream, which has the state. Both are protocols that users may implement. The first five are those of Jet
-(Jet manual 004, ``WatermarkPolicies``; ``limitingRealTimeLag`` came with 4.3); the sixth takes the watermark that comes
-with the rows.
+Two objects, as everywhere in sparkjet: frozen *settings*, which users write, and the *policy* that they create, one per
+substream, which has the state. Both are protocols that users may implement. The first five are Jet's (Jet manual 004,
+``WatermarkPolicies``; ``limitingRealTimeLag`` came with 4.3); the sixth takes the watermark that comes with the rows.
 """
 
 from __future__ import annotations
@@ -26,23 +25,23 @@ if TYPE_CHECKING:
     from sparkjet.time.states import Json
 
 DEFAULT_SAMPLES = 16
-"""Samples of the delay history (Jet's own number)."""
+"""Number of samples in the delay history (same as in Jet)."""
 
 
 @runtime_checkable
 class WatermarkPolicy(Protocol):
-    """The state of a policy for one substream, on the driver; all times are in one unit, the clock's too.
+    """The state of a policy for one substream, on the driver; all times are in one unit, including the clock's.
 
     In an epoch the engine calls :meth:`report` at most once, with the substream's highest timestamp of the batch, and
-    then :meth:`current` once unless the substream is idle. The clock readings do not go back, not even over a restart,
-    unless the machine's clock was set back by more than ten seconds. A policy that measures silence may have a method
-    ``resume(now)``, which is called after a restart, and one ``set_back(before, now)``, which is called when the clock
-    was set back: anything it has scheduled later than ``now`` would be delayed by that much. One that has a method
-    ``carry(watermark)`` gets the watermarks that a source carries.
+    then :meth:`current` once unless the substream is idle. The clock readings do not go back, not even across a
+    restart, unless the machine's clock was set back by more than ten seconds. A policy that measures silence may have a
+    method ``resume(now)``, which is called after a restart, and a method ``set_back(before, now)``, which is called
+    when the clock was set back: anything scheduled later than ``now`` would be delayed by that much. A policy with a
+    method ``carry(watermark)`` gets the watermarks that a source carries.
     """
 
     def report(self, timestamp: int, now: int) -> None:
-        """Take note of an event of that time."""
+        """Take note of an event with that timestamp."""
         ...
 
     def current(self, now: int) -> int:
@@ -50,21 +49,21 @@ class WatermarkPolicy(Protocol):
         ...
 
     def snapshot(self) -> Json:
-        """Everything :meth:`restore` needs, as JSON values that share nothing with this object."""
+        """Everything that :meth:`restore` needs, as JSON values that share nothing with this object."""
         ...
 
     def restore(self, snapshot: Json) -> None:
-        """Become what :meth:`snapshot` described; the settings may have changed since."""
+        """Take over the state in a :meth:`snapshot`; the settings may have changed since."""
         ...
 
 
 @runtime_checkable
 class PolicySettings(Protocol):
-    """What a user writes: settings that create a policy with its own state for every substream.
+    """Settings, as users write them, that create a policy with its own state for every substream.
 
     An attribute ``uses_clock = False`` declares that the policy needs no ticks in a lull; see :func:`uses_clock`. An
-    attribute ``lag``, in microseconds, says how far an event may be behind others and not be late: keys of
-    ``dropDuplicatesWithinWatermark`` are kept for as long, and without it that method refuses the policy.
+    attribute ``lag``, in microseconds, says how far an event may be behind others without being late:
+    ``dropDuplicatesWithinWatermark`` keeps its keys for that long, and refuses a policy without it.
     """
 
     def create(self) -> WatermarkPolicy:
@@ -82,9 +81,9 @@ def uses_clock(settings: PolicySettings) -> bool:
 
 
 def delay_of(settings: PolicySettings) -> int | None:
-    """How far an event may be behind others and not be late: what Spark calls the delay of a watermark.
+    """How far an event may be behind others without being late: what Spark calls the delay of a watermark.
 
-    The ``lag`` of the settings, and the greater one where there are two; None if they have no such attribute.
+    The ``lag`` of the settings, or the greater of two; None if they have no such attribute.
 
     >>> delay_of(limiting_lag_and_lull(5, 9)), delay_of(limiting_timestamp_and_wall_clock_lag(5, 9))
     (5, 9)
@@ -120,7 +119,7 @@ class LimitingLagAndDelay:
     def __post_init__(self) -> None:
         parse_duration(self.lag, "limiting_lag_and_delay: lag")
         parse_duration(self.delay, "limiting_lag_and_delay: delay", minimum=1)
-        # Created only to be checked: a wrong number of samples must be found when the query is written.
+        # Created only as a check: a wrong number of samples must be found when the query is written.
         self.create()
 
     def create(self) -> WatermarkPolicy:
@@ -155,7 +154,7 @@ class LimitingTimestampAndWallClockLag:
 
     @property
     def lag(self) -> int:
-        """The greater of the two: either of them may be the one that an event is within."""
+        """The greater of the two: an event may be within either of them."""
         return max(self.timestamp_lag, self.wall_clock_lag)
 
     def __post_init__(self) -> None:
@@ -202,7 +201,7 @@ class Carried:
 
     @property
     def lag(self) -> int | None:
-        """That of the other policy; nothing is known of how far the writer's events were out of order."""
+        """The lag of the other policy; it is not known how far out of order the writer's events were."""
         return None if self.otherwise is None else delay_of(self.otherwise)
 
     def create(self) -> CarriedPolicy:
@@ -226,10 +225,10 @@ with_fixed_lag = limiting_lag
 
 
 def limiting_lag_and_delay(lag: Duration, delay: Duration, samples: int = DEFAULT_SAMPLES) -> LimitingLagAndDelay:
-    """As :func:`limiting_lag`, and the watermark reaches every timestamp within ``delay`` of its arrival.
+    """Like :func:`limiting_lag`, and the watermark reaches every timestamp within ``delay`` of its arrival.
 
-    Needs no relation between event time and the clock. A lull lets the watermark reach the highest timestamp, never
-    exceed it. The clock must be polled about every ``delay / samples``.
+    Needs no relation between event time and the clock. In a lull the watermark reaches the highest timestamp, but never
+    exceeds it. The clock must be polled about every ``delay / samples``.
     """
     return LimitingLagAndDelay(
         parse_duration(lag, "limiting_lag_and_delay: lag"),
@@ -239,9 +238,10 @@ def limiting_lag_and_delay(lag: Duration, delay: Duration, samples: int = DEFAUL
 
 
 def limiting_lag_and_lull(lag: Duration, lull: Duration) -> LimitingLagAndLull:
-    """As :func:`limiting_lag`, and after a lull of that length the watermark moves on with the clock.
+    """Like :func:`limiting_lag`, and after a lull of that length the watermark moves on with the clock.
 
-    It then passes the highest timestamp. A substream that never had an event has no watermark, however long it waits.
+    It then passes the highest timestamp. A substream that has never had an event has no watermark, however long it
+    waits.
     """
     return LimitingLagAndLull(
         parse_duration(lag, "limiting_lag_and_lull: lag"), parse_duration(lull, "limiting_lag_and_lull: lull")
@@ -253,8 +253,8 @@ def limiting_timestamp_and_wall_clock_lag(
 ) -> LimitingTimestampAndWallClockLag:
     """The watermark stays at most ``timestamp_lag`` behind the events and ``wall_clock_lag`` behind the clock.
 
-    Event time must be that of the clock. A clock that jumps forward makes events late until it is right again and has
-    come as far as it had jumped.
+    Event time must follow the clock. A clock that jumps forward makes events late until it is right again and has come
+    as far as it had jumped.
     """
     return LimitingTimestampAndWallClockLag(
         parse_duration(timestamp_lag, "limiting_timestamp_and_wall_clock_lag: timestamp_lag"),
@@ -263,18 +263,18 @@ def limiting_timestamp_and_wall_clock_lag(
 
 
 def limiting_real_time_lag(lag: Duration) -> LimitingRealTimeLag:
-    """The watermark stays ``lag`` behind the clock, whatever the events say; substreams without events have it too."""
+    """The watermark stays ``lag`` behind the clock, whatever the events say; even for substreams without events."""
     return LimitingRealTimeLag(parse_duration(lag, "limiting_real_time_lag: lag"))
 
 
 def carried(otherwise: PolicySettings | None = None) -> Carried:
-    """The watermark of the query that wrote the rows, which the source carries: no lag has to be guessed.
+    """The watermark of the query that wrote the rows, as carried by the source: no lag has to be guessed.
 
-    A partition has it whether or not it got rows, so an idle one holds nothing back. It is true of the writer's own
-    event time: of results with windows the end of the window, less a microsecond, as ``window_time`` gives it.
+    A partition has it whether or not it got rows, so an idle one holds nothing back. It holds for the writer's own
+    event time: for results with windows, the end of the window less a microsecond, as in ``window_time``.
 
     Args:
-        otherwise: The policy of substreams for which the source carries none; without it they wait for one.
+        otherwise: The policy for substreams that have no watermark in the source; without it they wait for one.
 
     >>> policy = carried(otherwise=limiting_lag("1 second")).create()
     >>> policy.report(5_000_000, now=0)

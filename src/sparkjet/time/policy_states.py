@@ -1,7 +1,7 @@
 """The state of each watermark policy, for one substream.
 
 Created by the settings in :mod:`sparkjet.time.policies`; its protocol ``WatermarkPolicy`` documents who calls what. The
-watermarks of these policies only grow (but for the real-time lag, which has no state) and are clamped to 64 bits.
+watermarks of these policies only grow (except for the real-time lag, which has no state) and are clamped to 64 bits.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class ResumablePolicy(Protocol):
-    """A policy that measures silence, and is notified when a query goes on after it was down."""
+    """A policy that measures silence, and is notified when a query continues after downtime."""
 
     def resume(self, now: int) -> None:
         """Count silence from ``now``; called on the driver once per start, after ``restore``."""
@@ -33,7 +33,7 @@ class ClockedPolicy(Protocol):
     """A policy that keeps clock readings, and is notified when processing time is set back."""
 
     def set_back(self, before: int, now: int) -> None:
-        """Go on at ``now``, which is less than ``before``, the last reading; called on the driver."""
+        """Continue at ``now``, which is less than ``before``, the last reading; called on the driver."""
         ...
 
 
@@ -42,16 +42,16 @@ class CarryingPolicy(Protocol):
     """A policy that is notified of the watermark that a source carries."""
 
     def carry(self, watermark: int | None) -> bool:
-        """Take note of a watermark, and tell whether it is another one than before.
+        """Take note of a watermark, and return whether it differs from the last one.
 
-        Called on the driver in each epoch with a batch of such a source, after ``report``. None where the source
-        carries no watermark for the substream, MIN where that has not begun yet.
+        Called on the driver in each epoch with a batch of such a source, after ``report``. None if the source carries
+        no watermark for the substream, MIN if that has not begun yet.
         """
         ...
 
 
 class LagState(msgspec.Struct, frozen=True):
-    """Snapshot of a policy that has nothing but its watermark."""
+    """Snapshot of a policy whose only state is its watermark."""
 
     watermark: int
 
@@ -94,7 +94,7 @@ class LagPolicy:
         self._watermark = MIN
 
     def report(self, timestamp: int, now: int) -> None:  # noqa: ARG002 - the protocol's
-        """Move up to the timestamp less the lag; a timestamp less than the lag above MIN counts for nothing."""
+        """Move up to the timestamp less the lag; ignores a timestamp that is less than the lag above MIN."""
         self._watermark = max(self._watermark, clamp(timestamp - self._lag))
 
     def current(self, now: int) -> int:  # noqa: ARG002 - the protocol's
@@ -111,7 +111,7 @@ class LagPolicy:
 
 
 class LagAndDelayPolicy:
-    """The highest timestamp less a lag, and what the highest timestamp was a delay ago (``limitingLagAndDelay``)."""
+    """The highest timestamp less a lag, or the highest timestamp of a delay ago (``limitingLagAndDelay``)."""
 
     def __init__(self, lag: int, delay: int, samples: int) -> None:
         self._lag = lag
@@ -156,7 +156,7 @@ class LagAndLullPolicy:
     def report(self, timestamp: int, now: int) -> None:
         """Move up to the timestamp less the lag, and end the lull; old timestamps end it too.
 
-        The part of a lull in which it was not polled is lost: the watermark does not jump when events return.
+        The part of a lull that was not polled is lost: the watermark does not jump when events return.
         """
         self._lull_at = now + self._lull
         self._watermark = max(self._watermark, clamp(timestamp - self._lag))
@@ -178,7 +178,7 @@ class LagAndLullPolicy:
             self._lull_at = max(self._lull_at, now + self._lull)
 
     def set_back(self, before: int, now: int) -> None:
-        """Count a lull from ``now``: the clock was set back; how far the watermark has come stays."""
+        """Count a lull from ``now``: the clock was set back; the watermark stays where it is."""
         if self._lull_at is not None:
             self._lull_at = moved(self._lull_at - self._lull, before, now) + self._lull
 
@@ -187,7 +187,7 @@ class LagAndLullPolicy:
         return msgspec.to_builtins(LagAndLullState(self._watermark, self._lull_at))
 
     def restore(self, snapshot: Json) -> None:
-        """Continue; a changed length of the lull counts from the next report."""
+        """Continue; a changed lull counts from the next report."""
         state = _read_lag_and_lull(snapshot)
         self._watermark, self._lull_at = state.watermark, state.lull_at
 
@@ -219,7 +219,7 @@ class TimestampAndWallClockLagPolicy:
 
 
 class RealTimeLagPolicy:
-    """The clock less a lag (``limitingRealTimeLag``); without state, and thus the one that goes back with its clock."""
+    """The clock less a lag (``limitingRealTimeLag``); stateless, and the only one that goes back with its clock."""
 
     def __init__(self, lag: int) -> None:
         self._lag = lag
@@ -240,10 +240,10 @@ class RealTimeLagPolicy:
 
 
 class CarriedPolicy:
-    """The watermark that the source has for the substream, and that of another policy as long as it has none.
+    """The source's watermark for the substream, or another policy's as long as the source has none.
 
     Args:
-        otherwise: Settings of the other policy; without it there is no watermark until the source has one.
+        otherwise: Settings of the other policy; without one, there is no watermark until the source has one.
     """
 
     def __init__(self, otherwise: PolicySettings | None) -> None:
@@ -252,7 +252,7 @@ class CarriedPolicy:
         self._otherwise: WatermarkPolicy | None = None if otherwise is None else otherwise.create()
 
     def carry(self, watermark: int | None) -> bool:
-        """Take note of what the source says; it may go back where another writer has joined."""
+        """Take note of the source's watermark; it may go back when another writer has joined."""
         changed = watermark != self._watermark
         self._watermark = watermark
         return changed
@@ -263,7 +263,7 @@ class CarriedPolicy:
             self._otherwise.report(timestamp, now)
 
     def current(self, now: int) -> int:
-        """The carried watermark, else that of the other policy."""
+        """The carried watermark, otherwise that of the other policy."""
         other = MIN if self._otherwise is None else self._otherwise.current(now)
         return other if self._watermark is None else self._watermark
 
@@ -283,7 +283,7 @@ class CarriedPolicy:
         return msgspec.to_builtins(CarriedState(self._watermark, self._otherwise_type, other))
 
     def restore(self, snapshot: Json) -> None:
-        """Continue; another policy of another type starts anew."""
+        """Continue; the other policy restarts if its type has changed."""
         state = _read_carried(snapshot)
         if self._otherwise is not None and state.otherwise_type == self._otherwise_type:
             self._otherwise.restore(state.otherwise)

@@ -1,8 +1,8 @@
 """Snapshots of the time core: typed states, checked when they are read back.
 
-A class with state has ``snapshot()``, which answers its state as a frozen struct that shares nothing mutable with the
+A class with state has ``snapshot()``, which returns its state as a frozen struct that shares nothing mutable with the
 living object, and ``restore(snapshot)``, which takes such a struct, or the same after a round trip through JSON. It
-takes all of it, or raises and changes nothing. Policies, which users may bring, answer and take plain JSON.
+takes all of it, or raises and changes nothing. Policies, which users may write, return and take plain JSON.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _State = TypeVar("_State", bound=msgspec.Struct)
 
 
 class StateReader(Generic[_State]):
-    """Reads the state of one class back, and checks every type in it.
+    """Reads back the state of one class, and checks every type in it.
 
     Args:
         kind: The struct.
-        owner: Whose state it is, for messages.
+        owner: The owner of the state, for messages.
 
     >>> class Counted(msgspec.Struct, frozen=True):
     ...     rows: int
@@ -40,8 +40,8 @@ class StateReader(Generic[_State]):
     def __init__(self, kind: type[_State], owner: str) -> None:
         self._kind = kind
         self._owner = owner
-        # When the module is imported: queries that start side by side would describe the type to msgspec side by side,
-        # which has ended a process with a segmentation fault.
+        # On import: queries that start in parallel would describe the type to msgspec in parallel, which has ended a
+        # process with a segmentation fault.
         msgspec.json.Decoder(known(kind))
 
     def __call__(self, saved: object) -> _State:

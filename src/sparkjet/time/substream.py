@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SubstreamProgress:
-    """What a query's progress reports of a substream.
+    """A substream's part of a query's progress.
 
     ``watermark`` is MIN before the first, ``last_data_at`` the clock reading of the last report (None: never), and
     ``holds`` whether no other active substream is further behind, so that it holds the watermark back. ``caught_up`` is
-    what the source last reported of it, None where it cannot know.
+    what the source last reported about it, None if it cannot know.
     """
 
     id: str
@@ -33,7 +33,7 @@ class SubstreamProgress:
 
 
 class SubstreamState(msgspec.Struct, frozen=True):
-    """Snapshot of a substream; ``policy_type`` says which settings can read ``policy``, that of its policy."""
+    """Snapshot of a substream; ``policy_type`` names the settings that can read ``policy``, the policy's snapshot."""
 
     silent_since: int
     last_data_at: int | None
@@ -43,13 +43,13 @@ class SubstreamState(msgspec.Struct, frozen=True):
 
 
 class Substream:
-    """A substream but for its watermark, which is in the tracker's frontier.
+    """A substream without its watermark, which is in the tracker's frontier.
 
-    The tracker owns it and passes processing times, which go back after :meth:`set_back` only.
+    The tracker owns it and passes processing times, which go back only after :meth:`set_back`.
 
     Args:
-        policy: Settings that create its own policy.
-        now: When it was added; its silence counts from here.
+        policy: Settings that create its policy.
+        now: The time it was added; its silence counts from here.
 
     >>> from sparkjet.time.policies import limiting_lag
     >>> substream = Substream(limiting_lag(3), now=0)
@@ -71,7 +71,7 @@ class Substream:
         self.silent_since = self.last_data_at = now
 
     def carry(self, watermark: int | None, now: int) -> bool:
-        """Take note of a watermark that the source carries; a new one is a sign of life, as data is.
+        """Take note of a watermark that the source carries; a new one is a sign of life, just as data is.
 
         Returns:
             Whether it is new, and the policy asks for it.
@@ -111,7 +111,7 @@ class Substream:
 
     @staticmethod
     def restored(policy: PolicySettings, state: SubstreamState) -> Substream:
-        """A substream as it was; under settings of another type the policy starts anew, as in Jet.
+        """A substream as it was; if the type of the settings has changed the policy restarts, as in Jet.
 
         Raises:
             RecoveryError: The policy cannot read its snapshot.

@@ -1,9 +1,9 @@
-"""The watermark of a stream made of substreams, each as far along as it is.
+"""The watermark of a stream made of substreams, each of which progresses at its own pace.
 
-This is Jet's ``EventTimeMapper`` for a whole query: one policy for each substream (a Kafka partition, say), the minimum
-of the active ones' watermarks, throttled. Two defaults of Jet that lose data are not adopted: nothing is idle unless
-the user set a timeout, and what was emitted is never taken back, not even by a restart. Discovery and retirement after
-a silence are not Jet's.
+This is Jet's ``EventTimeMapper`` for a whole query: one policy per substream (a Kafka partition, say), the minimum of
+the active ones' watermarks, throttled. Two defaults of Jet that lose data are not adopted: nothing is idle unless the
+user has set a timeout, and what was emitted is never taken back, not even by a restart. Discovery, and retirement after
+a silence, are not in Jet.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class SubstreamsState(msgspec.Struct, frozen=True):
-    """Snapshot of a tracker: its substreams, those that are retired, what was emitted, the first and last reading."""
+    """Snapshot of a tracker: its substreams, retired ones, what was emitted, and the first and last reading."""
 
     substreams: dict[str, SubstreamState]
     frontier: FrontierState
@@ -45,17 +45,17 @@ _read = StateReader(SubstreamsState, "the substreams")
 class SubstreamTracker:
     """Tracks the substreams of a query on the driver; in an epoch the engine reports, then advances once.
 
-    Clock readings are arguments, in the unit of the policies. A reading a little below an earlier one, of this run or a
-    restored one, counts as the earlier one; one further below sets processing time back, and never a watermark.
+    Clock readings are arguments, in the unit of the policies. A reading slightly below an earlier one, of this run or a
+    restored one, counts as the earlier one; one further below sets back processing time, but never a watermark.
 
     Args:
         policy: Settings of the policies.
-        throttle: Which watermarks are worth emitting.
+        throttle: Decides which watermarks are worth emitting.
         idle_timeout: Silence after which a substream is not waited for; None waits forever.
-        discover: Time from the first clock reading of all runs in which nothing is emitted, so that substreams that
-            are not listed can show up before their first rows would be late.
+        discover: Time from the first clock reading of all runs during which nothing is emitted, so that unlisted
+            substreams can show up before their first rows would be late.
         substream_timeout: Silence after which a substream is retired.
-        tolerance: How far a reading may go back and count as the earlier one.
+        tolerance: How far back a reading may go and still count as the earlier one.
 
     Raises:
         AnalysisError: One of these times is not a positive duration.
@@ -89,7 +89,7 @@ class SubstreamTracker:
         self._discover = _optional_time(discover, "discover")
         self._substream_timeout = _optional_time(substream_timeout, "substreamTimeout")
         self._substreams: dict[str, Substream] = {}
-        # A dict for its order; a name stays until there is data of it again.
+        # A dict for its order; a name stays until the substream has data again.
         self._retired: dict[str, None] = {}
         self._started: int | None = None
         self._tolerance = tolerance
@@ -127,7 +127,7 @@ class SubstreamTracker:
     def retire(self, substream: str, now: int) -> None:
         """Forget a substream that will have no more data; the next :meth:`advance` no longer waits for it.
 
-        Its name is remembered, and data of it make it a new substream. A retired one stays as it is.
+        Its name is remembered; if it has data again it is a new substream. A retired one stays as it is.
 
         Raises:
             AnalysisError: There is no such substream.
@@ -138,10 +138,10 @@ class SubstreamTracker:
             self._forget(substream)
 
     def check_known(self, substream: str) -> None:
-        """Refuse a name that no substream has, and no retired one had.
+        """Refuse a name that no substream has or, if retired, had.
 
         Raises:
-            AnalysisError: Naming the nearest.
+            AnalysisError: There is none; the message names the nearest.
         """
         if substream not in self._retired:
             self._check_known(substream)
@@ -158,7 +158,7 @@ class SubstreamTracker:
 
         Args:
             substream: Its name.
-            watermark: None where the source carries none for it, MIN where that has not begun yet.
+            watermark: None if the source carries none for it, MIN if that has not begun yet.
             now: The clock.
         """
         now = self._clock(now)
@@ -172,17 +172,17 @@ class SubstreamTracker:
             now: The clock.
             cap: No substream's watermark is moved above it in this call, so that a policy driven by the clock does not
                 make the very events late that are being read.
-            caught_up: Whether a substream has been read to its end: one that has not is never idle, however long it
-                has been silent. Of those that are missing or None the source knows nothing: the timeout alone decides.
+            caught_up: Whether a substream has been read to its end: one that has not is never idle, however long it has
+                been silent. If it is missing or None, the source does not know: the timeout alone decides.
 
         Raises:
-            AnalysisError: The throttle answered more than the ideal watermark.
+            AnalysisError: The throttle returned more than the ideal watermark.
         """
         now = self._clock(now)
         self._retire_silent(now)
         self._poll(now, cap, caught_up or {})
         if self.discovering(now):
-            # Reported now, going idle would not be reported when nothing holds it back any more, and the highest
+            # If it were reported now, going idle would not be reported once nothing holds it back, and the highest
             # watermark would never leave.
             self._frontier.quiet = False
             return Advance()
@@ -193,13 +193,13 @@ class SubstreamTracker:
         self._emitter.force(watermark)
 
     def resume(self, now: int) -> None:
-        """Count silence anew from ``now``: nothing could be read while the query was down."""
+        """Restart counting silence at ``now``: nothing could be read while the query was down."""
         now = self._clock(now)
         for substream in self._substreams.values():
             substream.resume(now)
 
     def set_back(self, before: int, now: int) -> None:
-        """Go on at ``now``, though processing time was ``before``: no timer takes longer than if it started now.
+        """Continue at ``now``, though processing time was ``before``: no timer takes longer than if it started now.
 
         What was emitted stays so, and a watermark that follows the clock stands still until the clock has caught up.
         """
@@ -210,7 +210,7 @@ class SubstreamTracker:
         self._time.now = min(self._time.now, now)
 
     def progress(self) -> list[SubstreamProgress]:
-        """What a query's progress reports of each substream, in the order in which they were added."""
+        """Each substream's part of a query's progress, in the order in which they were added."""
         least, members = self._frontier.least, self._frontier.members
         return [
             SubstreamProgress(
@@ -236,9 +236,9 @@ class SubstreamTracker:
         )
 
     def restore(self, snapshot: object) -> None:
-        """Become exactly what a snapshot described, forgetting everything since; settings may have changed.
+        """Take over exactly the state in a snapshot, forgetting everything since; settings may have changed.
 
-        After a restart follow it by :meth:`add` for each substream that the user lists, and :meth:`resume`.
+        After a restart, follow it by :meth:`add` for each substream that the user lists, and :meth:`resume`.
 
         Raises:
             RecoveryError: It is not the snapshot of a tracker; nothing has changed.

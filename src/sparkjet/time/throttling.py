@@ -1,7 +1,7 @@
-"""Throttling: which of the ideal watermarks are worth emitting.
+"""Throttling: which ideal watermarks are worth emitting.
 
 Every emitted watermark costs an evaluation of windows, so small advances are held back (Jet manual 004, "Watermark
-Throttling"; Jet's ``WatermarkEmissionPolicy``). By frame is right for windows: they close at frame ends only.
+Throttling"; Jet's ``WatermarkEmissionPolicy``). By frame is right for windows, which close only at frame ends.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ class Throttle(Protocol):
     """
 
     def throttle(self, ideal: int, last_emitted: int) -> int:
-        """What to emit for ``ideal``; an answer not above ``last_emitted`` emits nothing.
+        """The watermark to emit for ``ideal``; a value not above ``last_emitted`` emits nothing.
 
-        Called on the driver once per epoch if ``ideal`` is above ``last_emitted`` (MIN: nothing emitted yet). The
-        answer must not be above ``ideal``: rows that are still on time would be dropped.
+        Called on the driver once per epoch if ``ideal`` is above ``last_emitted`` (MIN: nothing emitted yet). The value
+        must not be above ``ideal``: rows that are still on time would be dropped.
         """
         ...
 
@@ -85,11 +85,11 @@ def no_throttling() -> NoThrottling:
 
 
 def emit_by_frame(step: Duration, offset: Duration = 0) -> EmitByFrame:
-    """Emit frame ends only, floored, each once; a jump over several frames emits the last of them.
+    """Emit only frame ends, floored, each once; a jump over several frames emits the last of them.
 
     Args:
         step: Length of a frame; 0 emits no watermark at all, so that no window ever closes.
-        offset: Where the grid of the frames starts.
+        offset: Where the grid of frames starts.
 
     >>> emit_by_frame(3).throttle(13, 6), emit_by_frame(3).throttle(14, 12)
     (12, 12)

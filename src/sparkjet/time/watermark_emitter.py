@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Advance:
-    """Answer of :meth:`sparkjet.time.SubstreamTracker.advance` and :meth:`sparkjet.time.InputTracker.advance`.
+    """Result of :meth:`sparkjet.time.SubstreamTracker.advance` and :meth:`sparkjet.time.InputTracker.advance`.
 
     ``watermark`` is the one to emit now, None if there is nothing new. ``went_idle`` is true once at each transition to
-    having no active substream at all; the watermark that comes with it is the highest that any substream had.
+    having no active substream at all; the watermark that comes with it is the highest of any substream.
     """
 
     watermark: int | None = None
@@ -26,10 +26,10 @@ class Advance:
 
 
 class WatermarkEmitter:
-    """What was emitted; its owner saves ``emitted``, the only state.
+    """Keeps the last emitted watermark; its owner saves ``emitted``, the only state.
 
     Args:
-        throttle: Which watermarks are worth emitting.
+        throttle: Decides which watermarks are worth emitting.
         emitted: The last one emitted.
 
     >>> from sparkjet.time.frontier import Ideal
@@ -48,10 +48,10 @@ class WatermarkEmitter:
         self.emitted = max(self.emitted, watermark)
 
     def offer(self, ideal: Ideal) -> Advance:
-        """Decide what to emit for where a frontier is.
+        """Decide what to emit for the frontier's current position.
 
         Raises:
-            AnalysisError: The throttle answered more than the ideal watermark.
+            AnalysisError: The throttle returned more than the ideal watermark.
         """
         watermark = None if ideal.watermark is None else self._emit(ideal.watermark)
         return Advance(watermark, ideal.went_idle)

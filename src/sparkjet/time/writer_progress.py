@@ -1,4 +1,4 @@
-"""What a query tells the readers of its output: how far it is, and where its watermark is."""
+"""A query's message to the readers of its output: how far it has come, and where its watermark is."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from collections.abc import Iterable
 import msgspec
 
 VERSION = 1
-"""Of :class:`WriterProgress`. Readers ignore fields that they do not know; a change of meaning takes a new number."""
+"""Version of :class:`WriterProgress`. Readers ignore unknown fields; a change of meaning takes a new number."""
 
 
 class WriterProgress(msgspec.Struct, frozen=True, kw_only=True):
-    """How far one output of one query is after an epoch; sinks that carry watermarks write it beside the rows.
+    """How far an output of a query has come after an epoch; sinks that carry watermarks write it along with the rows.
 
     Attributes:
         query: Id of the query.
         output: Name of the output.
         epoch: The epoch.
-        watermark: No row of a later epoch is older, but for late ones; microseconds. MIN before the first, None where
-            the rows have none.
-        rows: How many the epoch has written.
+        watermark: No row of a later epoch is older, except late ones; microseconds. MIN before the first, None if the
+            rows have none.
+        rows: Number of rows that the epoch has written.
         offsets: Where the epoch's batch ends in each source of the writer, by its number or name, as Spark wrote it;
-            empty in an epoch without a batch.
+            empty for an epoch without a batch.
     """
 
     query: str
@@ -34,7 +34,7 @@ class WriterProgress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def least_carried(newest: Iterable[int | None]) -> int | None:
-    """The watermark of what several have written: the least; None where one of them carries none, or there is nobody.
+    """The least watermark of several writers; None if one of them carries none, or there are no writers.
 
     >>> least_carried([7, 5]), least_carried([7, None]), least_carried([])
     (5, None, None)

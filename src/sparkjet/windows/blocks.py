@@ -1,4 +1,4 @@
-"""Blocks: frames cut into stretches of one window length, so that a window spans at most two of them."""
+"""Blocks: stretches of frames, each one window length, so that a window spans at most two of them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Blocks:
-    """Which block a frame is in; on the driver.
+    """Assigns frames to blocks; on the driver.
 
     Args:
         window: Length, step and offset in microseconds.

@@ -50,12 +50,12 @@ class DeductStrategy:
         self._spans = self._reached = None
 
     def close(self, segments: Sequence[Segment], closing: ClosingRange, finish: Finish) -> DataFrame:
-        """The finished rows of every key's windows in ``closing``; segments may have several of a key and frame."""
+        """The finished rows of every key's windows in ``closing``; segments may have several rows per key and frame."""
         size, after, upto = self._window.size, closing.after, closing.upto
         known = [] if self._spans is None else [[Rows(self._spans, _latest)]]
         build = self._first if not known else self._next if closing.single else self._changed
         before = None if after is None else after - size
-        # Of a state of many frames most are in neither, and to look at all of them would cost more than the slide.
+        # In a state of many frames, most are in neither, and looking at all of them would cost more than the slide.
         entering = overlapping(segments, after if known else before, upto)
         leaving = overlapping(segments, before, upto - size)
         spans = self._kept(
@@ -102,7 +102,7 @@ class DeductStrategy:
     def _next(
         self, entering: DataFrame, leaving: DataFrame, latest: DataFrame, after: int | None, upto: int, reached: int
     ) -> DataFrame:
-        """The spans where one window closes: what changes adds up in any order, without a running value for each."""
+        """The spans where only one window closes: changes add up in any order, without a running value for each."""
         del reached
         values = self._accumulators.once.columns(*self._keys, *self._accumulators.fields)
         changes = values.select(self._changes(entering, leaving, after, after, upto))
@@ -114,7 +114,7 @@ class DeductStrategy:
     def _changes(
         self, entering: DataFrame, leaving: DataFrame, floor: int | None, after: int | None, upto: int
     ) -> DataFrame:
-        """What enters and what leaves the running value, and the first window in which it does."""
+        """What enters and what leaves the running value, with the first window affected."""
         size = self._window.size
         leave_floor = None if after is None else after - size
         values = self._accumulators.once.columns(*self._keys, *self._accumulators.fields)

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 class WindowOperator(Operator, Side, Protocol):
-    """One level of windowed aggregation with its state, on the driver; its own only side.
+    """One level of windowed aggregation with its state, on the driver; it is its own only side.
 
-    It takes in partial rows, and gives final ones: ``(keys…, start, end, results…)``.
+    It takes in partial rows, and returns final ones: ``(keys…, start, end, results…)``.
 
     Attributes:
         keys: Names of the key columns.
@@ -39,11 +39,11 @@ class WindowOperator(Operator, Side, Protocol):
 
     @property
     def settings(self) -> SlidingSettings | SessionSettings:
-        """The window's numbers, as the record names them."""
+        """The window's settings, as named in the record."""
         ...
 
     def frame_of(self, time: Column) -> Column:
-        """The slice of event time whose rows of a key always share their windows, as a long."""
+        """The slice of event time, as a long, within which the rows of a key always share their windows."""
         ...
 
     def bounds(self, time: Column) -> Mapping[str, Column]:

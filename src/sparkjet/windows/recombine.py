@@ -1,4 +1,4 @@
-"""The recombine strategy: each frame is combined into every window that it belongs to."""
+"""The recombine strategy: each frame is combined into every window it belongs to."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class RecombineStrategy:
         self._kept = KeptPlans()
 
     def close(self, segments: Sequence[Segment], closing: ClosingRange, finish: Finish) -> DataFrame:
-        """The finished rows of every key's windows in ``closing``; segments may have several of a key and frame."""
+        """The finished rows of every key's windows in ``closing``; segments may have several rows per key and frame."""
         return self._kept(
             "windows",
             inputs=[overlapping(segments, self._floor(closing.after), closing.upto)],

@@ -38,7 +38,7 @@ class Running:
         self._once = accumulators.once
 
     def of_rows(self, partials: DataFrame, keys: Sequence[str], order: str, *, backwards: bool = False) -> DataFrame:
-        """Replace each row's fields by the combination of itself and all earlier rows of its key."""
+        """Replace each row's fields with the combination of itself and all earlier rows of its key."""
         if self._once("in windows", build=partial(self._fits_windows, partials, keys, order)):
             build = partial(self._over_windows, keys, order, backwards)
             return self._once("running", order, backwards, *keys, build=build).select(partials)
@@ -71,7 +71,7 @@ class Running:
         return (self._scan(F.reverse(items), order) if backwards else self._scan(items, order)).alias("scanned")
 
     def _over_windows(self, keys: Sequence[str], order: str, backwards: bool) -> CompiledColumns:
-        # Not up to the last row of the key, which Spark recomputes for each row.
+        # Not up to the last row of the key, which Spark would recompute for each row.
         window = _ordered(keys, order, backwards).rowsBetween(Window.unboundedPreceding, Window.currentRow)
         columns = [F.sum(ROW_COUNT).over(window).alias(ROW_COUNT)]
         for position, (_, operation) in enumerate(self._accumulators.results):
@@ -87,13 +87,13 @@ class Running:
         items = F.collect_list(self._accumulators.item(order))
         if not any(_has_map(self._accumulators.types[field]) for field in self._accumulators.fields):
             return F.sort_array(items)
-        # Spark cannot order maps, and a comparison by a lambda is slower.
+        # Spark cannot order maps, and comparing by a lambda is slower.
         return F.array_sort(items, lambda a, b: (a[order] > b[order]).cast("int") - (a[order] < b[order]).cast("int"))
 
     def _scan(self, items: Column, carried: str) -> Column:
         """Scan an array of :meth:`item`: element i of the result combines elements 0 to i.
 
-        The field ``carried`` stays that of element i.
+        The field ``carried`` keeps its value from element i.
         """
         native = self._combined(items, carried)
         own: dict[int, Column] = {}

@@ -18,9 +18,9 @@ class SessionWindow:
 
     Attributes:
         time_column: The event-time column or its name.
-        gap: Gap of inactivity that ends a session, in microseconds; or a Column with each row's own.
+        gap: Gap of inactivity that ends a session, in microseconds; or a Column with a gap for each row.
         max_duration: Length at which sessions are cut, None if they are not.
-        name: Name of the result's column.
+        name: Name of the result column.
     """
 
     time_column: Column | str
@@ -42,14 +42,14 @@ def session_window(
     the gap (exclusive). Two events exactly one gap apart are in two sessions (in Spark they share one). A session is
     final once the watermark is above its end; an event older than the watermark is late.
 
-    With a Column, each event has a gap of its own and covers the time from its own to its gap later. Events whose times
-    overlap are in one session, which ends where the last of them does. An event whose gap is null, zero or negative is
-    in no session, as in Spark, but it advances the watermark.
+    With a Column, each event has its own gap and covers the time from its event time until that gap has passed. Events
+    whose times overlap are in one session, which ends where the last of them does. An event whose gap is null, zero or
+    negative is in no session, as in Spark, but it advances the watermark.
 
     Args:
         timeColumn: The event-time column, as passed to ``withWatermark``, or its name.
-        gapDuration: Gap of inactivity that ends a session, e.g. ``"10 minutes"``; or a Column of such texts or of
-            intervals. As in Spark, a text that is not an interval counts as null.
+        gapDuration: Gap of inactivity that ends a session, e.g. ``"10 minutes"``; or a Column of such strings or of
+            intervals. As in Spark, a string that is not an interval counts as null.
         maxDuration: A session longer than this is cut into pieces of this length, counted from its first event; each
             piece with an event yields a row. Sessions are cut after merging, so the result does not depend on the
             order of arrival. May be shorter than the gap.
@@ -75,5 +75,5 @@ def session_window(
 
 
 def cover_end(time: Column, gap: Column) -> Column:
-    """End of what a row covers: its time (microseconds) plus its own gap, an interval; null if it has none."""
+    """End of the time that a row covers: its time (microseconds) plus its own gap, an interval; null without a gap."""
     return F.unix_micros(F.timestamp_micros(time) + gap)

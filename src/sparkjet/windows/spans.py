@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from sparkjet.windows.accumulators import Accumulators
 
 Finish = Callable[["DataFrame"], "DataFrame"]
-"""From the accumulators of windows to result rows."""
+"""Turns the accumulators of windows into result rows."""
 
 
 @dataclass(frozen=True)
 class ClosingRange:
-    """Ends of the windows that close together: above ``after`` (None: from the first frame on) up to ``upto``."""
+    """Ends of the windows that close together: above ``after`` (None: from the first frame on), up to ``upto``."""
 
     after: int | None
     upto: int
@@ -40,7 +40,7 @@ class ClosingRange:
 
     @property
     def single(self) -> bool:
-        """Whether one window closes, and whatever changes changes at its end."""
+        """Whether only one window closes, so that all changes fall on its end."""
         return self.after is not None and self.upto - self.after == self.window.step == self.window.frame
 
     def moved(self, after: int | None, upto: int) -> ClosingRange:
@@ -49,14 +49,14 @@ class ClosingRange:
 
     @property
     def used(self) -> Constants:
-        """What :attr:`ends` uses as constants."""
+        """The constants that :attr:`ends` uses."""
         return None if self.after is None else self.after + self.window.step, self.upto
 
     @property
     def ends(self) -> str:
-        """SQL for the array of a span's window ends in this range, null if there are none."""
+        """SQL for the array of a span's window ends within this range, null if there are none."""
         step, ends = self.window.step, self.window.ends
-        # Where a step has several frames, a span may begin between two ends.
+        # If a step has several frames, a span may begin between two ends.
         first = "low" if self.window.frame == step else f"(low + pmod({ends.offset}L - low, {step}L))"
         low = first if self.after is None else f"greatest({first}, {constant(self.after + step, 'low')})"
         high = f"least(high, {constant(self.upto, 'high')})"

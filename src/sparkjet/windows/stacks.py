@@ -36,16 +36,16 @@ if TYPE_CHECKING:
 
 
 MANY = 500_000
-"""Partial rows in the state from which on sorting them all, for suffixes, would hold up an epoch."""
+"""Number of partial rows in the state from which sorting them all, for suffixes, would hold up an epoch."""
 
 
 @dataclass(frozen=True)
 class Staying:
-    """What each window that ends above ``boundary`` and up to ``upto`` has of the block that ends at ``boundary``.
+    """The part of the block ending at ``boundary`` that is in each window ending above ``boundary``, up to ``upto``.
 
     Attributes:
-        table: A span of each key, a checkpointed DataFrame.
-        left: The newest frame that is not in it.
+        table: One span per key, a checkpointed DataFrame.
+        left: The newest frame that is not included.
     """
 
     table: DataFrame
@@ -55,18 +55,18 @@ class Staying:
 
 
 class FinishedBlock:
-    """What a few windows have of the block before the current one, straight from the frames; on the driver.
+    """The share of the block before the current one in a few windows, straight from the frames; on the driver.
 
-    A block has as many suffixes as the state has partial rows. Computing them sorts all of these at once, which
-    takes seconds where there are millions, each time that a block is complete. Here, frames that leave with one of the
-    next *n* windows are combined anew for each window, and those that stay in all *n* of them once. With *n* the
-    square root of the window's steps, either reads about *n* / 2 frames for each window.
+    A block has as many suffixes as the state has partial rows. Computing them sorts all of these at once, each time a
+    block is complete, which takes seconds for millions of rows. Here, frames that leave within the next *n* windows are
+    combined again for each window, and those that stay in all *n* of them only once. With *n* the square root of the
+    window's steps, each of the two reads about *n* / 2 frames per window.
 
     Args:
         window: Length, step and offset in microseconds.
         keys: Names of the key columns.
         accumulators: The fields.
-        kept: The plans of the strategy.
+        kept: The kept plans of the strategy.
     """
 
     def __init__(self, window: WindowGrid, keys: Sequence[str], accumulators: Accumulators, kept: KeptPlans) -> None:
@@ -86,7 +86,7 @@ class FinishedBlock:
         return rows >= MANY and closing.after is not None and closing.upto - closing.after <= self._reach
 
     def staying(self, segments: Sequence[Segment], after: int, upto: int) -> Staying:
-        """What stays in the windows above ``after`` up to ``upto``, and in those that will close soon."""
+        """The part that stays in the windows above ``after`` up to ``upto``, and in those that will close soon."""
         boundary = self._blocks.before(upto)
         known = self._staying
         if known is None or known.boundary != boundary or upto > known.upto:
@@ -100,7 +100,7 @@ class FinishedBlock:
         return known
 
     def leaving(self, frames: DataFrame, floor: int, left: int) -> DataFrame:
-        """The frames above ``floor`` up to ``left`` as spans, over the windows that end behind their block."""
+        """The frames above ``floor`` up to ``left`` as spans, over the windows that end after their block."""
         bounds = self._once("leaving", build=self._leaving)
         return bounds.select(frames.where(ClosingRange.within(floor, left)))
 
@@ -116,13 +116,13 @@ class FinishedBlock:
         return rows.withColumns({"low": first, "high": F.expr(constant(last, ROW_COUNT))})
 
     def reset(self) -> None:
-        """Discard what stays, because the frames or the window changed, or other windows have come."""
+        """Discard the part that stays, because the frames or the window changed, or other windows have come."""
         if self._staying is not None:
             self._garbage.append(self._staying.table)
         self._staying = None
 
     def release(self) -> None:
-        """Free the memory of earlier epochs; what stays now is persisted, even if no job has read it."""
+        """Free the memory of earlier epochs; the part that stays now is persisted, even if no job has read it."""
         if self._staying is not None:
             hold(self._staying.table)
         for checkpointed in self._garbage:
@@ -132,12 +132,12 @@ class FinishedBlock:
 
 @dataclass(frozen=True)
 class _Stack:
-    """A checkpointed DataFrame of which later epochs read the rows of one block.
+    """A checkpointed DataFrame from which later epochs read the rows of one block.
 
     Attributes:
         table: The DataFrame.
         block: Start of the block.
-        newest: Whether it has one row of each key, the newest prefix.
+        newest: Whether it has one row per key, the newest prefix.
     """
 
     table: DataFrame
@@ -148,9 +148,9 @@ class _Stack:
 class StacksStrategy:
     """Windows as suffix and prefix, for every aggregate with a bounded accumulator.
 
-    Suffixes are computed when a block is complete, but for a large state of which few windows close
-    (:class:`sparkjet.windows.stacks.FinishedBlock`); prefixes grow epoch by epoch. All of it is derived, not
-    part of a snapshot: after :meth:`reset` it is recomputed from the frames.
+    Suffixes are computed when a block is complete, except for a large state of which few windows close
+    (:class:`sparkjet.windows.stacks.FinishedBlock`); prefixes grow epoch by epoch. All of it is derived, not part of a
+    snapshot: after :meth:`reset` it is recomputed from the frames.
     """
 
     name = "stacks"
@@ -175,7 +175,7 @@ class StacksStrategy:
         self._finished_block.reset()
 
     def close(self, segments: Sequence[Segment], closing: ClosingRange, finish: Finish) -> DataFrame:
-        """The finished rows of every key's windows in ``closing``; segments may have several of a key and frame."""
+        """The finished rows of every key's windows in ``closing``; segments may have several rows per key and frame."""
         current = None if closing.after is None else self._blocks.start(closing.after)
         next_block = self._blocks.start(closing.upto)
         before, live = self._suffixes, self._prefixes
@@ -188,7 +188,7 @@ class StacksStrategy:
         self._finished_block.reset()
         suffixes = before
         if before is None or next_block != current:
-            # Those of the block before too, if they are not known.
+            # Those of the block before as well, if they are not known.
             floor = current if before is not None or current is None else current - self._window.size
             frames = overlapping(segments, floor, closing.upto)
             constants = floor, closing.upto, next_block
@@ -207,7 +207,7 @@ class StacksStrategy:
     def _grown(
         self, segments: Sequence[Segment], closing: ClosingRange, current: int | None, live: _Stack | None
     ) -> DataFrame:
-        """The prefixes of the blocks that windows in ``closing`` end in."""
+        """The prefixes of the blocks in which windows in ``closing`` end."""
         if live is None:
             # After a restore, from the frames.
             frames, constants = overlapping(segments, current, closing.upto), (current, closing.upto)
@@ -218,7 +218,7 @@ class StacksStrategy:
         return self._kept("prefixes", build, inputs=both, constants=changing, build=build, held=True)
 
     def _few(self, segments: Sequence[Segment], closing: ClosingRange, spans: list[Rows], finish: Finish) -> DataFrame:
-        """A few windows of a large state, by prefixes and what they have of the block before."""
+        """A few windows of a large state, from prefixes and their share of the block before."""
         after, upto = closing.after, closing.upto
         assert after is not None  # noqa: S101 - checked by `serves`
         staying = self._finished_block.staying(segments, after, upto)
@@ -238,11 +238,11 @@ class StacksStrategy:
         )
 
     def _begun(self, frames: DataFrame, floor: int | None, upto: int) -> DataFrame:
-        """Prefixes of the frames alone."""
+        """Prefixes computed from the frames alone."""
         return self._prefix_spans(self._select(frames, floor, upto), upto)
 
     def _continued(self, frames: DataFrame, live: DataFrame, after: int, upto: int, block: int) -> DataFrame:
-        """Prefixes that go on from those of the epoch before."""
+        """Prefixes that continue those of the previous epoch."""
         newest = self._blocked(self._newest(live, block))
         return self._prefix_spans(self._select(frames, after, upto).unionByName(newest), upto)
 
@@ -251,7 +251,7 @@ class StacksStrategy:
         return self._added(frames, self._newest(live, block), after, upto, block)
 
     def _next(self, frames: DataFrame, live: DataFrame, after: int, upto: int, block: int) -> DataFrame:
-        """Prefixes where one window closes after another."""
+        """Prefixes for windows that close one after another."""
         return self._added(frames, live.where(f"block = {constant(block, 'block')}"), after, upto, block)
 
     def _added(self, frames: DataFrame, newest: DataFrame, after: int, upto: int, block: int) -> DataFrame:
@@ -264,7 +264,7 @@ class StacksStrategy:
         return self._with_span(prefixes.withColumn("block", F.expr(constant(block, "frame"))), end, end)
 
     def _completed(self, frames: DataFrame, floor: int | None, upto: int, block: int) -> DataFrame:
-        """Suffixes of the blocks before one."""
+        """Suffixes of the blocks before a block."""
         return self._suffix_spans(self._select(frames, floor, upto).where(f"block < {constant(block, 'block')}"))
 
     def _windows(self, closing: ClosingRange, spans: DataFrame, *given: Any) -> DataFrame:
@@ -284,7 +284,7 @@ class StacksStrategy:
         self._garbage.clear()
 
     def _select(self, frames: DataFrame, floor: int | None, upto: int) -> DataFrame:
-        """One row per key and frame, with the block that the frame is in."""
+        """One row per key and frame, with the frame's block."""
         chosen = frames.where(ClosingRange.within(floor, upto))
         return self._blocked(self._accumulators.group(chosen, *self._keys, "frame"))
 
@@ -303,7 +303,7 @@ class StacksStrategy:
         return self._cumulative.following(keys, "frame") - self._window.frame
 
     def _suffix_spans(self, frames: DataFrame) -> DataFrame:
-        """Spans over the windows that begin with each frame of a block, with this frame and all that follow it."""
+        """Spans over the windows that begin with each frame of a block, with this frame and all later ones."""
         size, length = self._window.size, self._window.frame
         keys = (*self._keys, "block")
         suffixes = self._cumulative.of_rows(frames, keys, "frame", backwards=True)

@@ -1,4 +1,4 @@
-"""Columns: which of a result's columns make a message, and what of them no message can have."""
+"""Columns: which of a result's columns make a message, and which values no message can have."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ HEADERS: Mapping[str, str] = {
     "type": "type",
     "content_type": "content-type",
 }
-"""JMS's headers that a column of text sets, and what STOMP calls them."""
+"""The JMS headers that a text column sets, with STOMP's names for them."""
 KNOWN = ("body", *HEADERS, "properties")
-"""Columns of a message, as the source has them."""
+"""Columns of a message, the same as the source's."""
 _OURS = (
     *HEADERS.values(), "ack", "content-length", "destination", "destination-type", "expires", "message-id",
     "persistent", "priority", "receipt", "redelivered", "subscription", "timestamp", "transaction",
     "AMQ_SCHEDULED_DELAY", "AMQ_SCHEDULED_TIME", IS_EARLY,
 )  # fmt: skip
-"""Names that are not a property's: STOMP would take them for something else."""
+"""Names that properties cannot have: STOMP would take them for something else."""
 _BROKERS = "_AMQ_"
 MOST_HEADERS = 150_000
 """Characters of headers and properties: with a short body they must fit into the broker's journal buffer (490 KiB)."""
 MOST_BESIDE_LONG = 45_000
-"""Beside a long body, which the broker stores apart, where the rest must not be a long message (100 KiB) by itself."""
+"""The same with a long body, which the broker stores apart: the rest must not be a long message (100 KiB) by itself."""
 _LONG_BODY = 50_000
 _PER_PROPERTY = 8
-"""What the broker stores of each, as characters."""
+"""The broker's storage overhead per property, in characters."""
 _EXAMPLE = 'select(F.to_json(F.struct("sym", "px")).alias("body"))'
 
 
@@ -68,7 +68,7 @@ def check_columns(schema: T.StructType) -> None:
 
 
 def messages(rows: DataFrame) -> DataFrame:
-    """The rows as they are stored: without properties that are null; whether a row is early is one more property."""
+    """The rows as they are stored: without null properties; whether a row is early is one more property."""
     columns = [F.col(name) for name in rows.columns if name not in {"properties", IS_EARLY}]
     maps = []
     if "properties" in rows.columns:
@@ -82,7 +82,7 @@ def messages(rows: DataFrame) -> DataFrame:
 
 
 def faults(schema: T.StructType) -> list[tuple[str, Column]]:
-    """What the broker would refuse after the decision, at every start again: what it is, and whether a row has it."""
+    """Faults, with conditions, for which the broker would refuse a row after the decision, at every start again."""
     texts = [field.name for field in schema.fields if isinstance(field.dataType, _TEXT)]
     found = [(f"column {name!r} has the character NUL", _has_nul(F.col(name))) for name in texts]
     found += [(f"column {name!r} has text that is not UTF-8", ~F.is_valid_utf8(F.col(name))) for name in texts]
@@ -110,9 +110,9 @@ def faults(schema: T.StructType) -> list[tuple[str, Column]]:
 
 
 def frames(batch: pa.RecordBatch, fixed: Mapping[str, str]) -> Iterator[Frame]:
-    """The messages of a batch as :func:`messages` makes them, with some headers that all have.
+    """The messages of a batch as made by :func:`messages`, with some headers common to all.
 
-    Those with a length become BytesMessages, those without TextMessages.
+    Those with a length become BytesMessages, those without become TextMessages.
     """
     binary = pa.types.is_binary(batch.schema.field("body").type)
     for row in batch.to_pylist():
@@ -133,7 +133,7 @@ def _has_nul(text: Column) -> Column:
 
 
 def _length(text: Column | str) -> Column:
-    # As Java's strings, in which the broker keeps them, count: two for what is outside of the basic plane.
+    # The length as a Java string, as the broker keeps it: two for characters outside the basic plane.
     return F.coalesce(F.shiftright(F.octet_length(F.encode(text, "UTF-16BE")), 1), F.lit(0))
 
 

@@ -23,7 +23,7 @@ ROWS = pa.schema(
         pa.field("properties", pa.map_(pa.string(), pa.string())),
     ]
 )
-"""A message: its body, JMS's headers, and the producer's properties as text; the time is that of sending."""
+"""A message: its body, JMS headers, and the producer's properties as text; the time is the time of sending."""
 
 
 class ArtemisDataSource(AcknowledgingDataSource):

@@ -1,4 +1,4 @@
-"""What the broker's management tells of queues: how many messages they hold, and when it gives one up."""
+"""The broker's management information on queues: how many messages they hold, and when it gives one up."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _MANAGEMENT = "activemq.management"
 _REPLIES = "sparkjet.replies."
 _ANSWERS_WITHIN = 60.0
 _HELD, _GIVEN, _SCHEDULED, _CONSUMERS = "messageCount", "deliveringCount", "scheduledCount", "consumerCount"
-"""Attributes of a queue: what it has, what of it is not to be had, and who reads it."""
+"""Attributes of a queue: its messages, those not available, and its readers."""
 _NODE = "nodeID"
 _ME = "replies"
 _OPERATION, _SETTINGS = "_AMQ_OperationName", "getAddressSettingsAsJSON"
 
 
 class _Settings(msgspec.Struct, frozen=True):
-    """Settings of an address, of which the broker tells only those that somebody has set; the others are these."""
+    """Settings of an address; the broker reports only those that somebody has set, the others have these defaults."""
 
     attempts: int = msgspec.field(default=10, name="maxDeliveryAttempts")
     dead_letters: str | None = msgspec.field(default=None, name="deadLetterAddress")
@@ -34,12 +34,12 @@ class _Settings(msgspec.Struct, frozen=True):
 
 
 class Counts(NamedTuple):
-    """What a queue has.
+    """The counts of a queue.
 
     Attributes:
-        ready: Messages that are delivered to nobody.
-        given: Those that are delivered, and not acknowledged.
-        consumers: Who reads it.
+        ready: Number of messages not delivered to any client.
+        given: Number of messages delivered, and not acknowledged.
+        consumers: Number of its readers.
     """
 
     ready: int
@@ -48,18 +48,18 @@ class Counts(NamedTuple):
 
 
 class MissingQueueError(Exception):
-    """There is no queue of this name, now."""
+    """There is currently no queue of this name."""
 
 
 class Management:
-    """Asks the broker's management, over a connection that has other uses too.
+    """Queries the broker's management, over a connection that has other uses too.
 
     Args:
-        connection: The connection; it must be of a user who may send to the management's address.
+        connection: The connection; its user must be allowed to send to the management's address.
         queues: Names of queues, or ``address::queue``.
 
     Raises:
-        SourceError: The user may not ask.
+        SourceError: The user lacks permission.
     """
 
     def __init__(self, connection: StompConnection, queues: Sequence[str]) -> None:
@@ -69,7 +69,7 @@ class Management:
         headers = {"id": _ME, "destination": self._replies, "subscription-type": "MULTICAST", "ack": "auto"}
         try:
             connection.confirm([Frame("SUBSCRIBE", headers)])
-            # With a receipt: the broker closes the connection of a user who may not, and says why.
+            # With a receipt: the broker closes the connection of a user without permission, and says why.
             connection.confirm([self._asked_settings(number) for number in range(len(queues))])
             answers = self._answers(len(queues))
         except RefusedError as error:
@@ -86,12 +86,12 @@ class Management:
 
     @property
     def lasting(self) -> Sequence[str]:
-        """The queues that the broker does not create by itself when somebody reads them, and remove when empty."""
+        """The queues that the broker does not create automatically for a reader, and remove when empty."""
         every = self._settings.items()
         return [queue for queue, settings in every if not (settings.creates and settings.removes)]
 
     def counts(self, queues: Sequence[str] | None = None) -> Mapping[str, Counts]:
-        """What queues have, by default all."""
+        """The counts of queues, by default all."""
         numbers = [number for number, queue in enumerate(self._queues) if queues is None or queue in queues]
         asked = [(number, name) for number in numbers for name in (_HELD, _GIVEN, _SCHEDULED, _CONSUMERS)]
         self._connection.send([self._question(*each) for each in asked])

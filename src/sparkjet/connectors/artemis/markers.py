@@ -11,22 +11,22 @@ from sparkjet.connectors.artemis.stomp import StompConnection
 from sparkjet.connectors.artemis.stomp_frames import Frame
 
 PREFIX = "sparkjet.commits."
-"""What the names of the queues of markers begin with."""
+"""Prefix of the names of marker queues."""
 _ME = "markers"
 _GROUP = "sparkjet"
-"""All messages of a queue are of one group, which the broker gives to one consumer as long as it is there: a lock."""
+"""All messages of a queue are in one group, which the broker gives to one consumer as long as it is there: a lock."""
 _FOUND_WITHIN = 30.0
-"""Seconds until the own last message must have come; another driver may hold the lock, and stand still."""
+"""Seconds within which our own last message must have come; another driver may hold the lock, and be stalled."""
 _LAST = "sparkjet_last"
 
 
 @dataclass(frozen=True)
 class Marker:
-    """What a transaction has published: a part of an epoch.
+    """A published transaction: a part of an epoch.
 
     Attributes:
         epoch: The epoch.
-        gid: Which attempt at it.
+        gid: Id of the attempt at it.
         part: Its number, from 0.
     """
 
@@ -38,7 +38,7 @@ class Marker:
 class Markers:
     """The queue of markers of one sink of one query, for one driver at a time: from :meth:`read` to :meth:`release`.
 
-    A connection that ends releases it too; the broker ends that of a driver that is silent for its heartbeat.
+    A connection that ends also releases it; the broker ends that of a driver that misses its heartbeat.
 
     Args:
         connection: The connection to use.
@@ -52,7 +52,7 @@ class Markers:
         self._headers = {"destination": self._queue, "destination-type": ANYCAST, "JMSXGroupID": _GROUP}
 
     def frame(self, marker: Marker, transaction: str) -> Frame:
-        """What to send with the messages, in the same transaction and last: refused if it has been committed."""
+        """The message to send in the same transaction as the others, last: refused if it has been committed before."""
         headers = {
             "persistent": "true",
             "transaction": transaction,
@@ -64,7 +64,7 @@ class Markers:
         return Frame("SEND", {**self._headers, **headers})
 
     def read(self, *, keep: bool = True) -> list[Marker]:
-        """Those of the newest epoch; the older ones are removed, and without ``keep`` these too."""
+        """The markers of the newest epoch; older ones are removed, and without ``keep`` these as well."""
         where = {"id": f"{_ME}/1", "destination": self._queue, "subscription-type": ANYCAST}
         how = {"ack": "client-individual", "consumer-window-size": "-1"}
         self._connection.confirm([Frame("SUBSCRIBE", {**where, **how})])
@@ -72,7 +72,7 @@ class Markers:
         markers = [(_marker(frame), frame.headers["ack"]) for frame in found if _LAST not in frame.headers]
         newest = max((marker.epoch for marker, _ in markers), default=0)
         done = [ack for marker, ack in markers if marker.epoch < newest or not keep]
-        # Younger ones are awaited by drivers that wait for the lock; those that put the others there have given up.
+        # Younger ones are awaited by drivers waiting for the lock; those that put the others there have given up.
         before = int(own.headers["timestamp"]) - 2000 * _FOUND_WITHIN
         awaited = [frame for frame in found if _LAST in frame.headers and int(frame.headers["timestamp"]) > before]
         done += [frame.headers["ack"] for frame in (*found, own) if _LAST in frame.headers and frame not in awaited]
@@ -80,11 +80,11 @@ class Markers:
         return [marker for marker, _ in markers if marker.epoch == newest]
 
     def release(self) -> None:
-        """Let others read; in order, as the broker removes what it had to take back ten times from lost connections."""
+        """Let others read; in order, as the broker removes what it took back ten times from lost connections."""
         self._connection.confirm([Frame("UNSUBSCRIBE", {"id": f"{_ME}/1"})])
 
     def _up_to_own(self) -> list[Frame]:
-        """What is in the queue, up to a message of our own: a queue tells no end, and a consumer not that it waits."""
+        """Messages in the queue, up to our own: a queue has no end mark, and a consumer cannot tell that it waits."""
         own = uuid4().hex
         self._connection.send([Frame("SEND", {**self._headers, _LAST: own})])
         until = time.monotonic() + _FOUND_WITHIN
@@ -99,7 +99,7 @@ class Markers:
 
 
 def queue_of(query: str, sink: str) -> str:
-    """The name of the queue, which is that of its address too."""
+    """The name of the queue, which is also that of its address."""
     return f"{PREFIX}{query}.{sink}"
 
 

@@ -1,4 +1,4 @@
-"""The columns of a message, in JMS's words, from a frame of STOMP."""
+"""The columns of a message, in JMS terms, from a STOMP frame."""
 
 from __future__ import annotations
 
@@ -10,20 +10,19 @@ _HEADERS = {
     "message-id", "persistent", "priority", "receipt", "redelivered", "reply-to", "subscription", "timestamp",
     "transaction", "type",
 }  # fmt: skip
-"""What is not a property of the producer's: headers of the message, and of the frames that it came and went in."""
+"""Names that are not producer properties: headers of the message, and of the frames in which it came and went."""
 _BROKERS = ("_AMQ_", "__AMQ_")
 
 
 def message_of(frame: Frame, queue: str, id_property: str | None) -> Message:
     """A message as the receiver takes it.
 
-    Its id is the property, if one is chosen. Otherwise it is what the broker calls it, which it keeps when it delivers
-    it again, and when it was restarted; together with the time at which it was sent, as a broker whose disk was
-    replaced begins to count anew.
+    Its id is the property, if one is chosen. Otherwise it is the broker's id, which stays the same on redelivery and
+    after a restart, together with the time of sending, as a broker whose disk was replaced starts counting again.
     """
     headers = frame.headers
     number = headers["message-id"].rpartition(",")[2]
-    # Not what it is now, but when it was sent: what is delivered again keeps it.
+    # The value at the time of sending, not the current one: redelivered messages keep it.
     sent = headers.get("timestamp", "0")
     properties = {
         name: value for name, value in headers.items() if name not in _HEADERS and not name.startswith(_BROKERS)

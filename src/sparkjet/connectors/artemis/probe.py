@@ -1,4 +1,4 @@
-"""What an epoch does to the broker, tried before the start."""
+"""Trial of what an epoch does to the broker, before the start."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from sparkjet.connectors.artemis.sink_settings import ArtemisSinkSettings
 
 _PROBE = ("probe", "start")
-"""In place of a query and a sink: always the same, as not every broker removes empty queues."""
+"""Used as query and sink: always the same, as not every broker removes empty queues."""
 _BEGIN, _COMMIT, _ABORT = (Frame(each, {"transaction": TRANSACTION}) for each in ("BEGIN", "COMMIT", "ABORT"))
 
 
 def probe(settings: ArtemisSinkSettings) -> None:
-    """Send to the destination and take it back; commit a marker, and see a second one of its name refused."""
+    """Send to the destination and take it back; commit a marker, and see a second one of the same name refused."""
     trial = Marker(1, uuid4().hex, 0)
     try:
         with connected(settings.address) as connection:
@@ -28,7 +28,7 @@ def probe(settings: ArtemisSinkSettings) -> None:
             connection.confirm([_BEGIN, Frame("SEND", {**to, "transaction": TRANSACTION})])
             connection.confirm([_ABORT])
             markers = Markers(connection, *_PROBE)
-            # Read until the end: a broker removes a queue that nobody reads, perhaps with the first of the two markers.
+            # Read to the end: a broker removes a queue that nobody reads, perhaps with the first of the two markers.
             markers.read()
             connection.confirm([_BEGIN, markers.frame(trial, TRANSACTION), _COMMIT])
             detects = _refuses_a_second(settings, trial)

@@ -1,4 +1,4 @@
-"""Publishing the rows of a decided epoch, in transactions of the broker's that are committed once."""
+"""Publishing the rows of a decided epoch, in broker transactions that are committed once."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from sparkjet.sinks.naming import ListedTransaction
 from sparkjet.sinks.protocol import Handle
 
 TRANSACTION = "part"
-"""What the transactions of a connection are called, one after the other; each frame of one says so."""
+"""Name of all transactions of a connection, one after another; each of their frames contains it."""
 _TOGETHER = 500
-"""Frames that are written at once."""
+"""Number of frames written at once."""
 
 
 @contextmanager
 def connected(address: StompAddress) -> Iterator[StompConnection]:
-    """A connection; what goes wrong is raised as a :class:`SinkError`."""
+    """A connection whose errors are raised as :class:`SinkError`."""
     try:
         connection = StompConnection(address)
         try:
@@ -53,7 +53,7 @@ def publish(
         newest = markers.read()
         _check_copies(handle, newest)
         if any(marker.epoch > handle["epoch"] for marker in newest):
-            # Decided later, published later: this driver was paused, and its successor has done its work.
+            # Decided later and published later: this driver was paused, and its successor has done its work.
             return
         there = {marker.part for marker in newest if marker.gid == handle["gid"]}
         every = iter(frames)
@@ -68,7 +68,7 @@ def publish(
 
 
 def newest_markers(address: StompAddress, query: str, sink: str) -> list[Marker]:
-    """What the broker knows of the newest epoch that a query has published."""
+    """The broker's markers of the newest epoch that a query has published."""
     with connected(address) as connection:
         markers = Markers(connection, query, sink)
         newest = markers.read()
@@ -85,7 +85,7 @@ def is_published(address: StompAddress, handle: Handle) -> bool:
 
 
 def parts_of(handle: Handle) -> int:
-    """How many transactions the messages of a handle need."""
+    """The number of transactions needed for the messages of a handle."""
     return -(-int(handle["rows"]) // int(handle["most"]))
 
 
@@ -100,7 +100,7 @@ def _commit(connection: StompConnection, frames: Iterator[Frame], marker: Frame)
     connection.send([Frame("BEGIN", named)])
     while block := list(islice(frames, _TOGETHER)):
         connection.send(block)
-    # Last: the broker compares it when it comes, and not when it is committed, with those that are committed by then.
+    # Last: the broker compares it on arrival, not on commit, with those committed by then.
     # Confirmed: otherwise it could read the COMMIT after a message that it refuses.
     connection.confirm([marker])
     connection.confirm([Frame("COMMIT", named)])

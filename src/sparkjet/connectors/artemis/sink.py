@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 class ArtemisSink(Outbox):
     """Sends the rows of each epoch as messages to a queue or a topic, exactly once.
 
-    The rows wait in the outbox for the decision. Then the driver sends them in transactions of the broker's, each of
-    which has a message for a queue of sparkjet's as well: the marker, by which the broker knows what was published. Its
-    duplicate detection refuses a second transaction with the same marker.
+    The rows wait in the outbox for the decision. Then the driver sends them in broker transactions, each of which also
+    has a message for a queue of sparkjet's own: the marker, by which the broker knows what was published. Its duplicate
+    detection refuses a second transaction with the same marker.
 
     Args:
         settings: The parsed options.
@@ -49,7 +49,7 @@ class ArtemisSink(Outbox):
     def check(self, schema: StructType) -> None:
         """See :meth:`Sink.check`; tries everything that an epoch does.
 
-        A queue that the broker creates by itself may stay, if the broker does not remove empty ones.
+        A queue that the broker creates automatically may stay, if the broker does not remove empty ones.
         """
         check_columns(schema)
         probe(self._settings)
@@ -58,7 +58,7 @@ class ArtemisSink(Outbox):
         """See :meth:`Sink.prepare`."""
         noticed, wrong = Observation(), faults(rows.schema)
         counts = [F.count_if(condition).alias(f"fault{n}") for n, (_, condition) in enumerate(wrong)]
-        # Rows that the broker refuses would fail the query at every start, if they were decided.
+        # If decided, rows that the broker refuses would fail the query at every start.
         watched = rows.observe(noticed, F.count(F.lit(1)).alias("rows"), *counts)
         handle = super().prepare(messages(watched), transaction)
         found = metrics(noticed, f"{self._settings.destination!r}", SinkError)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from sparkjet.options import Options
 
 ANYCAST, MULTICAST = "ANYCAST", "MULTICAST"
-"""What Artemis calls the ways of a queue and of a topic."""
+"""Artemis's names for the routing of a queue and of a topic."""
 
 
 @dataclass(frozen=True)
@@ -24,8 +24,8 @@ class ArtemisSinkSettings:
     Attributes:
         address: How to connect.
         destination: The queue or the topic.
-        routing: Which of the two.
-        most: Messages in a transaction of the broker's at most.
+        routing: Whether it is a queue or a topic.
+        most: Maximum number of messages in a broker transaction.
     """
 
     address: StompAddress

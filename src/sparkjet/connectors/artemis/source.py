@@ -25,8 +25,8 @@ _SILENCES, _LOOKS = 3, 10.0
 class ArtemisSource(AcknowledgingSource):
     """Reads queues; messages are acknowledged one by one.
 
-    STOMP can acknowledge all up to one at once. That would cover those in between which the broker could not deliver,
-    such as a StreamMessage, of which STOMP knows nothing: they would be gone, and nobody had seen them.
+    STOMP can acknowledge all messages up to one at once. That would include any that the broker could not deliver, such
+    as a StreamMessage, which STOMP does not know: they would be gone without having been seen.
     """
 
     def __init__(self, settings: ArtemisSettings) -> None:
@@ -35,7 +35,7 @@ class ArtemisSource(AcknowledgingSource):
         self._management: Management | None = None
         self._arrived = Arrived[str]()
         self._received: deque[str] = deque()
-        # The broker calls them so, in a dead letter.
+        # The broker's names for them, in a dead letter.
         self._named = {queue.rpartition("::")[2]: queue for queue in settings.queues}
         self._node = ""
         self._opened = self._alone = False
@@ -52,13 +52,13 @@ class ArtemisSource(AcknowledgingSource):
 
     @property
     def notices_within(self) -> float:
-        """The broker ends a connection that is silent for the agreed time, or as much more as it likes."""
+        """The broker ends a connection that is silent for the agreed time, or for as much longer as it likes."""
         return _SILENCES * self._settings.address.heartbeat + _LOOKS
 
     def open(self) -> None:
-        """Connect and subscribe; a queue that has never been there is an error, and not created.
+        """Connect and subscribe; a queue that has never existed is an error, and is not created.
 
-        Unless the broker creates it by itself, and removes it when it is empty: then it has no messages.
+        An exception is one that the broker creates automatically, and removes when empty: it then has no messages.
         """
         self.close()
         self._arrived.clear()
@@ -66,7 +66,7 @@ class ArtemisSource(AcknowledgingSource):
         with self._judged():
             self._connection = StompConnection(self._settings.address)
             self._management = Management(self._connection, self.queues)
-            # The others may have been removed because somebody has read all that was in them.
+            # The others may have been removed because all their messages were read.
             self._management.counts(self._management.lasting)
             self._node = self._management.node()
             self._refuse(self._management.given_up())
@@ -74,7 +74,7 @@ class ArtemisSource(AcknowledgingSource):
         self._opened = True
 
     def receive(self, most: int, seconds: float) -> Sequence[Message]:
-        """What has arrived; heartbeats are sent meanwhile."""
+        """Messages that have arrived; heartbeats are sent in the meantime."""
         assert self._connection is not None  # noqa: S101 - opened first
         with self._judged():
             self._take(self._connection, 0 if self._arrived and most else seconds)
@@ -83,22 +83,22 @@ class ArtemisSource(AcknowledgingSource):
         return [message for _, message in taken]
 
     def acknowledge(self, count: int) -> None:
-        """Acknowledge each, and wait until the broker has the last one on its disk."""
+        """Acknowledge each, and wait until the broker has the last one on disk."""
         assert self._connection is not None  # noqa: S101 - opened first
         frames = [Frame("ACK", {"id": self._received.popleft()}) for _ in range(count)]
         with self._judged():
             self._connection.confirm(frames)
 
     def ready(self) -> Mapping[str, int]:
-        """What each queue holds, and what has arrived here and was not received."""
+        """The messages held by each queue, plus those that have arrived here without being received."""
         assert self._connection is not None  # noqa: S101 - opened first
         assert self._management is not None  # noqa: S101 - as above
         with self._judged():
             found = self._management.counts()
-            # What has come with the answers is delivered, so they do not count it.
+            # Messages that came with the responses are delivered, so these do not count them.
             self._take(self._connection, 0)
         here = len(self._arrived) + len(self._received)
-        # A queue lets go of a consumer first, and has its messages back later.
+        # A queue lets go of a consumer first, and gets its messages back later.
         self._alone = all(each.consumers == 1 for each in found.values()) and here == sum(
             each.given for each in found.values()
         )
@@ -108,11 +108,11 @@ class ArtemisSource(AcknowledgingSource):
 
     @property
     def alone(self) -> bool:
-        """Whether each queue had this consumer alone, and all that it has given is here."""
+        """Whether each queue had only this consumer, and all that it has delivered is here."""
         return self._alone
 
     def close(self) -> None:
-        """End the connection; the broker delivers again what was not acknowledged."""
+        """End the connection; the broker redelivers what was not acknowledged."""
         connection, self._connection, self._management = self._connection, None, None
         if connection is not None:
             connection.close()
@@ -147,14 +147,14 @@ class ArtemisSource(AcknowledgingSource):
 
     @contextmanager
     def _judged(self) -> Iterator[None]:
-        """Tell what may be tried again from what may not."""
+        """Distinguish errors that may be retried from those that may not."""
         try:
             yield
         except OSError as error:
             message = f"{self._settings.address}: {error}"
             raise ConnectionLostError(message) from error
         except MissingQueueError as error:
-            # Once it was there: it may have been deleted, or its broker has changed.
+            # If it existed before: it may have been deleted, or its broker has changed.
             if self._opened:
                 message = f"queue {str(error)!r} does not exist any more"
                 raise ConnectionLostError(message) from error

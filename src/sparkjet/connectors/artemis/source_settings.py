@@ -19,8 +19,8 @@ class ArtemisSettings:
 
     Attributes:
         queues: The queues to read.
-        window: Bytes of a queue that the broker delivers before they are acknowledged.
-        id_property: The property that identifies a message; None for the broker's number of it.
+        window: Bytes per queue that the broker delivers before they are acknowledged.
+        id_property: The property that identifies a message; None for the broker's number.
         address: How to connect.
     """
 
@@ -39,7 +39,7 @@ class ArtemisSettings:
         for queue in queues:
             other = named.setdefault(queue.rpartition("::")[2], queue)
             if other != queue:
-                # What comes again through the other name would be another message.
+                # A redelivery through the other name would be a different message.
                 message = f"option: queues names one queue twice: {other!r} and {queue!r}."
                 raise AnalysisError(message)
         return ArtemisSettings(

@@ -22,7 +22,7 @@ _LOST = "the broker has closed the connection"
 
 
 class RefusedError(Exception):
-    """The broker has answered with an error, in its own words; it may close the connection."""
+    """The broker has responded with an error, in its own words; it may close the connection."""
 
 
 @dataclass(frozen=True)
@@ -31,11 +31,11 @@ class StompAddress:
 
     Attributes:
         host: Host name of the broker.
-        port: Port of an acceptor that takes STOMP.
-        user: Who logs in.
+        port: Port of an acceptor for STOMP.
+        user: The user who logs in.
         password: Never shown.
-        tls: Over TLS; whom to trust, and with which certificate.
-        heartbeat: Seconds after which both take each other for dead.
+        tls: TLS files if it is used: the authorities to trust, and the client's certificate.
+        heartbeat: Seconds after which each side considers the other dead.
     """
 
     host: str
@@ -51,11 +51,11 @@ class StompAddress:
 
 @dataclass(frozen=True)
 class TlsFiles:
-    """PEM files of TLS, by their paths: what is made of them cannot be sent to another process.
+    """TLS files in PEM format, by path: objects made from them cannot be sent to another process.
 
     Attributes:
-        authorities: Whom to trust; the system's by default.
-        certificate: The client's own.
+        authorities: Authorities to trust; the system's by default.
+        certificate: The client's certificate.
         key: Its key, if that is in another file.
     """
 
@@ -64,7 +64,7 @@ class TlsFiles:
     key: str | None = None
 
     def context(self) -> ssl.SSLContext:
-        """What a socket is wrapped with."""
+        """The context for wrapping a socket."""
         context = ssl.create_default_context(cafile=self.authorities)
         if self.certificate is not None:
             context.load_cert_chain(self.certificate, self.key)
@@ -72,10 +72,10 @@ class TlsFiles:
 
 
 class StompConnection:
-    """Sends frames and receives messages; heartbeats are sent while it waits for something.
+    """Sends frames and receives messages; sends heartbeats while it waits for something.
 
     Every method raises :class:`OSError` when the connection is gone, and :class:`RefusedError` when the broker refuses.
-    After either, only :meth:`close` is of use.
+    After either, only :meth:`close` may be called.
 
     Args:
         address: Where the broker is, and who logs in.
@@ -91,7 +91,7 @@ class StompConnection:
         self._silence = math.inf
         self._socket = socket.create_connection((address.host, address.port), _CONNECTS_WITHIN)
         try:
-            # Otherwise each receipt waits for the kernel to merge what it is the answer to with more.
+            # Otherwise each receipt waits for the kernel to merge the frame it responds to with more.
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if address.tls is not None:
                 self._socket = address.tls.context().wrap_socket(self._socket, server_hostname=address.host)
@@ -105,7 +105,7 @@ class StompConnection:
         self._write(b"".join(map(encoded, frames)))
 
     def confirm(self, frames: Sequence[Frame]) -> None:
-        """Send frames, and wait until the broker has done what the last one asks for, and has it on its disk."""
+        """Send frames, and wait until the broker has done what the last one asks for, and has it on disk."""
         receipt = next(self._receipts)
         last = frames[-1]
         self.send([*frames[:-1], last._replace(headers={**last.headers, "receipt": receipt})])
@@ -118,7 +118,7 @@ class StompConnection:
         self._confirmed.remove(receipt)
 
     def messages(self, of: str, seconds: float) -> list[Frame]:
-        """What has arrived of some subscriptions, waiting once, and so long at most, if there is nothing."""
+        """Messages that have arrived for some subscriptions; if there are none, waits once, for at most this long."""
         if of not in self._messages:
             self._read(seconds)
         return self._messages.pop(of, [])
@@ -150,7 +150,7 @@ class StompConnection:
         self._confirmed.clear()
 
     def _read(self, seconds: float) -> None:
-        """Take what has arrived, waiting no longer than this and than it takes to send the next heartbeat."""
+        """Take what has arrived, waiting no longer than this or until the next heartbeat is due."""
         self._beat()
         self._take(max(min(seconds, self._address.heartbeat / 4), 0.0))
 
@@ -176,7 +176,7 @@ class StompConnection:
                 self._confirmed.add(frame.headers["receipt-id"])
             else:
                 self._confirmed.add("")
-                # The broker may choose to speak less often than it was asked to.
+                # The broker may choose to send less often than it was asked to.
                 period = int(frame.headers.get("heart-beat", "0,0").split(",")[0]) / 1000
                 self._silence = max(self._address.heartbeat, 3 * period) if period else math.inf
 
@@ -197,8 +197,8 @@ class StompConnection:
 
 
 def _words(error: Frame) -> str:
-    """What the broker says, in the header or, with colons, in the body."""
+    """The broker's message, in the header or, if it has colons, in the body."""
     texts = (error.body.decode(errors="replace"), error.headers.get("message", ""))
     text = next((text.strip() for text in texts if text.strip()), "it gives no reason; its log may")
-    # It shows its objects with all that they hold, such as a message with the user's properties.
+    # It shows its objects with all their contents, such as a message with the user's properties.
     return _DUMP.sub("", text)

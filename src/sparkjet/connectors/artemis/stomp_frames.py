@@ -1,4 +1,4 @@
-"""Frames of STOMP 1.2: how they are written, and how they are read from a stream of bytes."""
+"""STOMP 1.2 frames: how they are written, and how they are read from a stream of bytes."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ _READ = {text: character for character, text in _WRITTEN.items()}
 _ESCAPED = re.compile(r"\\.")
 _TO_ESCAPE = re.compile(r"[\\\r\n:]")
 _UNESCAPED = {"CONNECT", "CONNECTED"}
-"""Commands of which STOMP 1.0 must understand the headers."""
+"""Commands whose headers STOMP 1.0 must understand."""
 HEARTBEAT = b"\n"
-"""What keeps a connection alive between frames."""
+"""Keeps a connection alive between frames."""
 
 
 class Frame(NamedTuple):
     """A frame.
 
     Attributes:
-        command: What it asks for or tells.
-        headers: By name; of a name that comes twice the first counts.
+        command: What it requests or reports.
+        headers: Headers by name; if a name occurs twice, the first counts.
         body: Any bytes.
     """
 
@@ -31,7 +31,7 @@ class Frame(NamedTuple):
 
 
 def encoded(frame: Frame) -> bytes:
-    r"""The bytes of a frame; its body is told apart from what follows by a header ``content-length``, or a NUL.
+    r"""The bytes of a frame; its body ends as told by a header ``content-length``, or at a NUL.
 
     >>> encoded(Frame("SEND", {"to": "a:b"}, b"x"))
     b'SEND\nto:a\\cb\n\nx\x00'
@@ -53,11 +53,11 @@ class FrameReader:
 
     def __init__(self) -> None:
         self._bytes = bytearray()
-        # Before so many have arrived there is nothing to look for: a large body would be searched again and again.
+        # Before this many have arrived there is nothing to find: a large body would be searched again and again.
         self._needed = 0
 
     def feed(self, arrived: bytes) -> list[Frame]:
-        """The frames that are complete now."""
+        """The frames that are now complete."""
         self._bytes += arrived
         if len(self._bytes) < self._needed:
             return []

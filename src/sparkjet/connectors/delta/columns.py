@@ -1,4 +1,4 @@
-"""What rows and a Delta table must have in common: which column of the one goes where in the other, or why none can."""
+"""Common ground of rows and a Delta table: which column of the one goes where in the other, or why none can."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _FILLED = {
     "delta.invariants": "has an invariant",
     "__CHAR_VARCHAR_TYPE_STRING": "has a length (char, varchar)",
 }
-"""Metadata of columns for which a writer has to do something that is not done here."""
+"""Metadata of columns that require something of a writer that is not done here."""
 _REPLACED = {
     "delta.appendOnly": "is only added to",
     "delta.enableChangeDataFeed": "keeps a feed of changes, which is not written here",
     "delta.enableDeletionVectors": "marks rows as deleted, and files with such marks are not read here",
     "delta.enableRowTracking": "tracks its rows, which would lose their ids where their files are written anew",
 }
-"""Properties with which rows are not replaced here, and why."""
+"""Properties of tables whose rows are not replaced here, with the reasons."""
 _UNMAPPED = "none"
 _MAPPING = "delta.columnMapping.mode"
 _ICEBERG = "delta.enableIceberg"
@@ -40,9 +40,9 @@ _DEFAULT = "CURRENT_DEFAULT"
 _MANAGED = ("catalogManaged", "catalogOwned", "catalogOwned-preview", "coordinatedCommits-preview")
 _FORGETS = "delta.setTransactionRetentionDuration"
 _OF_A_TABLE = "delta.", "CURRENT_DEFAULT", "EXISTS_DEFAULT", "__CHAR_VARCHAR_TYPE_STRING"
-"""What the metadata of columns begins with that are read from a table: lengths, defaults, how they are filled."""
+"""Prefixes of the metadata of columns read from a table: lengths, defaults, how they are filled."""
 _COLON = ":"
-"""In a partition's name, Kernel takes what is before it for the scheme of a URI."""
+"""In a partition's name, Kernel takes what precedes it for the scheme of a URI."""
 _INSTEAD = "Write to another table, or merge the rows yourself in foreachBatch(…)"
 
 
@@ -51,8 +51,8 @@ class Mapped:
     """Where the columns of rows go.
 
     Attributes:
-        names: The table's name of each column, by that of the rows, in the order of the rows.
-        required: Columns of the table that must not be null, where the rows' may be.
+        names: The table's name for each column, by the name in the rows, in the order of the rows.
+        required: Columns of the table that must not be null, although the rows' may be.
     """
 
     names: Mapping[str, str]
@@ -88,13 +88,13 @@ def check_new(schema: StructType, partition_by: Sequence[str]) -> None:
 
 
 def added(table: StructType, rows: StructType) -> list[StructField]:
-    """The columns of rows that a table lacks, as it is given them; of those in the table, fields are not added."""
+    """The columns of rows that a table lacks, as they are added to it; fields of existing columns are not added."""
     there = {name.lower() for name in table.fieldNames()}
     return [each for each in as_new(rows).fields if each.name.lower() not in there]
 
 
 def mapped(table: Version, schema: StructType, partition_by: Sequence[str], where: str) -> Mapped:
-    """Where the columns of rows go in a table that is there."""
+    """Where the columns of rows go in an existing table."""
     _check_table(table, where)
     if partition_by and [each.lower() for each in partition_by] != [each.lower() for each in table.partition_by]:
         message = (
@@ -104,7 +104,7 @@ def mapped(table: Version, schema: StructType, partition_by: Sequence[str], wher
         raise AnalysisError(message)
     names = matched(table.schema, schema, where)
     nullable = {names[field.name]: field.nullable for field in schema.fields}
-    # In a path an empty text is a null.
+    # In a path, an empty string is a null.
     required = [
         column.name
         for column in table.schema.fields
@@ -128,7 +128,7 @@ def mapped(table: Version, schema: StructType, partition_by: Sequence[str], wher
 
 
 def check_upserts(table: Version, where: str) -> None:
-    """Refuse a table of which no rows may be replaced, or not without what is not done here."""
+    """Refuse a table whose rows must not be replaced, or not without something that is not done here."""
     for name, reason in _REPLACED.items():
         if _is_on(table, name):
             message = f"mode=upsert: {where} {reason} ({name}). {_INSTEAD}."
@@ -198,7 +198,7 @@ def _is_on(table: Version, name: str) -> bool:
 
 
 def _metadata_of(column: StructField) -> set[str]:
-    """The keys of a column's metadata and of all fields in it."""
+    """The keys of the metadata of a column and of all fields in it."""
     found = set(column.metadata or {})
     pending: list[DataType] = [column.dataType]
     while pending:
@@ -219,7 +219,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def as_new(schema: StructType) -> StructType:
-    """The schema of a new table: as Spark's own, which lets any later row be null."""
+    """The schema of a new table: like Spark's own, it lets any later row be null."""
     return StructType.fromJson(_all_nullable(json.loads(schema.json())))
 
 
@@ -229,7 +229,7 @@ def _all_nullable(found: Any) -> Any:
     if not isinstance(found, dict):
         return found
     loose = {name: True for name in ("nullable", "containsNull", "valueContainsNull") if name in found}
-    # Metadata is the user's, whatever its keys are, but for what another table asks of its writers.
+    # Metadata is the user's, whatever its keys, except what another table requires of its writers.
     return {
         name: {key: each for key, each in value.items() if not key.startswith(_OF_A_TABLE)}
         if name == "metadata"

@@ -1,4 +1,4 @@
-"""Displacing: an epoch's rows take the place of older ones, by writing anew what stays of the files that have those."""
+"""Displacing: an epoch's rows replace older ones, by rewriting what stays of the files that contain those."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ if TYPE_CHECKING:
 _FILE, _PATH, _VALUES, _KEY = "_sparkjet_file", "_sparkjet_path", "_sparkjet_values", "_sparkjet_key_"
 _ONE_TEXT = StringType | IntegralType | DateType
 _TOGETHER = 64 << 20
-"""Bytes of old files that become one: of small ones, an epoch's each, there would be ever more."""
+"""Bytes of old files that are combined into one: otherwise small ones, one per epoch, would accumulate."""
 
 
 class Displacing:
-    """What an epoch's rows make of the files of a table, on the driver; starts Spark jobs.
+    """Determines how an epoch's rows change the files of a table, on the driver; starts Spark jobs.
 
-    Asked for each version that the epoch might be added to, it looks at those files only that are new to it, and writes
-    anew only where others have to go.
+    Called for each version that the epoch might be added to, it looks only at files that are new to it, and rewrites
+    only if others have to go.
 
     Args:
-        session: The user's.
+        session: The user's session.
         table: The table.
-        staged: Its files.
-        handle: Of the epoch, with the ``keys`` by which its rows replace others.
-        options: For Spark's writer.
+        staged: The table's files.
+        handle: Handle of the epoch, with the ``keys`` by which its rows replace others.
+        options: Options of Spark's writer.
     """
 
     def __init__(
@@ -72,19 +72,19 @@ class Displacing:
         return gone, [DataFile(name, size, values_of(name)) for name, size in files]
 
     def end(self, added: Collection[str]) -> None:
-        """Call it when the table has the epoch, with the files that it was given, maybe by another driver."""
+        """Call it when the table has the epoch, with the files it was given, perhaps by another driver."""
         self._staged.published_beside(self._handle, added)
         if self._stays is not None and not {name for name, _ in self._stays.files} & {*added}:
             self.discard()
 
     def discard(self) -> None:
-        """Remove what was written and the table will not get."""
+        """Remove written files that the table will not get."""
         if self._stays is not None:
             self._staged.discard_beside(self._handle, self._stays)
             self._stays = None
 
     def _matching(self, files: Sequence[ActiveFile], version: Version) -> set[str]:
-        """The names of the files that have a row of one of the keys."""
+        """The names of the files that have a row with one of the keys."""
         near = self._near(files, version)
         if not near:
             return set()
@@ -96,14 +96,14 @@ class Displacing:
         return {names[unquote(row[0])] for row in found}
 
     def _near(self, files: Sequence[ActiveFile], version: Version) -> list[ActiveFile]:
-        """The files that may have a row of one of the keys, by their partitions and their statistics."""
+        """The files that may have a row with one of the keys, by their partitions and statistics."""
         schema, by, names = version.schema, version.partition_by, [name for name, _ in self._handle["files"]]
         inside = [key for key in self._keys if key not in by]
-        # Of other types, a value has several texts.
+        # For other types, a value has several texts.
         outside = [key for key in self._keys if key in by and isinstance(schema[key].dataType, _ONE_TEXT)]
 
         def partition(values: Mapping[str, str | None]) -> tuple[str | None, ...]:
-            # As the log has it, an empty text is a null.
+            # In the log, an empty string is a null.
             return tuple(values.get(key) or None for key in outside)
 
         own = Bounds.of([ParquetFooter(self._staged.directory, name) for name in names], schema, inside)
@@ -115,7 +115,7 @@ class Displacing:
         ]
 
     def _written(self, files: Sequence[ActiveFile], version: Version) -> Beside:
-        """What stays of files, written anew."""
+        """The remainder of files, rewritten."""
         marked = next((file.name for file in files if file.has_deleted), None)
         if marked is not None:
             message = (
@@ -132,7 +132,7 @@ class Displacing:
         return self._staged.write_beside(together, self._handle, self._options, version.partition_by)
 
     def _check_kept(self, rows: DataFrame, version: Version) -> None:
-        """Refuse to replace rows that have values in columns which others have added since the epoch was written."""
+        """Refuse to replace rows with values in columns that others have added since the epoch was written."""
         given = {field["name"] for field in self._handle["schema"]["fields"]}
         lacking = [name for name in version.schema.fieldNames() if name not in given]
         if not lacking:
@@ -150,7 +150,7 @@ class Displacing:
             raise SinkError(message)
 
     def _check_here(self, files: Sequence[ActiveFile]) -> None:
-        """Refuse files of another table, as a shallow clone has them: the log has their whole paths."""
+        """Refuse files of another table, as in a shallow clone: the log has their full paths."""
         other = next((file.name for file in files if "://" in file.name or file.name.startswith(("/", "file:"))), None)
         if other is not None:
             message = (
@@ -160,21 +160,21 @@ class Displacing:
             raise SinkError(message)
 
     def _epoch(self, version: Version) -> DataFrame:
-        """The keys of the epoch's rows, under names of their own."""
+        """The keys of the epoch's rows, under distinct names."""
         rows = self._rows({name: values_of(name) for name, _ in self._handle["files"]}, version)
         return rows.select(*(F.col(quoted(key)).alias(f"{_KEY}{number}") for number, key in enumerate(self._keys)))
 
     def _same(self) -> Column:
-        """Whether a row has the key of another: nulls equal each other, as they do in groupBy."""
+        """Whether a row has the key of another: nulls equal each other, as in groupBy."""
         pairs = [(F.col(quoted(key)), F.col(f"{_KEY}{number}")) for number, key in enumerate(self._keys)]
         return reduce(and_, (old.eqNullSafe(new) for old, new in pairs))
 
     def _rows(self, files: Mapping[str, Mapping[str, str | None]], version: Version) -> DataFrame:
-        """The rows of files by the table's columns, and the name of each row's file as Spark gives it."""
+        """The rows of files by the table's columns, with the name of each row's file as Spark gives it."""
         directory, by = self._staged.directory, version.partition_by
         stored = StructType([field for field in version.schema.fields if field.name not in by])
         read = self._staged.rows(self._session, [*files], stored)
-        # By its name, it might be a column of the table's.
+        # By name, it might be a column of the table.
         rows = read.select("*", read.metadataColumn("_metadata").getField("file_path").alias(_FILE))
         if not by:
             return rows
@@ -184,7 +184,7 @@ class Displacing:
             for name, values in files.items()
         ]
         known = rows.sparkSession.createDataFrame(texts, f"{_PATH} string, {_VALUES} array<string>")
-        # Of a file that is not found there, no row may be left out, or have nulls.
+        # If a file is not found there, none of its rows may be left out, or have nulls.
         found = F.coalesce(_VALUES, F.raise_error(F.concat(F.lit("no partition is known of "), _FILE)))
         joined = rows.join(F.broadcast(known), F.col(_FILE) == F.col(_PATH), "left")
         typed = {name: _typed(found[number], version.schema[name].dataType) for number, name in enumerate(by)}
@@ -193,7 +193,7 @@ class Displacing:
 
 
 def _typed(text: Column, kind: DataType) -> Column:
-    """A partition value by the text that the log has; of times, those without a zone are in UTC."""
+    """A partition value from its text in the log; times without a zone are in UTC."""
     if isinstance(kind, TimestampType):
         text = F.concat(F.rtrim(text, F.lit("Z")), F.lit("Z"))
     return text if isinstance(kind, StringType) else text.cast(kind)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from sparkjet.storage.directory import Directory
 
 _ADDED = 0
-"""Where Kernel's row of a file has the action that added it."""
+"""Position of the action that added a file in Kernel's row."""
 _PACKAGES = ",".join(
     f"io.delta:{name}:4.4.0" for name in ("delta-kernel-api", "delta-kernel-defaults", "delta-storage")
 )
@@ -55,9 +55,9 @@ class DataFile:
     """A Parquet file to be added.
 
     Attributes:
-        name: Relative to the table.
-        size: In bytes.
-        values: Of the partition columns, as Spark writes them into paths; None for null.
+        name: Name relative to the table.
+        size: Size in bytes.
+        values: Values of the partition columns, as Spark writes them into paths; None for null.
     """
 
     name: str
@@ -67,15 +67,15 @@ class DataFile:
 
 @dataclass(frozen=True)
 class ActiveFile:
-    """A Parquet file that a version has.
+    """A Parquet file in a version.
 
     Attributes:
-        name: Relative to the table; absolute if it is of another one.
-        size: In bytes.
-        values: Of the partition columns, as the log has them; None for null.
-        statistics: As the log has them, None if it has none.
+        name: Name relative to the table; absolute if it belongs to another table.
+        size: Size in bytes.
+        values: Values of the partition columns, as in the log; None for null.
+        statistics: Its statistics in the log, None if there are none.
         has_deleted: Whether some of its rows are marked as deleted.
-        java: Kernel's row of it.
+        java: Kernel's row for it.
     """
 
     name: str
@@ -92,12 +92,12 @@ class Version:
 
     Attributes:
         number: Its number.
-        schema: With the metadata of its columns.
+        schema: Its schema, with the metadata of columns.
         partition_by: Its partition columns.
-        properties: Of the table.
-        features: Of the table, that writers must support.
+        properties: The table's properties.
+        features: The table's features that writers must support.
         java: Kernel's snapshot.
-        committer: Puts what is added to it into the log.
+        committer: Puts additions to it into the log.
     """
 
     number: int
@@ -112,12 +112,13 @@ class Version:
 class DeltaTable:
     """A table, on the driver.
 
-    A version is put into its log by our own directory, of which each has one winner among any number of processes.
-    Delta's stores have that on HDFS only: on a path they look and then rename, and on S3 they have a lock in the JVM.
+    Versions are put into its log by our own directory, in which each has one winner among any number of processes.
+    Delta's stores guarantee this only on HDFS: on a path they look and then rename, and on S3 they have a lock in the
+    JVM.
 
     Args:
         session: The session, whose JVM has Kernel's jars.
-        directory: Where the table is.
+        directory: Directory of the table.
     """
 
     def __init__(self, session: SparkSession, directory: Directory) -> None:
@@ -167,18 +168,18 @@ class DeltaTable:
                 raise SinkError(self._explained(error)) from error
 
     def try_to_create(self, schema: StructType, by: str) -> None:
-        """Have Kernel look at the schema of a new table; nothing is written."""
+        """Have Kernel check the schema of a new table; nothing is written."""
         self._enter()
         try:
             self._creation(schema, by).build(self._engine())
         except JAVA_ERRORS as error:
             if is_a(error, _FOUND):
-                # Another process has created it meanwhile; what it is, whoever creates next looks at.
+                # Another process has created it in the meantime; whoever creates next looks at what it is.
                 return
             raise AnalysisError(self._explained(error)) from error
 
     def try_to_append(self, version: Version, by: str) -> None:
-        """Have Kernel look at whether it can write to the table; nothing is written."""
+        """Have Kernel check whether it can write to the table; nothing is written."""
         self._enter()
         try:
             self._transaction(version, by)
@@ -186,7 +187,7 @@ class DeltaTable:
             raise AnalysisError(self._explained(error)) from error
 
     def try_to_change(self, version: Version, schema: StructType) -> None:
-        """Have Kernel look at another schema for the table; nothing is written."""
+        """Have Kernel check another schema for the table; nothing is written."""
         self._enter()
         try:
             metadata = self._with_schema(version, schema)
@@ -204,10 +205,10 @@ class DeltaTable:
             raise AnalysisError(message)
 
     def change(self, version: Version, schema: StructType, by: str) -> None:
-        """Give the table another schema, as a version of its own; nothing if the version is not the newest one.
+        """Give the table another schema, as a separate version; does nothing if the version is not the newest.
 
-        Kernel refuses it where columns are not mapped to names of files, as columns might be dropped or renamed. These
-        are only added, and :meth:`try_to_change` has looked at them.
+        Kernel refuses this if columns are not mapped to names in files, as columns might be dropped or renamed. Here
+        they are only added, and :meth:`try_to_change` has checked them.
         """
         self.try_to_change(version, schema)
         engine = self._engine()
@@ -219,7 +220,7 @@ class DeltaTable:
             )
             iterable = java_class(self._session, f"{KERNEL}.utils.CloseableIterable")
             transaction = self._transaction(version, by, operation="MANUAL_UPDATE")
-            # Without what Kernel does after a commit: its summary of the table would have the schema of before.
+            # Without what Kernel does after a commit: its summary of the table would have the previous schema.
             transaction.commit(engine, iterable.inMemoryIterable(self._iterator(rows)))
         except JAVA_ERRORS as error:
             if version.committer.failure is not None:
@@ -228,7 +229,7 @@ class DeltaTable:
                 raise SinkError(self._explained(error)) from error
 
     def last(self, version: Version, application: str) -> int | None:
-        """The number of the newest transaction of an application, None if there was none."""
+        """The number of an application's newest transaction, None if there was none."""
         try:
             found = version.java.getLatestTransactionVersion(self._engine(), application)
         except JAVA_ERRORS as error:
@@ -264,9 +265,9 @@ class DeltaTable:
         removed: Sequence[ActiveFile] | None = None,
         watermark: int | None = None,
     ) -> bool:
-        """Add files to a version as one transaction; False if the version is not the newest one any more.
+        """Add files to a version as one transaction; returns False if the version is no longer the newest.
 
-        A watermark is the number of a second one, ``APPLICATION/watermark``: it stays when the log of the version goes.
+        A watermark is the number of a second one, ``APPLICATION/watermark``: it outlives the version's log.
         """
         self._enter()
         engine, committer = self._engine(), version.committer
@@ -294,7 +295,7 @@ class DeltaTable:
 
     @property
     def _place(self) -> str:
-        """As Kernel takes it: Hadoop's paths are not encoded."""
+        """The path as Kernel takes it: Hadoop's paths are not encoded."""
         path = self._directory.path
         return self._directory.uri() if path is None else f"file:{path}"
 
@@ -328,7 +329,7 @@ class DeltaTable:
 
     def _additions(self, files: Sequence[DataFile], version: Version, engine: Any, state: Any) -> Iterator[Any]:
         """The actions that add files."""
-        # What is the same for all files is asked of the JVM once: a version may have thousands.
+        # Values common to all files are requested from the JVM once: a version may have thousands.
         indexed = static_method(self._session, f"{KERNEL}.internal.TransactionImpl.getStatisticsColumns")(state)
         physical = static_method(self._session, f"{KERNEL}.internal.data.TransactionStateRow.getPhysicalSchema")(state)
         read = static_method(self._session, f"{KERNEL}.statistics.DataFileStatistics.deserializeFromJson")
@@ -340,7 +341,7 @@ class DeltaTable:
             values = java_class(self._session, "java.util.HashMap")()
             for name, kind in by:
                 values.put(name, literal(self._session, kind, file.values[name]))
-            # Kernel's own makes none where columns are mapped, as its writer does not.
+            # Kernel itself makes none if columns are mapped, nor does its writer.
             context = java_class(self._session, f"{KERNEL}.internal.DataWriteContextImpl")(place, values, indexed)
             statistics = as_json(ParquetFooter(self._directory, file.name), stored, columns)
             status = java_class(self._session, f"{KERNEL}.utils.DataFileStatus")(
@@ -358,7 +359,7 @@ class DeltaTable:
         return static_method(self._session, actions)(added.toRemoveFileRow(True, now))
 
     def _transacted(self, application: str, number: int) -> Any:
-        """The action of a transaction; Kernel's own takes one application only."""
+        """The action of a transaction; Kernel's own method takes only one application."""
         optional = java_class(self._session, "java.util.Optional")
         made = java_class(self._session, f"{KERNEL}.internal.actions.SetTransaction")(
             application, number, optional.of(int(time.time() * 1000))

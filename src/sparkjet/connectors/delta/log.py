@@ -12,18 +12,18 @@ if TYPE_CHECKING:
     from sparkjet.storage.directory import Directory
 
 TOLD = "sparkjet"
-"""The member of ``userMetadata`` that is ours: what the transaction was."""
+"""Our member of ``userMetadata``: a description of the transaction."""
 
 
 @dataclass(frozen=True)
 class Logged:
-    """A transaction of an application, as a version of the table has it.
+    """A transaction of an application, as found in a version of the table.
 
     Attributes:
-        version: Of the table.
-        number: The transaction's.
-        told: What its writer told of it.
-        files: The names of what it added.
+        version: Version of the table.
+        number: Number of the transaction.
+        told: Its writer's description.
+        files: The names of the files it added.
     """
 
     version: int
@@ -58,7 +58,7 @@ def file_of(version: int) -> str:
 
 
 def metadata(payload: Mapping[str, Any]) -> str:
-    """What a version tells of the epoch that wrote it."""
+    """The metadata of a version about the epoch that wrote it."""
     return json.dumps({TOLD: payload})
 
 
@@ -73,7 +73,7 @@ def _of(content: bytes, version: int, application: str) -> Logged | None:
 
 
 def _told(text: str | None) -> dict[str, Any]:
-    """What a writer told, nothing if it was another's."""
+    """A writer's description, empty if the writer was not ours."""
     try:
         found = json.loads(text or "{}")
     except ValueError:

@@ -1,4 +1,4 @@
-"""Putting versions into the log of a Delta table: what Kernel calls for it."""
+"""Putting versions into the log of a Delta table, as called by Kernel."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ class LogCommitter:
         ensure_callback_server_started(session.sparkContext._gateway)
         self._session, self._directory = session, directory
         self.told: str | None = None
-        """What the history says of the version, ``userMetadata``; of one that only makes the table, nothing."""
+        """The version's ``userMetadata`` in the history; None for one that only creates the table."""
         self.is_blind = True
         """Whether files are only added, whatever is read."""
         self.has_lost = False
         """Whether another process has put the version first."""
         self.failure: Exception | None = None
-        """Why it could not be put: of a failure Java hands on the text only."""
+        """Why it could not be put: Java passes on only the text of a failure."""
 
     def commit(self, engine: Any, rows: Any, metadata: Any) -> Any:
         """Put a version, for Kernel; fails if another process has put it first."""
-        del engine  # it would write by Delta's own stores
+        del engine  # it would write with Delta's own stores
         try:
             return self._put(rows, metadata)
         except _LostError:
@@ -65,16 +65,16 @@ class LogCommitter:
         return java_class(self._session, f"{KERNEL}.commit.CommitResponse")(parsed(status))
 
     def _line(self, action: str) -> str:
-        """An action as it is written; that of the commit itself says more than Kernel lets its callers say."""
+        """An action as written; that of the commit itself says more than Kernel lets its callers say."""
         if self.told is None or not action.startswith('{"commitInfo"'):
             return action
         found = json.loads(action)
-        # Of blind appends, others that delete or compact rows need not give way.
+        # Others that delete or compact rows need not give way to blind appends.
         found["commitInfo"] |= {"isBlindAppend": self.is_blind, "userMetadata": self.told}
         return json.dumps(found, separators=(",", ":"))
 
     class Java:
-        """What it is to the JVM."""
+        """The Java interface that it implements."""
 
         implements = ("io.delta.kernel.commit.Committer",)
 

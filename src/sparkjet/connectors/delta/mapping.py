@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 PHYSICAL = "delta.columnMapping.physicalName"
 _ID = "delta.columnMapping.id"
 _PARQUET_ID = "parquet.field.id"
-"""What Spark's writer takes a field's id from."""
+"""Metadata from which Spark's writer takes a field's id."""
 
 
 def name_in_files(column: StructField) -> str:
-    """What a column of a table is called in its files and in its log.
+    """The name of a table's column in its files and in its log.
 
     >>> name_in_files(StructField("k", DataType(), metadata={"delta.columnMapping.physicalName": "col-1"}))
     'col-1'
@@ -38,7 +38,7 @@ def as_written(own: str, field: StructField, column: StructField) -> Column:
     value = F.col(quoted(own))
     if _ID not in (column.metadata or {}):
         return value.alias(stored.name)
-    # Fields are cast by their place: their types are the same, and their names and ids become those of the files.
+    # Fields are cast by position: their types are the same, and their names and ids become those of the files.
     return value.cast(stored.dataType).alias(stored.name, metadata=stored.metadata)
 
 

@@ -1,4 +1,4 @@
-"""Delta tables by their name: where the session's catalog has them, and how it gets a new one."""
+"""Delta tables by name: where the session's catalog has them, and how it gets a new one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class NamedTable:
     Attributes:
         name: Its name, quoted for SQL.
         location: Its directory: a path or a URI.
-        is_known: Whether the catalog has it; one that it lacks is registered when it has been created.
+        is_known: Whether the catalog has it; one that it lacks is registered once created.
     """
 
     name: str
@@ -33,7 +33,7 @@ class NamedTable:
     is_known: bool
 
     def register(self, session: SparkSession, uri: str) -> None:
-        """Make the table known to the catalog, by Delta's connector, unless another process does so first."""
+        """Register the table in the catalog, with Delta's connector, unless another process does so first."""
         try:
             session.sql(f"CREATE TABLE IF NOT EXISTS {self.name} USING delta LOCATION {sql_text(uri)}")
         except JAVA_ERRORS as error:

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 
 def can_partition_by(kind: DataType) -> bool:
-    """Whether values of a type can be in paths, and in Delta's log."""
-    # A collation is not part of a path, and other types of strings have lengths.
+    """Whether values of a type can occur in paths, and in Delta's log."""
+    # A collation is not part of a path, and other string types have lengths.
     return isinstance(kind, DecimalType) or (type(kind) in _READERS and kind == type(kind)())
 
 
@@ -51,7 +51,7 @@ def _day(session: SparkSession, value: str) -> int:
 
 
 def _micros(session: SparkSession, value: str) -> int:
-    """Microseconds since 1970 of a time as Spark writes it; Python's own end in the year 9999."""
+    """Microseconds since 1970 of a time as written by Spark; Python's times end in the year 9999."""
     java = java_class(session, "java.time.LocalDateTime").parse(value.replace(" ", "T"))
     utc = java_class(session, "java.time.ZoneOffset").UTC
     return int(java.toEpochSecond(utc)) * 1_000_000 + int(java.getNano()) // 1000
@@ -67,7 +67,7 @@ def _java_type(session: SparkSession, kind: DataType) -> Any:
 
 _KERNEL = "io.delta.kernel"
 _EXACT = Context(prec=38)
-"""Spark's decimals have 38 digits, Python's context 28."""
+"""Spark's decimals have 38 digits, Python's default context has 28."""
 _READERS: Mapping[type[DataType], tuple[str, Callable[[SparkSession, str], Any]]] = {
     BooleanType: ("Boolean", lambda _, text: text == "true"),
     ByteType: ("Byte", lambda _, text: int(text)),
@@ -81,4 +81,4 @@ _READERS: Mapping[type[DataType], tuple[str, Callable[[SparkSession, str], Any]]
     TimestampType: ("Timestamp", _micros),
     TimestampNTZType: ("TimestampNtz", _micros),
 }
-"""What Kernel calls the values of a type, and how they are read."""
+"""Kernel's names for values of a type, and how to read them."""

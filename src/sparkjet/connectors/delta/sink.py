@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from sparkjet.storage.directory import Directory
 
 _RACES = 100
-"""Versions that others may put first before a commit is given up for a moment."""
+"""Versions that others may put first before a commit is paused for a moment."""
 
 
 @dataclass
@@ -43,23 +43,23 @@ class DeltaSink:
     *Prepare*: Spark's writer makes Parquet files, in a directory of the table that belongs to this attempt. No version
     names them, so nobody reads them. *Commit*: one version of the table adds them, as the transaction with the epoch's
     number of the application ``sparkjet/QUERY/OUTPUT``; with ``commit_every``, several epochs are one version, with the
-    number of the last. What has this number already is looked up in the log, where it must have the files of these very
-    epochs: a number alone would also be a copy's of the home.
+    number of the last. A version that already has this number is looked up in the log, where it must have the files of
+    exactly these epochs: the number alone could also come from a copy of the home.
 
-    With keys, the same version removes the files that have rows of the epoch's keys, and adds what stays of them. It
-    comes right after the version in which these files were looked for, or does not come: what it removes is what was
-    looked at, whoever else writes.
+    With keys, the same version removes the files that have rows with the epoch's keys, and adds what stays of them. It
+    comes right after the version in which these files were looked up, or not at all: what it removes is what was looked
+    at, whoever else writes.
 
     Args:
         directory: The table.
-        session: The user's.
+        session: The user's session.
         partition_by: Columns of a new table by which it is partitioned.
-        options: For Spark's writer, e.g. ``compression``.
+        options: Options of Spark's writer, e.g. ``compression``.
         option: Name of the user's option, for messages.
-        at: Gives the directory of a location, for rows that were decided while the option was another.
+        at: Returns the directory at a location, for rows decided while the option had another value.
         keys: Columns by which rows replace older ones; without any, rows are only added. See :attr:`Keyed.keys`.
-        commit_every: How many epochs are one version.
-        named: What the session's catalog has of it, where the user has given its name.
+        commit_every: Number of epochs per version.
+        named: The table in the session's catalog, if the user has given its name.
         merge_schema: Whether columns of the rows that the table lacks are added to it.
         pace: When epochs without rows tell readers of the watermark, each as a version without files.
     """
@@ -80,11 +80,11 @@ class DeltaSink:
     _mapped: Mapped = field(default_factory=lambda: Mapped({}, ()), init=False)
     _table_schema: StructType = field(default_factory=StructType, init=False)
     _columns: tuple[str, ...] = field(default=(), init=False)
-    """By which the table is partitioned."""
+    """The columns by which the table is partitioned."""
     _added: tuple[str, str, int] = field(default=("", "", 0), init=False)
-    """Directory, run and epoch of the last version that was added here: the log need not be asked whose it is."""
+    """Directory, run and epoch of the last version added here: the log need not be asked whose it is."""
     _newest: int = field(default=-1, init=False)
-    """The number of the version that was looked at last, or of one put right after it here."""
+    """Number of the version last looked at, or of one put right after it here."""
 
     def check(self, schema: StructType) -> None:
         """See :meth:`Sink.check`."""
@@ -119,7 +119,7 @@ class DeltaSink:
             merged = self._merged(version)
             if merged is None:
                 break
-            # A version of its own, which is there before the first row that needs it.
+            # A separate version, which exists before the first row that needs it.
             table.change(version, merged, _BY)
             version = table.version()
         else:
@@ -169,7 +169,7 @@ class DeltaSink:
     def commit_all(self, handles: Sequence[Handle], between: Callable[[], None]) -> None:
         """See :meth:`Gathering.commit_all`."""
         for group in alike(handles, "directory"):
-            # Such a group is of one epoch.
+            # Such a group consists of one epoch.
             displacing = self._displacing(group[0]) if group[0].get("keys") else None
             files = self._commit(group, displacing)
             between()
@@ -217,7 +217,7 @@ class DeltaSink:
         return self.at(handle["directory"])
 
     def _merged(self, version: Version) -> StructType | None:
-        """The schema that the table is to have, None if it stays as it is."""
+        """The schema that the table is to have, None if it stays the same."""
         new = added(version.schema, self._schema) if self.merge_schema else []
         if new:
             check_unmapped(version, str(self.directory))
@@ -231,7 +231,7 @@ class DeltaSink:
         self._table_schema, self._columns, self._newest = there.schema, version.partition_by, version.number
 
     def _layout(self) -> Handle:
-        """What is common to the files of all epochs."""
+        """The properties common to the files of all epochs."""
         schema = self._as_written()
         return {
             "schema": schema.jsonValue(),
@@ -263,11 +263,11 @@ class DeltaSink:
         self._newest = version.number
 
     def _is_newest(self, table: DeltaTable) -> bool:
-        """Whether nobody else has put a version since: two questions to the store, where Kernel has dozens."""
+        """Whether nobody else has put a version since: two requests to the store, while Kernel needs dozens."""
         return table.log.exists(file_of(self._newest)) and not table.log.exists(file_of(self._newest + 1))
 
     def _as_in_paths(self, rows: DataFrame) -> DataFrame:
-        """The rows with nulls for empty texts where these are in paths: they are one key."""
+        """The rows with nulls for empty strings where these are in paths: they are one key."""
         by = {own for own, name in self._mapped.names.items() if name in self._columns}
         texts = {own for own in by if isinstance(rows.schema[own].dataType, StringType)}
         columns = {own: F.col(quoted(own)) for own in rows.columns}
@@ -281,7 +281,7 @@ class DeltaSink:
         return StructType([StructField(self._mapped.names[each.name], each.dataType, each.nullable) for each in fields])
 
     def _check_empty(self) -> None:
-        """Refuse a directory with files of somebody else's, which would be no rows of the table."""
+        """Refuse a directory with somebody else's files, which would not be rows of the table."""
         others = sorted(name for name in self.directory.names() if not name.startswith(("_", ".")))
         if others or self.directory.exists("_spark_metadata"):
             found = others[0] if others else "_spark_metadata"
@@ -292,7 +292,7 @@ class DeltaSink:
             raise AnalysisError(message)
 
     def _commit(self, handles: Sequence[Handle], displacing: Displacing | None) -> frozenset[str]:
-        """Have the table add the files of epochs, of which it may have some; all that it was given with them."""
+        """Have the table add files of epochs, some of which it may have; returns all files it was given with them."""
         directory, last = self._base(handles[0]), handles[-1]
         table = self._table(directory)
         for _ in range(_RACES):
@@ -313,7 +313,7 @@ class DeltaSink:
     def _append(
         self, table: DeltaTable, version: Version, handles: Sequence[Handle], displacing: Displacing | None = None
     ) -> frozenset[str] | None:
-        """Add epochs to a version; the files that it was given, None if that is not the newest any more."""
+        """Add epochs to a version; returns the files it was given, None if that version is no longer the newest."""
         staged, last = StagedFiles(self._base(handles[0])), handles[-1]
         for handle in handles:
             staged.check_there(handle, _VACUUM)
@@ -330,7 +330,7 @@ class DeltaSink:
         done = table.append(
             version, files, name, last["epoch"], _BY, metadata(tells), removed, watermark=tells["watermark"]
         )
-        # A version that was not looked at before the epoch was prepared has to be, before the next one is.
+        # A version that was not checked before the epoch was prepared has to be checked before the next one is.
         if done and version.number == self._newest and str(staged.directory) == str(self.directory):
             self._newest += 1
         return frozenset(file.name for file in files) if done else None
@@ -338,7 +338,7 @@ class DeltaSink:
     def _missing(
         self, table: DeltaTable, version: Version, handles: Sequence[Handle]
     ) -> tuple[Sequence[Handle], frozenset[str]]:
-        """The epochs that the table does not have, with their very files; and all files that came with the others."""
+        """The epochs that the table does not have with exactly their files, and all files that came with the others."""
         first, run = handles[0], handles[0]["run"]
         name, where = application(first["query"], first["sink"]), str(self._base(first))
         last = table.last(version, name)
@@ -368,7 +368,7 @@ _VACUUM = "Was VACUUM run with a retention of a few hours or none?"
 
 
 def _check_unchanged(version: Version, handle: Handle, directory: Directory) -> None:
-    """Refuse files that the table does not take any more: somebody has changed or replaced it since then."""
+    """Refuse files that the table no longer takes: somebody has changed or replaced it since then."""
     why = _unfit(version, handle, str(directory))
     if why is not None:
         message = (
@@ -381,11 +381,11 @@ def _check_unchanged(version: Version, handle: Handle, directory: Directory) -> 
 def _unfit(version: Version, layout: Handle, where: str) -> str | None:
     """Why files do not fit a table that was changed since; None if they do."""
     try:
-        # A copy: it takes the provider out of what it is given of a collation, and then knows none.
+        # A copy: it takes the provider out of a collation that it is given, and then knows none.
         rows = StructType.fromJson(deepcopy(layout["schema"]))
         now = mapped(version, rows, (), where)
         same = all(own == name for own, name in now.names.items()) and set(now.required) <= set(layout["required"])
-        # A column that was dropped and added again has its name, and another one in the files.
+        # A column that was dropped and added again has the same name, but another one in the files.
         same = same and in_files(rows, version.schema).simpleString() == layout.get("stored", rows.simpleString())
         if layout.get("keys"):
             check_upserts(version, where)
@@ -399,7 +399,7 @@ def _unfit(version: Version, layout: Handle, where: str) -> str | None:
 def _not_found(
     handle: Handle, last: int, logged: Sequence[Logged], where: str, *, is_whole: bool
 ) -> SinkError | CopiedHomeError:
-    """Why an epoch that the table has, by its number, is not taken for this one; raised here if a later run is why."""
+    """The error if an epoch that the table has by number is not this one; raised here if the reason is a later run."""
     epoch = handle["epoch"]
     if not is_whole and not any(each.number <= epoch for each in logged):
         return SinkError(
@@ -416,7 +416,7 @@ def _not_found(
 
 
 def _check_replacing(version: Version, own: Mapped, where: str) -> None:
-    """Refuse a table of which rows may not be replaced, or not by these."""
+    """Refuse a table whose rows must not be replaced, or not by these."""
     check_upserts(version, where)
     given = set(own.names.values())
     check_whole([name for name in version.schema.fieldNames() if name not in given], where)

@@ -1,4 +1,4 @@
-"""Statistics of a Parquet file as Delta's log has them: readers leave files out by them."""
+"""Statistics of a Parquet file as in Delta's log, by which readers skip files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from pyspark.sql.types import (
 from sparkjet.sinks.parquet_footer import ParquetFooter
 
 LONGEST = 32
-"""Characters of a text that the log has; every version is read by everyone."""
+"""Characters of a string in the log, as every version is read by everyone."""
 _LAST = "\U0010ffff"
 _EXACT = 15
 """Decimal digits that a floating-point number keeps."""
@@ -41,10 +41,10 @@ _ENCODER = msgspec.json.Encoder(decimal_format="number")
 
 
 def as_json(footer: ParquetFooter, schema: StructType, columns: Sequence[Sequence[str]]) -> str:
-    """What the log has of a file's columns, each the names that lead to it.
+    """The log's statistics of a file's columns, each given by the names that lead to it.
 
-    Delta Kernel reads footers too, but by methods that Parquet has since Spark 4.1 only, and cuts times to milliseconds
-    at both ends.
+    Delta Kernel also reads footers, but with methods that Parquet has only since Spark 4.1, and it cuts times to
+    milliseconds at both ends.
     """
     low: dict[str, Any] = {}
     high: dict[str, Any] = {}
@@ -63,18 +63,18 @@ def as_json(footer: ParquetFooter, schema: StructType, columns: Sequence[Sequenc
 
 @dataclass(frozen=True)
 class Bounds:
-    """Between which values columns are, by their names; those that are not known are not there.
+    """Bounds of the values of columns, by name; unknown ones are left out.
 
     Args:
-        columns: The least and the greatest value as the log has them, both None if there are but nulls, and whether
-            there are nulls.
+        columns: The least and the greatest value as in the log, both None if there are only nulls, and whether there
+            are nulls.
     """
 
     columns: Mapping[str, tuple[Any, Any, bool]]
 
     @classmethod
     def of(cls, footers: Sequence[ParquetFooter], schema: StructType, columns: Sequence[str]) -> Bounds:
-        """Those of some files together."""
+        """The bounds over several files."""
         texts = [as_json(footer, schema, [[column] for column in columns]) for footer in footers]
         each = [cls.logged(text, schema, columns).columns for text in texts]
         shared = [column for column in columns if all(column in found for found in each)]
@@ -82,7 +82,7 @@ class Bounds:
 
     @classmethod
     def logged(cls, text: str | None, schema: StructType, columns: Sequence[str]) -> Bounds:
-        """Those that the log has of a file."""
+        """The bounds in the log for a file."""
         found = json.loads(text or "{}", parse_float=Decimal)
         low, high, nulls = (found.get(name, {}) for name in ("minValues", "maxValues", "nullCount"))
         known: dict[str, tuple[Any, Any, bool]] = {}
@@ -95,7 +95,7 @@ class Bounds:
         return cls(known)
 
     def may_meet(self, other: Bounds) -> bool:
-        """Whether both may have a row with the same values, of which nulls are some."""
+        """Whether both may have a row with the same values, including nulls."""
         return all(_may_meet(self.columns[name], other.columns[name]) for name in self.columns.keys() & other.columns)
 
 
@@ -113,26 +113,26 @@ def _united(one: tuple[Any, Any, bool], other: tuple[Any, Any, bool]) -> tuple[A
 
 
 def _comparable(value: Any, kind: DataType) -> Any:
-    """A bound that is compared with others of its column; None where it is not known for certain."""
+    """A bound in a form comparable with others of its column; None if it is not known for certain."""
     if isinstance(kind, StringType):
-        # By code points, which is the order of their UTF-8; a collation has another.
+        # By code point, which is also the order of UTF-8; a collation has another.
         return value if isinstance(value, str) and kind == StringType() else None
     if isinstance(kind, IntegralType):
         return value if isinstance(value, int) else None
     if isinstance(kind, DecimalType) and isinstance(value, int | Decimal):
-        # Others write such as have gone through a floating-point number.
+        # Others may write bounds that have gone through a floating-point number.
         return value if len(Decimal(value).as_tuple().digits) <= _EXACT else None
     if isinstance(kind, DateType):
         return value if isinstance(value, str) and _DAY.fullmatch(value) else None
     if isinstance(kind, TimestampType | TimestampNTZType) and isinstance(value, str) and _MOMENT.fullmatch(value):
-        # Others write zones in other ways.
+        # Others may write zones in other ways.
         zone = timezone.utc if isinstance(kind, TimestampType) else None
         return datetime.fromisoformat(value.removesuffix("Z")).replace(tzinfo=zone)
     return None
 
 
 def _kind(schema: StructType, names: Sequence[str]) -> DataType | None:
-    """The type of a column of a struct in a struct, None if there is none."""
+    """The type of a possibly nested column of a struct, None if there is none."""
     kind: DataType = schema
     for name in names:
         if not isinstance(kind, StructType) or name not in kind.names:
@@ -170,11 +170,11 @@ def _texts(found: Any, _: Any) -> Any:
     try:
         low, high = found.min, found.max
     except UnicodeDecodeError:
-        # Spark makes a text of any bytes.
+        # Spark makes a string of any bytes.
         return None
     if len(high) > LONGEST:
         if high[LONGEST] == _LAST:
-            # No text of this length comes after it.
+            # No string of this length comes after it.
             return None
         high = high[:LONGEST] + _LAST
     return low[:LONGEST], high
@@ -188,7 +188,7 @@ def _days(found: Any, _: Any) -> Any:
 def _times(found: Any, chunk: Any, zone: str = "Z") -> Any:
     if chunk.physical_type != "INT64":
         return None
-    # In milliseconds, which the log has: the first goes down, the last one up.
+    # In milliseconds, as in the log: the lower bound is rounded down, the upper one up.
     first, last = _time(found.min_raw), _time(-(-found.max_raw // _MILLI) * _MILLI)
     return None if first is None or last is None else (_written(first, zone), _written(last, zone))
 
@@ -198,7 +198,7 @@ def _written(time: datetime, zone: str) -> str:
 
 
 def _time(micros: int) -> datetime | None:
-    """A time, None where Python and the log's format have none."""
+    """A time, None if Python or the log's format cannot represent it."""
     if not (_START - _EPOCH) // timedelta(microseconds=1) <= micros <= (_END - _EPOCH) // timedelta(microseconds=1):
         return None
     return _EPOCH + timedelta(microseconds=micros)
@@ -213,4 +213,4 @@ _READERS: Mapping[type[DataType], Callable[[Any, Any], Any]] = {
     TimestampNTZType: lambda found, chunk: _times(found, chunk, ""),
     TimestampType: _times,
 }
-"""By family, the narrower first: how the bounds of a row group are read; of other types only nulls are counted."""
+"""Readers of a row group's bounds by type family, narrower ones first; for other types only nulls are counted."""

@@ -26,11 +26,11 @@ _TEXTS: dict[type[T.DataType], Callable[[Column], Column]] = {
     T.DateType: lambda key: F.unix_date(key).cast("string"),
     T.TimestampType: lambda key: F.unix_micros(key).cast("string"),
 }
-"""The text of a key by its type, as :mod:`sparkjet_grid.map_keys` has it."""
+"""The text of a key by type, as in :mod:`sparkjet_grid.map_keys`."""
 
 
 def key_text(schema: T.StructType, keys: Sequence[str]) -> Column:
-    """The text of a key, null where a part of it is; columns have passed :func:`check_keys`."""
+    """The text of a key, null if part of it is; columns have passed :func:`check_keys`."""
     parts: list[Column] = []
     for name in keys:
         text = _TEXTS[type(schema[name].dataType)](F.col(quoted(name)))
@@ -63,7 +63,7 @@ def check_keys(schema: T.StructType, keys: Sequence[str], what: str) -> None:
 
 
 def check_columns(schema: T.StructType, taken: Sequence[str], what: str) -> None:
-    """Refuse columns that a map or a journal has itself, and those that Arrow has no type for."""
+    """Refuse columns that a map or a journal adds itself, and those for which Arrow has no type."""
     own = [name for name in schema.fieldNames() if name.lower() in taken]
     if own:
         message = f"start: a {what} has a column {own[0]!r} of its own. Give yours another name."
@@ -76,10 +76,10 @@ def check_columns(schema: T.StructType, taken: Sequence[str], what: str) -> None
 
 
 def kept_as(schema: T.StructType, newest: MapVersion | JournalVersion | None) -> T.StructType:
-    """The columns that a map or a journal keeps of some rows: those of its newest version, where the rows fit in.
+    """The columns that a map or a journal keeps of some rows: those of its newest version, if the rows fit in.
 
-    Whether a part of a value may be null, and what Spark notes of it, changes with a query that has the same rows. So a
-    new one leaves that open; those of earlier releases have what their first query said.
+    Whether part of a value may be null, and Spark's metadata, can differ between queries with the same rows. So a new
+    one leaves that open; those of earlier releases have what their first query said.
     """
     wanted = _open(schema)
     there = None if newest is None else T.StructType.fromJson(msgspec.json.decode(newest.spark_schema))
@@ -92,7 +92,7 @@ def _open(schema: T.StructType) -> T.StructType:
 
 
 def _plain(kind: T.DataType) -> T.DataType:
-    """A type of which every part may be null, without metadata."""
+    """A type every part of which may be null, without metadata."""
     if isinstance(kind, T.StructType):
         return _open(kind)
     if isinstance(kind, T.ArrayType):
@@ -103,7 +103,7 @@ def _plain(kind: T.DataType) -> T.DataType:
 
 
 def _fits(kind: T.DataType, there: T.DataType) -> bool:
-    """Whether values of a type, below the first level, are never null where those of another one are not."""
+    """Whether values of a type, below the first level, are never null where those of another are not."""
     parts: list[tuple[T.DataType, T.DataType, bool]] = []
     if isinstance(kind, T.StructType) and isinstance(there, T.StructType):
         pairs = zip(kind.fields, there.fields, strict=True)

@@ -11,22 +11,22 @@ from sparkjet_grid.journal_version import Position
 
 
 class ProgressReader(Protocol):
-    """What is asked of a journal."""
+    """The requests made to a journal."""
 
     def latest(self) -> Position:
         """The newest epoch."""
         ...
 
     def progress(self, after_epoch: int = 0) -> list[Position]:
-        """The epochs after one, ascending, the newest always among them."""
+        """The epochs after a given one, ascending, always including the newest."""
         ...
 
 
 class JournalEpochs:
-    """How far the writer was with each epoch, as far as this reader may still have to know.
+    """The writer's progress by epoch, as far as this reader may still need it.
 
     Args:
-        journal: Is asked for those that are new.
+        journal: Queried for new epochs.
 
     >>> class Two:
     ...     def latest(self):
@@ -43,17 +43,17 @@ class JournalEpochs:
         self._known: list[Position] = []
 
     def newest(self) -> Position:
-        """The newest epoch that is visible."""
+        """The newest visible epoch."""
         last = self._known[-1].epoch if self._known else 0
         if self._journal.latest().epoch > last:
             self._known += self._journal.progress(last)
         return self._known[-1]
 
     def watermarks(self, offsets: Mapping[int, int], until: int | None = None) -> dict[int, int | None]:
-        """The watermark of each partition that is read up to some offsets, which do not go back from call to call.
+        """The watermark of each partition read up to some offsets, which never go back between calls.
 
-        It is that of the last epoch all of whose rows there have been read: of a partition without rows the newest.
-        None where the writer has none; a partition is missing if none has begun yet.
+        It is that of the last epoch all of whose rows in the partition have been read: for a partition without rows,
+        the newest. None if the writer has none; a partition is missing if none has begun yet.
         """
         known = [each for each in self._known if until is None or each.epoch <= until]
         places = {

@@ -34,20 +34,20 @@ if TYPE_CHECKING:
 
 
 _LOOKS = 0.2
-"""Seconds between two looks at readers."""
+"""Seconds between two checks of the readers."""
 
 
 class GridJournalSink(GridVersionsSink[JournalVersion]):
     """Appends the rows of each epoch to a journal, exactly once; readers follow by partition and offset.
 
-    Executors write chunks into the grid before the decision; the commit puts one slot, by which all of the epoch is
+    Executors write chunks into the grid before the decision; the commit puts one slot, which makes the whole epoch
     visible at once, with the watermark of the query.
 
     Args:
         settings: The parsed options.
         location: The grid.
         place: Where the journal is in it.
-        clock: Dates epochs where nobody says by which clock they are.
+        clock: Dates epochs for which no other clock is given.
     """
 
     def __init__(
@@ -69,12 +69,12 @@ class GridJournalSink(GridVersionsSink[JournalVersion]):
 
     @property
     def name(self) -> str:
-        """Of the journal."""
+        """Name of the journal."""
         return self._place.name
 
     @property
     def reached(self) -> int | None:
-        """The newest epoch that is known to have been visible; None if none is."""
+        """The newest epoch known to have been visible; None if there is none."""
         return None if self._newest is None else self._newest.epoch
 
     def check(self, schema: T.StructType) -> None:
@@ -98,12 +98,12 @@ class GridJournalSink(GridVersionsSink[JournalVersion]):
         return self.written(base, following(version, appended), transaction, sum(each["rows"] for each in found))
 
     def begun(self, transaction: TransactionId) -> tuple[JournalVersion | None, JournalVersion]:
-        """The newest version, and the one that comes next, which has nothing new yet."""
+        """The newest version, and the next one, which has nothing new yet."""
         base, clock = self._begin(transaction)
         return base, self._following(base, clock, transaction)
 
     def appends(self, base: JournalVersion | None, version: JournalVersion, transaction: TransactionId) -> Appends:
-        """What tasks have to know that append to a version."""
+        """The information for tasks that append to a version."""
         return Appends(
             self._location,
             self._place,
@@ -120,20 +120,20 @@ class GridJournalSink(GridVersionsSink[JournalVersion]):
     def written(
         self, base: JournalVersion | None, version: JournalVersion, transaction: TransactionId, rows: int
     ) -> Handle:
-        """Write a version that has what tasks have appended, without what goes."""
+        """Write a version with everything that tasks have appended, without what is no longer retained."""
         client = self._store.client
         appending = Appending(client, self._place, str(transaction), base, version.epoch, version.clock)
         return self._handle(self._kept(appending.with_progress(version), transaction), transaction, rows)
 
     def tells(self, clock: int, watermark: int | None) -> bool:
-        """See :meth:`Telling.tells`: whether the watermark is another one, and the last was told a while ago."""
+        """See :meth:`Telling.tells`: whether the watermark is new, and the last was told a while ago."""
         if watermark is None:
             return False
         newest = self._newest
         if newest is None:
             return True
         is_another = newest.watermark is None or watermark > newest.watermark
-        # A clock that was ahead and is right again would tell nothing until it has come as far.
+        # Otherwise a clock that was ahead and is right again would tell nothing until it has come as far.
         is_early = 0 <= clock + newest.ahead - newest.clock < self._settings.progress_interval
         return is_another and not is_early
 
@@ -162,7 +162,7 @@ class GridJournalSink(GridVersionsSink[JournalVersion]):
         )
 
     def _kept(self, version: JournalVersion, transaction: TransactionId) -> JournalVersion:
-        """The version without what goes; waits for readers."""
+        """The version without what is no longer retained; waits for readers."""
         retention, store = self._settings.retention, self._journal
         waiting = tenacity.Retrying(
             retry=tenacity.retry_if_exception(lambda error: isinstance(error, FullError) and bool(error.readers)),
@@ -197,9 +197,9 @@ class GridJournalSink(GridVersionsSink[JournalVersion]):
         )
 
     def _placed(self, rows: DataFrame, partitions: int) -> DataFrame:
-        """Rows with as many tasks as there are partitions, at most; each partition is written by one of them.
+        """Rows with at most as many tasks as there are partitions; each partition is written by one of them.
 
-        Columns are called by their places: PySpark takes a dot in the name of one for a part of a struct.
+        Columns are addressed by position: PySpark takes a dot in a name for a part of a struct.
         """
         fields, keys = self._schema.fields, self._settings.keys
         shaped = [F.col(quoted(each.name)).alias(f"c{place}") for place, each in enumerate(fields)]
@@ -234,7 +234,7 @@ class GridJournalSink(GridVersionsSink[JournalVersion]):
 
 
 def grid_journal_sink(settings: GridJournalSettings, session: Any, clock: Clock) -> GridJournalSink:
-    """The sink of some options."""
+    """The sink for some options."""
     from sparkjet.storage.grid_location import grid_location  # noqa: PLC0415 - on use only
 
     location, name = grid_location(settings.path, "path", session)

@@ -25,20 +25,20 @@ if TYPE_CHECKING:
     from sparkjet.options import Options
 
 PARTITIONS = 16
-"""Of a new journal, if nobody says how many."""
+"""Number of partitions of a new journal, unless specified."""
 _SECOND = 1_000_000
 
 
 @dataclass(frozen=True)
 class GridJournalSettings:
-    """What a journal is.
+    """The properties of a journal.
 
     Attributes:
-        path: Where it is, as the user gives it.
-        keys: Rows with the same values in these columns are in one partition; without any, tasks take turns.
-        partitions: How many there are; of one that is there, None leaves it as it is.
+        path: Its location, as given by the user.
+        keys: Columns whose equal values put rows into one partition; without any, tasks take turns.
+        partitions: Number of partitions; None keeps that of an existing journal.
         retention: What is retained.
-        progress_interval: Microseconds between two epochs without rows that tell readers of the watermark.
+        progress_interval: Microseconds between two epochs without rows that inform readers of the watermark.
         full_timeout: Microseconds for which an epoch waits for readers.
     """
 
@@ -51,7 +51,7 @@ class GridJournalSettings:
 
     @classmethod
     def of(cls, options: Options) -> GridJournalSettings:
-        """The settings of some options."""
+        """The settings in some options."""
         path = options[JOURNAL_PATH]
         if path is None:
             message = (

@@ -1,4 +1,4 @@
-"""The data source ``sparkjet-grid-journal``: a journal of a grid as a stream, with the watermark of who writes it."""
+"""The data source ``sparkjet-grid-journal``: a journal of a grid as a stream, with its writer's watermark."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ METADATA = (
 
 
 class JournalOffset(CarryingOffset, frozen=True):
-    """Where a batch ends.
+    """The end of a batch.
 
     Attributes:
-        writer: Id of the query that writes the journal: in another one the same offsets are other rows.
-        reader: The name under which the journal keeps rows for the query; empty before it has one.
-        lost: Of each partition, how many rows were gone before they were read, since the query's first start.
+        writer: Id of the query that writes the journal: from another one, the same offsets are different rows.
+        reader: The name under which the journal keeps rows for the query; empty until it has one.
+        lost: The number of rows in each partition that were gone before they were read, since the query's first start.
     """
 
     writer: str = ""
@@ -59,12 +59,12 @@ class JournalOffset(CarryingOffset, frozen=True):
         return {int(each): offset for each, offset in self.offsets.items()}
 
     def to_spark(self) -> dict[str, Any]:
-        """As Spark gets it."""
+        """The form in which Spark gets it."""
         return msgspec.structs.asdict(self)
 
     @staticmethod
     def of(offset: dict[str, Any]) -> JournalOffset:
-        """From what Spark gives back."""
+        """The offset that Spark gives back."""
         return msgspec.convert(offset, known(JournalOffset))
 
 
@@ -92,7 +92,7 @@ class GridJournalDataSource(DataSource):
         return JournalSettings.of(Options(dict(self.options)))
 
     def schema(self) -> StructType:
-        """The columns of the rows, and those of the journal if they are asked for."""
+        """The columns of the rows, and those of the journal if requested."""
         with open_journal(self.settings.location) as journal:
             own = StructType.fromJson(msgspec.json.decode(journal.spark_schema))
         return StructType([*own, *METADATA]) if self.settings.metadata else own
@@ -103,14 +103,14 @@ class GridJournalDataSource(DataSource):
 
 
 class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans batches in a Python process of the driver, and reads their ranges in the executors.
+    """Plans batches in a Python process on the driver, and reads their ranges in the executors.
 
-    From the first batch on the journal keeps the rows for this reader that are in no batch that has ended. Its name is
-    in the offsets, so the next run of the query takes the same one.
+    From the first batch on, the journal keeps for this reader the rows that are in no finished batch. Its name is in
+    the offsets, so the next run of the query uses the same one.
 
     Args:
         settings: The options.
-        names: The columns that Spark knows.
+        names: The columns known to Spark.
     """
 
     def __init__(self, settings: JournalSettings, names: Sequence[str]) -> None:
@@ -129,7 +129,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return JournalEpochs(self._journal)
 
     def initialOffset(self) -> dict[str, Any]:
-        """Where a query without a record starts.
+        """The offset at which a query without a record starts.
 
         Without watermarks: Spark stores where its first batch ends, but not where it starts, and asks again if that
         batch is run again.
@@ -146,17 +146,17 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if rows is None else ReadMaxRows(rows)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Read up to the newest epoch of now."""
+        """Read up to the currently newest epoch."""
         self._target = self._epochs.newest()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Where the next batch ends, and how far event time has come there."""
+        """The end of the next batch, and how far event time has come there."""
         begun = JournalOffset.of(start)
         asked = begun.positions
         first = self._keep(begun)
         newest = self._target or self._epochs.newest()
         ends = {each: max(end, first[each]) for each, end in newest.ends.items()}
-        # Rows of these would be lost if the first batch were run again: it would start at a later end.
+        # Their rows would be lost if the first batch were run again: it would start at a later end.
         ends |= {each: place for each, place in self._placed.items() if asked[each] == place}
         self._placed = {}
         if isinstance(limit, ReadMaxRows):
@@ -172,10 +172,10 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._offset(self._epochs.newest().ends).to_spark()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """A task for every partition with new rows, but for those that were lost when the batch was planned."""
+        """A task for every partition with new rows, except rows that were lost when the batch was planned."""
         begun, until = JournalOffset.of(start), JournalOffset.of(end)
         if not self._reader:
-            # A batch that is run again: its rows are to stay until it is committed.
+            # A batch that is run again: its rows must stay until it is committed.
             self._keep(msgspec.structs.replace(begun, reader=begun.reader or until.reader))
         ranges = []
         for partition, first in begun.positions.items():
@@ -184,7 +184,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [InputPartition(each) for each in ranges if each.start < each.end]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """In a task: the rows of its range."""
+        """Runs in a task: the rows of its range."""
         wanted: Range = partition.value
         journal, start = _opened(self._settings.location, wanted.writer), wanted.start
         while start < wanted.end:
@@ -199,7 +199,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 start = error.first[wanted.partition]
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Let the rows before a batch's end go: the query's record has them, as epochs do not overlap."""
+        """Release the rows before a batch's end: the query's record has them, as epochs do not overlap."""
         done = JournalOffset.of(end)
         if not self._reader:
             self._keep(done)
@@ -208,7 +208,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._kept = done.positions
 
     def _keep(self, offset: JournalOffset) -> dict[int, int]:
-        """Have the rows kept from an offset on, and answer where they begin: further on if some are lost."""
+        """Have rows kept from an offset on, and return where they begin: further on if some are lost."""
         first = offset.positions
         self._check_writer(offset)
         while True:
@@ -226,7 +226,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._lost(error)
                 first |= error.first
             else:
-                # Again, of the version that was looked at now: there may be another journal since the last one.
+                # Again, for the version just looked at: there may be a different journal since the last one.
                 self._check_writer(offset)
                 self._kept = dict(first)
                 return first
@@ -251,7 +251,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         reader: str = "",
         lost: dict[int, int] | None = None,
     ) -> JournalOffset:
-        """An offset in the one form that it has: Spark compares text."""
+        """An offset in its canonical form: Spark compares text."""
         return JournalOffset(
             "grid-journal",
             {str(each): offset for each, offset in sorted(offsets.items())},
@@ -273,10 +273,10 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 @cache
 def _opened(location: Location, writer: str) -> Journal:
-    """The journal, for all tasks of a Python worker.
+    """The journal, shared by all tasks of a Python worker.
 
-    That of a writer: one that was removed and begun again would be taken for what is remembered of it, and rows for
-    gone that were in the first.
+    One per writer: otherwise what is remembered of a removed journal would be used for its successor, and rows that
+    were in the first would be taken for gone.
     """
     del writer
     return open_journal(location)

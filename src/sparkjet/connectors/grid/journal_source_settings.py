@@ -24,7 +24,7 @@ from sparkjet_grid.places import JournalPlace
 
 NAME = GRID_JOURNAL
 LATEST, EARLIEST = -1, -2
-"""Offsets that stand for a partition's end and its beginning, as in Spark's option for Kafka."""
+"""Offsets that stand for a partition's end and beginning, as in Spark's option for Kafka."""
 _WORDS = {"latest": LATEST, "earliest": EARLIEST}
 _PARTITION = re.compile("0|[1-9][0-9]{0,8}")
 _EXAMPLE = '{"0": 23, "1": -2}'
@@ -35,8 +35,8 @@ class JournalSettings:
     """The parsed options; travel to tasks.
 
     Attributes:
-        location: Where the journal is.
-        starting: The offset of every partition, or that of each.
+        location: Location of the journal.
+        starting: The offset for every partition, or for each.
         max_offsets: The option ``maxOffsetsPerTrigger``.
         fail_on_data_loss: The option of the same name.
         reader: The option of the same name.
@@ -52,7 +52,7 @@ class JournalSettings:
 
     @staticmethod
     def of(options: Options) -> JournalSettings:
-        """The settings of some options; connects to nothing."""
+        """The settings in some options; connects to nothing."""
         options.only(JOURNAL_SOURCE_OPTIONS, NAME)
         reader = options[READER]
         if reader is not None:
@@ -67,7 +67,7 @@ class JournalSettings:
         )
 
     def starts(self, first: Mapping[int, int], ends: Mapping[int, int]) -> dict[int, int]:
-        """Where a new query starts in each partition."""
+        """The offset at which a new query starts in each partition."""
         wanted = dict.fromkeys(ends, self.starting) if isinstance(self.starting, int) else dict(self.starting)
         wrong = [f"lacks partition {each}" for each in ends if each not in wanted]
         wrong += [f"names partition {each}, which is none" for each in wanted if each not in ends]

@@ -24,24 +24,24 @@ _AT_ONCE = 64 << 20
 
 
 class RefusedEpochError(Exception):
-    """A grid that does not take the rows, in one line for the user."""
+    """The grid does not take the rows; a one-line message for the user."""
 
 
 @dataclass(frozen=True)
 class Appends:
-    """What a task has to know that appends to a journal; travels to executors.
+    """The information for a task that appends to a journal; travels to executors.
 
     Attributes:
         location: The grid.
         place: The journal.
-        writer: Of the journal.
+        writer: Writer of the journal.
         transaction: Name of the transaction.
         base: Manifest of the version that the new one follows; None if it is the first.
-        epoch: Of the rows.
-        clock: Of the epoch.
-        partitions: Of the journal.
-        mergeable: Bytes of a chunk that is merged into another.
-        schema: Of the rows, as Arrow serializes it.
+        epoch: Epoch of the rows.
+        clock: Clock of the epoch.
+        partitions: Number of partitions of the journal.
+        mergeable: Maximum size in bytes of a chunk that is merged into another.
+        schema: Schema of the rows, serialized by Arrow.
     """
 
     location: GridLocation
@@ -57,11 +57,11 @@ class Appends:
 
     @property
     def arrow_schema(self) -> pa.Schema:
-        """Of the rows."""
+        """Schema of the rows."""
         return pa.ipc.read_schema(pa.py_buffer(self.schema))
 
     def begun(self) -> Appending:
-        """What appends them, in a task that has some."""
+        """The object that appends them, in a task that has some."""
         client = self.location.client
         base = JournalStore(client, self.place).continued(self.base, self.writer)
         return Appending(client, self.place, self.transaction, base, self.epoch, self.clock, self.mergeable)
@@ -69,11 +69,11 @@ class Appends:
 
 @dataclass(frozen=True)
 class JournalTask:
-    """What a task has to know; travels to executors.
+    """The information for a task; travels to executors.
 
     Attributes:
         appends: Where the rows go.
-        is_placed: Whether the last column says in which partition a row is; otherwise each task has one of its own.
+        is_placed: Whether the last column is the partition of a row; otherwise each task has its own partition.
     """
 
     appends: Appends
@@ -97,7 +97,7 @@ class JournalTask:
             if appending is not None and pending:
                 yield _told(appending.append(_tables(pending)))
         except (AnalysisError, StorageError) as error:
-            # The first as where an executor has no token.
+            # The first, as when an executor has no token.
             raise RefusedEpochError(str(error)) from error
 
     def _by_partition(self, batch: pa.RecordBatch, schema: pa.Schema) -> Iterator[tuple[int, pa.Table]]:
@@ -115,7 +115,7 @@ class JournalTask:
             start = end
 
     def _own(self) -> int:
-        """The partition of this task: another one in each epoch, as some tasks always have more rows."""
+        """The partition of this task: a different one in each epoch, as some tasks always have more rows."""
         from pyspark import TaskContext  # noqa: PLC0415 - in a task only
 
         context = TaskContext.get()
@@ -124,7 +124,7 @@ class JournalTask:
 
 
 def appended_by(ids: Sequence[str]) -> list[Appended]:
-    """What tasks have told of what they appended."""
+    """The results reported by tasks that appended rows."""
     return [each for id_ in ids for each in msgspec.msgpack.decode(b64decode(id_), type=known(list[Appended]))]
 
 

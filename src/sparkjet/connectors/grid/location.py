@@ -1,4 +1,4 @@
-"""Where a source finds a map or a journal, and how it gets in."""
+"""Where a source finds a map or a journal, and how it gets access."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Files(TypedDict):
 
 @dataclass(frozen=True)
 class Location:
-    """A map or a journal of a grid; travels to tasks."""
+    """A map or a journal in a grid; travels to tasks."""
 
     uri: str
     name: str

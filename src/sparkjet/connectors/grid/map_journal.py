@@ -1,4 +1,4 @@
-"""The sink of a map that has a journal of its changes: both with one decision, each change once."""
+"""The sink of a map that has a journal of its changes: one decision for both, each change once."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ class JournalledMapTask:
     """The task of a map that has a journal; travels to executors.
 
     Attributes:
-        map: That of the map alone.
-        appends: To the journal.
-        sweeps: Whether partitions are looked through for rows that have expired.
+        map: The task of the map alone.
+        appends: How to append to the journal.
+        sweeps: Whether partitions are searched for rows that have expired.
     """
 
     map: MapTask
@@ -52,7 +52,7 @@ class JournalledMapTask:
     sweeps: bool
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Write the rows of a task, which has whole partitions of both, and what they change."""
+        """Write the rows of a task, which has whole partitions of both, and their changes."""
         try:
             changes: Changes | None = None
             for deltas in self.map.deltas(batches):
@@ -60,7 +60,7 @@ class JournalledMapTask:
                 changed = changes.write(self.map.transaction, deltas)
                 yield told([(changed, sum(each.rows for each in changed.written))])
         except (AnalysisError, StorageError) as error:
-            # The first as where an executor has no token.
+            # The first, as when an executor has no token.
             raise MapTaskError(str(error)) from error
 
     def _begun(self) -> Changes:
@@ -79,16 +79,16 @@ class JournalledMapTask:
 
 
 class JournalledMapSink(GridMapSink):
-    """Writes the rows of each epoch into a map, and what they change into a journal of the same grid, exactly once.
+    """Writes the rows of each epoch into a map, and their changes into a journal of the same grid, exactly once.
 
-    Each version of the map has one of the journal. A row that expires is a change of the epoch that finds it, by a look
-    through all partitions, at most every ``expireInterval``. The clock of the map stands still in between.
+    Each version of the map has one of the journal. The expiry of a row is a change in the epoch that finds it by a
+    sweep through all partitions, at most every ``expireInterval``. The clock of the map stands still in between.
 
     Args:
         settings: The parsed options.
         location: The grid.
         place: Where the map is in it.
-        clock: Dates epochs where nobody says by which clock they are.
+        clock: Dates epochs for which no other clock is given.
     """
 
     def __init__(
@@ -142,14 +142,14 @@ class JournalledMapSink(GridMapSink):
         )
 
     def tells(self, clock: int, watermark: int | None) -> bool:
-        """See :meth:`Telling.tells`: the journal's readers."""
+        """See :meth:`Telling.tells`: tells the journal's readers."""
         return self._journal.tells(clock, watermark)
 
     def tell(self, transaction: TransactionId) -> Handle:
         """See :meth:`Telling.tell`."""
         base, now = self._begin(transaction)
         before, journal = self._journal.begun(transaction)
-        # Also where a look is due by now, as where an epoch before was published late.
+        # Also if a sweep is due by now, as when the previous epoch was published late.
         clock = self._clock_at(base, now, sweeps=False)
         version = self._version(base, [], None if base is None else base.expiry_at(clock), transaction, clock)
         return self._both(version, before, journal, transaction, 0)
@@ -192,12 +192,12 @@ class JournalledMapSink(GridMapSink):
 
     @staticmethod
     def _clock_at(base: MapVersion | None, now: int, *, sweeps: bool) -> int:
-        """The clock of the next version: by it no row expires that no look has found."""
+        """The clock of the next version: no row expires by it that no sweep has found."""
         may_expire = base is not None and base.expiry is not None and base.expiry[0] <= now
         return base.clock if base is not None and may_expire and not sweeps else now
 
     def _of_both(self, rows: DataFrame, partitions: int, expires: int | None, *, sweeps: bool) -> DataFrame:
-        """Rows as those of a map alone, each task with whole partitions of the journal."""
+        """Rows like those of a map alone, each task with whole partitions of the journal."""
         count = len(self._store.client.state().rows)
         placed = self._placed(rows, count, expires)
         if sweeps:
@@ -222,7 +222,7 @@ class JournalledMapSink(GridMapSink):
 
 
 def grid_map_sink(settings: GridMapSettings, session: SparkSession, clock: Clock) -> GridMapSink:
-    """The sink of some options, with a journal of changes if they name one."""
+    """The sink for some options, with a journal of changes if they name one."""
     from sparkjet.storage.grid_location import grid_location  # noqa: PLC0415 - on use only
 
     location, name = grid_location(settings.path, "path", session)
@@ -231,5 +231,5 @@ def grid_map_sink(settings: GridMapSettings, session: SparkSession, clock: Clock
 
 
 def _changed_by(id_: str) -> Changed:
-    """What a task has told."""
+    """The changes reported by a task."""
     return msgspec.msgpack.decode(b64decode(id_), type=known(Changed))

@@ -1,4 +1,4 @@
-"""The map sink: rows by their keys in the memory of a grid, of which readers see one whole epoch."""
+"""The map sink: rows by key in the memory of a grid, of which readers see one whole epoch."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ if TYPE_CHECKING:
 
 
 class GridMapSink(GridVersionsSink[MapVersion]):
-    """Writes the rows of each epoch into a map, exactly once: the newest row of each key is there, or none.
+    """Writes the rows of each epoch into a map, exactly once: of each key the newest row is there, or none.
 
-    Executors write what has changed into the grid before the decision; the commit puts one slot, by which all of it is
+    Executors write what has changed into the grid before the decision; the commit puts one slot, which makes all of it
     visible at once.
 
     Args:
         settings: The parsed options.
         location: The grid.
         place: Where the map is in it.
-        clock: Dates epochs where nobody says by which clock they are.
+        clock: Dates epochs for which no other clock is given.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class GridMapSink(GridVersionsSink[MapVersion]):
     @property
     def uses_clock(self) -> bool:
         """See :attr:`Clocked.uses_clock`."""
-        # Those of an earlier run go by the clock too, whatever the option is now.
+        # Rows of an earlier run go by the clock too, whatever the option is now.
         return self._settings.time_to_live is not None or self._has_expiring
 
     def is_due(self, now: int) -> bool:
@@ -76,7 +76,7 @@ class GridMapSink(GridVersionsSink[MapVersion]):
         return self._newest is not None and self._is_due(now + self._ahead(self._newest, now))
 
     def _is_due(self, clock: int) -> bool:
-        """The same, at a time by the clock of versions."""
+        """The same at a time by the versions' clock."""
         newest = self._newest
         if newest is None or newest.expiry is None:
             return False
@@ -112,19 +112,19 @@ class GridMapSink(GridVersionsSink[MapVersion]):
         return self._handle(version, transaction, sum(each["rows"] for each in found))
 
     def commit(self, handle: Handle, between: Callable[[], None]) -> None:
-        """See :meth:`Sink.commit`: changes are visible after the rows, so whoever reads one finds its row."""
+        """See :meth:`Sink.commit`: changes are visible after the rows, so readers of a change find its row."""
         super().commit(handle, between)
         if handle.get("changes") is not None:
-            # Also where the map has no journal any more, or another one: what was decided is published.
+            # Even if the map now has no journal, or a different one: what was decided is published.
             self._journal_of(handle["changes"]).commit(handle["changes"], between)
 
     def _journal_of(self, changes: Handle) -> GridJournalSink:
-        """What commits changes that were prepared."""
+        """The sink that commits prepared changes."""
         place = JournalPlace(changes["journal"])
         return GridJournalSink(GridJournalSettings(place.name), self._location, place, self._clock)
 
     def _expires(self, clock: int) -> int | None:
-        """When rows of an epoch expire."""
+        """The time at which rows of an epoch expire."""
         lasts = self._settings.time_to_live
         return None if lasts is None else min(clock + lasts, MAX)
 
@@ -150,7 +150,7 @@ class GridMapSink(GridVersionsSink[MapVersion]):
     ) -> MapVersion:
         """The version with what tasks have written."""
         endless = (base is not None and base.endless) or (bool(written) and self._settings.time_to_live is None)
-        # Where all rows have expired, what they take is given back.
+        # If all rows have expired, their memory is freed.
         layers = following(base, written) if endless or expiry is not None else {}
         return MapVersion(
             number=base.number + 1 if base is not None else 1,
@@ -171,7 +171,7 @@ class GridMapSink(GridVersionsSink[MapVersion]):
         )
 
     def _sorted(self, rows: DataFrame, partitions: int, expires: int | None) -> DataFrame:
-        """Rows of layers by partition and hash; of those of one key the one with the greatest other columns first."""
+        """Rows of layers by partition and hash; of those with one key, that with the greatest other columns first."""
         placed, order = self._placed(rows, partitions, expires), self._order()
         tasks = min(partitions, cores(rows.sparkSession))
         return placed.repartition(tasks, "partition").sortWithinPartitions(*order)
@@ -179,7 +179,7 @@ class GridMapSink(GridVersionsSink[MapVersion]):
     def _placed(self, rows: DataFrame, partitions: int, expires: int | None) -> DataFrame:
         """Rows of layers, each with its partition.
 
-        Columns are called by their places: PySpark takes a dot in the name of one for a part of a struct.
+        Columns are addressed by position: PySpark takes a dot in a name for a part of a struct.
         """
         settings, fields = self._settings, self._schema.fields
         hash_ = F.crc32(key_text(self._schema, self.keys).cast("binary"))
@@ -193,7 +193,7 @@ class GridMapSink(GridVersionsSink[MapVersion]):
         fields = self._schema.fields
         places = {each.name: F.col(f"c{place}") for place, each in enumerate(fields, len(TECHNICAL))}
         others = [places[each.name].desc() for each in fields if _is_ordered(each.dataType)]
-        # A deletion counts more than a row of the same epoch: nobody can say which was first.
+        # A deletion outweighs a row of the same epoch: nobody can tell which came first.
         return [F.col("partition"), F.col("c0"), *map(places.__getitem__, self.keys), F.col("c1").desc(), *others]
 
     def _check_shape(self, newest: MapVersion) -> None:
@@ -211,7 +211,7 @@ class GridMapSink(GridVersionsSink[MapVersion]):
         limit = self._settings.max_bytes
         if limit is None or self._store.used() <= limit:
             return
-        # Readers may have let go of epochs since the last commit.
+        # Readers may have released epochs since the last commit.
         self._store.clean(self._leases)
         used = self._store.used()
         if used > limit:
@@ -225,7 +225,7 @@ class GridMapSink(GridVersionsSink[MapVersion]):
 
 
 def widened(expiry: tuple[int, int] | None, expires: int | None) -> tuple[int, int] | None:
-    """When rows expire, the first and the last, with one more; None if none does.
+    """The first and the last expiry of rows, including one more; None if no row expires.
 
     >>> widened((3, 7), 9), widened(None, 9), widened((3, 7), None)
     ((3, 9), (9, 9), (3, 7))

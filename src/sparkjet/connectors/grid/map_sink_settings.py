@@ -23,15 +23,15 @@ from sparkjet_grid.sizes import size_of
 
 @dataclass(frozen=True)
 class GridMapSettings:
-    """What rows of a map are.
+    """The properties of a map's rows.
 
     Attributes:
-        path: Where the map is, as the user gives it.
+        path: Location of the map, as given by the user.
         keys: The key columns.
-        deleted: A boolean column: where it is true the row of its key is removed. It is not kept.
+        deleted: A boolean column: if it is true the row of its key is removed. It is not kept.
         time_to_live: Microseconds for which a row lasts.
-        expire_interval: Microseconds that a row whose time is over may still be there where nothing arrives.
-        max_bytes: What the map may take, with the versions that readers hold.
+        expire_interval: Microseconds for which an expired row may still be there if nothing arrives.
+        max_bytes: Maximum size of the map, including versions held by readers.
         journal: The journal of its changes, if it has one.
     """
 
@@ -45,7 +45,7 @@ class GridMapSettings:
 
     @classmethod
     def of(cls, options: Options) -> GridMapSettings:
-        """The settings of some options."""
+        """The settings in some options."""
         path = options[MAP_PATH]
         if path is None:
             message = (

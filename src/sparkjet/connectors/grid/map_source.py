@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 NAME = GRID_MAP
 MANIFEST = text("sparkjet.manifest", "One version to read.")
-"""The option by which an epoch of a query reads one version, whether or not it is visible still: it holds it."""
+"""Option with which an epoch of a query reads one version, even if it is no longer visible: the epoch holds it."""
 _TASK_BYTES = 32 << 20
-"""Bytes of layers that a task reads, unless one partition has more."""
+"""Bytes of layers per task, unless a single partition has more."""
 _TASK_KEYS = 10_000
-"""Keys that a task looks for."""
+"""Number of keys that a task looks up."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class MapSettings:
 
     @classmethod
     def of(cls, options: Options) -> MapSettings:
-        """The settings of some options."""
+        """The settings in some options."""
         options.only([*MAP_SOURCE_OPTIONS, MANIFEST], NAME)
         pinned = options[MANIFEST]
         manifest = None if pinned is None else msgspec.json.decode(pinned, type=known(Held))
@@ -94,12 +94,12 @@ class GridMapDataSource(DataSource):
         return StructType.fromJson(msgspec.json.decode(version.spark_schema))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A read of one epoch: the one that is the newest when it is planned."""
+        """A read of one epoch: the newest one at the time of planning."""
         return MapSourceReader(self.settings, schema)
 
 
 class MapPart(InputPartition):
-    """What one task reads: some partitions of an epoch, or keys."""
+    """The part that one task reads: some partitions of an epoch, or keys."""
 
     def __init__(
         self, manifest: Held, partitions: Sequence[int], keys: Sequence[tuple[object, ...]] | None = None
@@ -111,12 +111,12 @@ class MapPart(InputPartition):
 class MapSourceReader(DataSourceReader):
     """Reads a map; planned once, and then read by tasks.
 
-    It takes no filters, but keys as an option: Spark reads what was planned with the filters of one scan in all others
+    It takes keys as an option rather than filters: Spark uses the plan made with the filters of one scan for all others
     of the same DataFrame.
 
     Args:
-        settings: Where it is.
-        schema: The columns that Spark knows.
+        settings: The options of the read.
+        schema: The columns known to Spark.
     """
 
     def __init__(self, settings: MapSettings, schema: StructType) -> None:
@@ -145,7 +145,7 @@ class MapSourceReader(DataSourceReader):
         return [MapPart(manifest, group) for group in groups]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """In a task: the rows of its part."""
+        """Runs in a task: the rows of its part."""
         assert isinstance(partition, MapPart)  # noqa: S101 - as planned
         with self._settings.open() as map_:
             yield from map_.part(partition.manifest, partition.partitions, partition.keys)

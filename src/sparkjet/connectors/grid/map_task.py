@@ -21,30 +21,30 @@ from sparkjet_grid.messages import Held
 from sparkjet_grid.places import Place, Writer
 
 _AT_ONCE = 64 << 20
-"""Bytes of rows that a task keeps before it writes those of partitions that are complete."""
+"""Bytes of rows that a task keeps before it writes those of complete partitions."""
 
 
 class MapTaskError(Exception):
-    """A grid that does not take the rows of a task, in one line for the user."""
+    """The grid does not take the rows of a task; a one-line message for the user."""
 
 
 class RefusedRowError(Exception):
-    """A map does not take some row of a task, and would take the others; in one line as well."""
+    """A map does not take some row of a task, and would take the others; also a one-line message."""
 
 
 @dataclass(frozen=True)
 class MapTask:
-    """What a task has to know; travels to executors.
+    """The information for a task; travels to executors.
 
     Attributes:
         location: The grid.
         place: The map.
-        writer: Of the map.
+        writer: Writer of the map.
         transaction: Name of the transaction.
         base: Manifest of the version that the new one follows; None if it is the first.
         keys: The key columns.
-        schema: Of the rows, as Arrow serializes it.
-        clock: Of the epoch.
+        schema: Schema of the rows, serialized by Arrow.
+        clock: Clock of the epoch.
     """
 
     location: GridLocation
@@ -57,12 +57,12 @@ class MapTask:
     clock: int
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Write the rows of a task, sorted by partition, and then so that of one key the first counts."""
+        """Write the rows of a task, sorted by partition, and so that the first row of a key counts."""
         try:
             for deltas in self.deltas(batches):
                 yield self._write(deltas)
         except (AnalysisError, StorageError) as error:
-            # The first as where an executor has no token.
+            # The first, as when an executor has no token.
             raise MapTaskError(str(error)) from error
 
     def deltas(self, batches: Iterator[pa.RecordBatch]) -> Iterator[dict[int, pa.Table]]:
@@ -81,7 +81,7 @@ class MapTask:
             yield _joined(pending)
 
     def begun(self) -> tuple[MapStore, MapVersion | None]:
-        """The map, and the version that the task goes on from."""
+        """The map, and the version from which the task continues."""
         store = MapStore(self.location.client, self.place)
         return store, store.continued(self.base, self.writer)
 
@@ -90,7 +90,7 @@ class MapTask:
         if batch.num_rows == 0:
             return
         rows = pa.Table.from_arrays(columns, names=schema.names)
-        # Rows that only name a partition do not say whether they are deletions.
+        # Rows that only name a partition do not tell whether they are deletions.
         is_mixed = rows.column(GONE).null_count > 0
         if not is_mixed:
             rows = self._checked(rows, schema)
@@ -107,7 +107,7 @@ class MapTask:
         return fitted(rows, schema)
 
     def _null_key(self, rows: pa.Table) -> str:
-        # Of the keys alone: other columns may have what Python has no value for, as the year 10000.
+        # Of the keys alone: other columns may have values without a Python equivalent, such as the year 10000.
         row = rows.select(self.keys).filter(pc.is_null(rows.column(HASH)))
         values = {name: _told_of(row.column(name)[0]) for name in self.keys}
         return (
@@ -126,18 +126,18 @@ def _told_of(value: pa.Scalar) -> object:
     try:
         return value.as_py()
     except (ValueError, OverflowError):
-        # Text that is no UTF-8, or a year that is none of Python's.
+        # Text that is not UTF-8, or a year out of Python's range.
         return "…"
 
 
 def told(written: Sequence[tuple[msgspec.Struct, int]]) -> pa.RecordBatch:
-    """What a task tells the driver, each part with a number of keys that have changed."""
+    """A task's report to the driver, each part with the number of changed keys."""
     ids = [b64encode(msgspec.msgpack.encode(each)).decode() for each, _ in written]
     return pa.record_batch({"id": pa.array(ids), "rows": pa.array([rows for _, rows in written], pa.int64())})
 
 
 def written_by(id_: str) -> Written:
-    """What a task has told of a partition."""
+    """A task's report on a partition."""
     return msgspec.msgpack.decode(b64decode(id_), type=known(Written))
 
 

@@ -9,7 +9,7 @@ from sparkjet.options import Option, choice, flag, interval, names, number, text
 
 
 def _size(name: str, meaning: str, default: str = "") -> Option[str]:
-    """An option whose text is read by members of a grid as well: without their package nobody needs its value."""
+    """An option whose text is also read by members of a grid: without their package its value is not needed."""
     return Option(name, meaning, "a size: 512m, 2g", lambda _, given: given, default, default)
 
 
@@ -60,7 +60,7 @@ _ACCESS = (
     text("tlsAuthorities", "PEM file of the authorities that sign the certificates of all."),
 )
 ACCESS: Sequence[Option[str | None]] = _ACCESS
-"""Files by which a source gets in."""
+"""Files that give a source access."""
 
 STARTING_OFFSETS = text(
     "startingOffsets", 'Where a new query starts: earliest, latest or {"0": 23, "1": -2}.', "earliest"

@@ -1,4 +1,4 @@
-"""What the sinks of maps and journals do alike: one version of the grid for each epoch, by one writer."""
+"""Common code of the sinks of maps and journals: one version in the grid for each epoch, by one writer."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from sparkjet.storage.grid_location import GridLocation
 
 PACKAGES = {name: name.replace("_", "-") for name in ("msgspec", "pyarrow", "tenacity", "typing_extensions", "xxhash")}
-"""Packages that the executors need, by the name that is imported."""
+"""Packages that the executors need, by import name."""
 
 V = TypeVar("V", bound=Version)
 
@@ -40,10 +40,10 @@ class GridVersionsSink(Generic[V]):
     """Writes a version for each epoch that has rows: before the decision, and visible by one slot after it.
 
     Args:
-        store: Of the versions.
+        store: Store of the versions.
         location: The grid.
-        path: Where it is, as the user gives it.
-        clock: Dates epochs where nobody says by which clock they are.
+        path: Location of the map or journal, as given by the user.
+        clock: Dates epochs for which no other clock is given.
     """
 
     guarantee = Guarantee.EXACTLY_ONCE
@@ -54,7 +54,7 @@ class GridVersionsSink(Generic[V]):
         self._clock = clock or SystemClock()
         self._leases = LeaseBook(time.monotonic)
         self._newest: V | None = None
-        """The newest version that is known to have been visible."""
+        """The newest version known to have been visible."""
         self._seen_ahead = 0, 0
         """Number of a version, and how far its clock was ahead of the query's at most."""
 
@@ -100,7 +100,7 @@ class GridVersionsSink(Generic[V]):
         self._store.undo(lambda name: name == str(transaction))
 
     def _store_of(self, handle: Handle) -> VersionStore[V]:
-        """Where a transaction was prepared: ``path`` may have named another place in this grid then."""
+        """The store in which a transaction was prepared: ``path`` may have named another place in this grid then."""
         name = handle[self._place.kind]
         here = self._place.name == name
         return self._store if here else type(self._store)(self._store.client, type(self._place)(name))
@@ -115,7 +115,7 @@ class GridVersionsSink(Generic[V]):
                 )
                 raise LostTransactionError(message)
             try:
-                # Who else has put it is found out next.
+                # If another has put it, this is found out next.
                 is_ours = store.publish(manifest)
             except LostRowsError as error:
                 raise LostTransactionError(f"Epoch {handle['epoch']} was decided, but {error}") from error
@@ -154,7 +154,7 @@ class GridVersionsSink(Generic[V]):
 
     def _check_there(self, version: V | None, handle: Handle) -> None:
         number = version.number if version is not None else 0
-        # The newest that was decided may not have been published yet.
+        # The newest decided one may not have been published yet.
         if number < handle["number"] and (number < handle["number"] - 1 or not self._is_written(handle)):
             has = "is not there" if version is None else f"has epoch {version.epoch} only"
             message = (
@@ -176,7 +176,7 @@ class GridVersionsSink(Generic[V]):
         return True
 
     def _is_published(self, store: VersionStore[V], handle: Handle, last: tuple[int, Held] | None) -> bool:
-        """Whether the version is visible, or was, by what the newest one is."""
+        """Whether the version is or was visible, judging by the newest one."""
         number, manifest = handle["number"], _manifest(handle)
         if last is None or last[0] < number:
             return False
@@ -186,7 +186,7 @@ class GridVersionsSink(Generic[V]):
             return True
         newest = store.newest()
         if newest is None or newest.number < number:
-            # Removed meanwhile, which the next look finds.
+            # Removed in the meantime, which the next look finds.
             return False
         check_run(handle, newest.epoch, newest.run, named)
         if there is not None:
@@ -208,7 +208,7 @@ class GridVersionsSink(Generic[V]):
         return f"{self._place} of {self._location}"
 
     def _check_grid(self) -> V | None:
-        """The newest version, of a grid that can be used."""
+        """The newest version, in a grid that can be used."""
         check_whole(self._store.client, "path", self._path)
         try:
             return self._store.newest()
@@ -217,7 +217,7 @@ class GridVersionsSink(Generic[V]):
             raise AnalysisError(message) from error
 
     def _begin(self, transaction: TransactionId) -> tuple[V | None, int]:
-        """The version that the next one follows, and the clock of that one."""
+        """The version that the next one follows, and the next one's clock."""
         base = self._store.newest()
         self._check_not_removed(base)
         self._newest = base
@@ -229,10 +229,10 @@ class GridVersionsSink(Generic[V]):
         return self._clock.now() if transaction.clock is None else transaction.clock
 
     def _ahead(self, version: V | None, now: int) -> int:
-        """Microseconds that the clock of what follows a version is ahead of a reading of the query's.
+        """Microseconds by which the clock of a version's successor is ahead of a reading of the query's clock.
 
-        What has expired, or was let go, must not be there again where that clock was set back; and what is there then
-        must not last for as much longer, so the clock of versions goes on rather than stand still, in a lull too.
+        What has expired, or was released, must not come back when that clock is set back; and what is there then must
+        not last that much longer, so the clock of versions moves on rather than stands still, even in a lull.
         """
         if version is None:
             return 0
@@ -242,7 +242,7 @@ class GridVersionsSink(Generic[V]):
         return ahead
 
     def _handle(self, version: V, transaction: TransactionId, rows: int) -> Handle:
-        """What the record keeps of a version that is written now."""
+        """The record's handle for a version being written."""
         return {
             self._place.kind: self._place.name,
             "query": transaction.query,

@@ -1,4 +1,4 @@
-"""Appending: what one epoch's files make of a version's metadata."""
+"""Appending: from one epoch's files to a version's new metadata."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class DataFile:
     """A Parquet file to be added.
 
     Attributes:
-        name: Relative to the directory of the table's files.
-        size: In bytes.
-        partition: Its values by the ids of the spec's fields, as Iceberg's JSON; of nulls, none.
-        keys: The ids of columns: rows of earlier snapshots with the values that it has there are deleted. Without any,
-            its rows are the table's.
+        name: Name relative to the directory of the table's files.
+        size: Size in bytes.
+        partition: Its values by the ids of the spec's fields, as Iceberg's JSON, without nulls.
+        keys: The ids of columns: rows of earlier snapshots with the file's values in them are deleted. Without any, its
+            rows are added to the table.
     """
 
     name: str
@@ -41,14 +41,14 @@ class DataFile:
 
 @dataclass(frozen=True)
 class Addition:
-    """What a snapshot adds to a table: an epoch's files, or those of several.
+    """A snapshot's addition to a table: the files of one epoch, or of several.
 
     Attributes:
         data: The location of the files.
         files: The files, which must exist.
-        spec: The id of the spec that they are partitioned by.
+        spec: The id of the spec by which they are partitioned.
         by_names: Whether the files have no ids.
-        branch: The branch that is given them.
+        branch: The branch that gets them.
     """
 
     data: str
@@ -109,7 +109,7 @@ def data_files(
 
 
 def tidy(version: Version, metadata: Any, *, lost: bool) -> None:
-    """Remove what Iceberg wrote for metadata and no version names; what stays is no part of the table."""
+    """Remove what Iceberg wrote for metadata that no version names; anything that stays is not part of the table."""
     try:
         written = written_for(version, metadata)
         for path in [*merged_away(written), *(written if lost else ())]:
@@ -127,7 +127,7 @@ def _ints(session: SparkSession, numbers: Sequence[int]) -> Any:
 
 
 def _names(session: SparkSession, version: Version) -> Any:
-    """The mapping of names, that of the table if it has one."""
+    """The mapping of names, the table's own if it has one."""
     text = version.properties.get(NAMES)
     if text is not None:
         return static_method(session, f"{ICEBERG}.mapping.NameMappingParser.fromJson")(text)

@@ -1,4 +1,4 @@
-"""Buckets: the hash that Iceberg's format has of a value, computed by what every executor of Spark's has."""
+"""Buckets: the hash that Iceberg's format defines for values, computed by what every Spark executor has."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _POSITIVE = 0x7FFFFFFF
 
 
 def bucketed(column: Column, kind: DataType, buckets: int, session: SparkSession) -> Column:
-    """The number of a value's bucket; null of null."""
+    """The number of a value's bucket; null for null."""
     if isinstance(kind, StringType | BinaryType):
         hashed = _of_bytes(expression_of(column.cast("binary"), session), session)
     elif isinstance(kind, DecimalType):
-        # Its whole number without the point, in as few bytes as Java gives it.
+        # Its unscaled value, in as few bytes as in Java.
         whole = expression_of(column, session)
         for name, result in (
             ("toJavaBigDecimal", _object("java.math.BigDecimal", session)),
@@ -33,7 +33,7 @@ def bucketed(column: Column, kind: DataType, buckets: int, session: SparkSession
             whole = _called(whole, name, result, session)
         hashed = _of_bytes(whole, session)
     else:
-        # Spark hashes eight bytes as the format does, if it is given its seed; of null it makes the seed.
+        # Spark hashes eight bytes as the format does, given the format's seed; for null it returns the seed.
         number = expression_of(column.cast("long"), session)
         of_number = java_class(session, f"{_EXPRESSIONS}.Murmur3Hash")(as_seq(session, [number]), 0)
         hashed = F.when(column.isNotNull(), column_of(of_number, session))
@@ -41,7 +41,7 @@ def bucketed(column: Column, kind: DataType, buckets: int, session: SparkSession
 
 
 def _of_bytes(expression: Any, session: SparkSession) -> Column:
-    """The hash of bytes; Spark's own takes the last one to three of them in another way."""
+    """The hash of bytes; Spark's own treats the last one to three bytes differently."""
     static = java_class(session, f"{_EXPRESSIONS}.objects.StaticInvoke")
     arguments = as_seq(session, [expression])
     owner = java_class(session, "java.lang.Class").forName(_MURMUR)

@@ -1,4 +1,4 @@
-"""What rows and an Iceberg table must have in common: which column goes where, or why none can."""
+"""Common ground of rows and an Iceberg table: which column goes where, or why none can."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from sparkjet.connectors.iceberg.version import Version
 
 NAMES = "schema.name-mapping.default"
-"""Property with the names by which readers find columns in files that have no ids."""
+"""Property with the names by which readers find columns in files without ids."""
 _INSTEAD = "Write to another table, or merge the rows yourself in foreachBatch(…)"
 _NEWEST = 3
-"""The newest version of Iceberg's format that was tried."""
+"""The newest version of Iceberg's format that was tested."""
 _FILLED = {"write-default", "initial-default"}
-"""What readers or writers give a column that files lack; without the former, a null, which has to be in the files."""
+"""Defaults that a column gets where files lack it; without the first, a null, which has to be in the files."""
 
 
 @dataclass(frozen=True)
@@ -45,10 +45,10 @@ class Mapped:
 
     Attributes:
         columns: The table's columns, by the rows' names, in the order of the rows.
-        required: Columns of the table that must not be null, where the rows' may be.
-        parts: By which the table is partitioned.
+        required: Columns of the table that must not be null, although the rows' may be.
+        parts: The fields by which the table is partitioned.
         by_names: Whether the files have no ids.
-        whole: Columns of the table in whose files there is no null.
+        whole: Columns of the table whose files contain no null.
     """
 
     columns: Mapping[str, StructField]
@@ -58,13 +58,13 @@ class Mapped:
     whole: tuple[str, ...] = ()
 
     def named(self, rows: DataFrame) -> DataFrame:
-        """The rows as they are written: by the table's names, with ids, and with the columns of partitions."""
+        """The rows as they are written: with the table's names, with ids, and with the columns of partitions."""
         written = rows.select(*(self._column(own, field) for own, field in self.columns.items()))
         parts = [part.column(rows.sparkSession) for part in self.parts]
         return written.select("*", *parts) if parts else written
 
     def partition(self, values: Mapping[str, str | None]) -> dict[str, Any]:
-        """The values of partition columns in a path, by the ids of the spec's fields; of those that are null, none."""
+        """The values of partition columns in a path, by the ids of the spec's fields, without nulls."""
         found = {str(part.number): part.value(values[part.name]) for part in self.parts}
         return {number: value for number, value in found.items() if value is not None}
 
@@ -76,7 +76,7 @@ class Mapped:
 
 
 def mapped(table: Version, schema: StructType, where: str) -> Mapped:
-    """Where the columns of rows go in a table that is there."""
+    """Where the columns of rows go in an existing table."""
     _check_table(table, where)
     check_case((field["name"] for field in table.schema["fields"]), where)
     columns = spark_schema(table.schema)
@@ -122,9 +122,9 @@ def mapped(table: Version, schema: StructType, where: str) -> Mapped:
 def unfit(table: Version, written: Mapping[str, Any], where: str, *, is_decided: bool = True) -> str | None:
     """Why the files of an epoch do not fit a table that was changed since; None if they do.
 
-    A column that was dropped is no reason not to add files that are decided: nothing brings it back, and what they have
-    there is gone as in all older files. Files without ids might be read by its name, though, and keys and partitions
-    be those of the column.
+    A dropped column is no reason not to add decided files: nothing brings it back, and its values in them are gone as
+    in all older files. But files without ids might be read by its name, and keys and partitions might be based on the
+    column.
     """
     columns = {field["id"]: field for field in table.schema["fields"]}
     may_lack = is_decided and not written["by_names"] and not written.get("deletes")
@@ -149,13 +149,13 @@ def unfit(table: Version, written: Mapping[str, Any], where: str, *, is_decided:
 
 
 def types_of(table: Version, names: Mapping[str, StructField]) -> dict[str, list[Any]]:
-    """What a handle has of the columns: by name, the id and Iceberg's type."""
+    """A handle's description of the columns: by name, the id and Iceberg's type."""
     known = {field["id"]: field["type"] for field in table.schema["fields"]}
     return {field.name: [field.metadata[ID], known[field.metadata[ID]]] for field in names.values()}
 
 
 def lacking(table: Version, written: Mapping[str, Any]) -> list[tuple[int, str]]:
-    """The ids and names of what a table has, of whatever type and in whatever column, and the files of an epoch lack.
+    """The ids and names of fields, of any type and nesting, that a table has and an epoch's files lack.
 
     Args:
         table: The table.
@@ -167,7 +167,7 @@ def lacking(table: Version, written: Mapping[str, Any]) -> list[tuple[int, str]]
 
 
 def _reads(now: Any, before: Any, *, by_names: bool, may_lack: bool) -> bool:
-    """Whether readers of a type take what was written as another: one of before, of which it may lack fields."""
+    """Whether readers of a type can read what was written as another, which may lack fields."""
     if isinstance(now, str) or isinstance(before, str):
         return now == before or _is_promoted(before, now)
     if now["type"] != before["type"]:
@@ -195,7 +195,7 @@ def _reads(now: Any, before: Any, *, by_names: bool, may_lack: bool) -> bool:
 
 
 def _is_promoted(before: Any, now: Any) -> bool:
-    """Whether readers take a type for another that Iceberg lets a column become."""
+    """Whether readers accept a type for one to which Iceberg lets a column be promoted."""
     if (before, now) in {("int", "long"), ("float", "double")}:
         return True
     if not (isinstance(before, str) and isinstance(now, str) and before.startswith("decimal")):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sparkjet.connectors.iceberg.version import Version
 
 _FIRST = 1
-"""The format that has no deletes."""
+"""The format version without deletes."""
 
 
 def check_deleting(
@@ -27,7 +27,7 @@ def check_deleting(
     where: str,
     columns: Mapping[str, StructField] | None = None,
 ) -> None:
-    """Refuse keys of which a row may be where no delete reaches it."""
+    """Refuse keys whose rows may be where no delete reaches them."""
     for key in keys:
         kind = schema[key].dataType
         if isinstance(kind, FractionalType) and not isinstance(kind, DecimalType):
@@ -75,7 +75,7 @@ def check_deletes(version: Version, spec: int, branch: str, where: str) -> None:
 
 
 def undeletable(version: Version, spec: int, branch: str) -> str | None:
-    """Why deletes do not reach all rows of a branch: those by a spec are for its own files only; None if they do."""
+    """Why deletes do not reach all rows of a branch: those by a spec affect only its own files; None if they do."""
     newest = head(version.base, branch)
     if version.base.spec(spec).isUnpartitioned() or newest is None or version.specs == (spec,):
         return None
@@ -89,7 +89,7 @@ def undeletable(version: Version, spec: int, branch: str) -> str | None:
 
 
 def unreplaceable(version: Version, written: Mapping[str, Any], branch: str) -> str | None:
-    """Why rows of a branch would lose something if an epoch's replaced them; None if they would not.
+    """Why rows of a branch would lose something if an epoch's rows replaced them; None if they would not.
 
     A column that the epoch lacks has no values yet if the branch's newest snapshot was written without it.
     """

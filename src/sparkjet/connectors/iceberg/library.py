@@ -1,4 +1,4 @@
-"""Iceberg's own library, called in the session's JVM: tables by their path, and by their name in a catalog."""
+"""Iceberg's own library, called in the session's JVM: tables by path, and by name in a catalog."""
 
 from __future__ import annotations
 
@@ -63,15 +63,15 @@ class IcebergTable(ABC):
     @property
     @abstractmethod
     def place(self) -> str:
-        """What handles call it: a directory, or a name."""
+        """Its name in handles: a directory, or a table name."""
 
     @property
     def directory(self) -> Directory | None:
-        """Where it is, None if its catalog says so."""
+        """Its directory, None if its catalog determines it."""
         return None
 
     def version(self) -> Version | None:
-        """What it is now, None if there is no table."""
+        """Its current version, None if there is no table."""
         self.enter()
         try:
             java = self._load()
@@ -84,15 +84,15 @@ class IcebergTable(ABC):
             raise SinkError(self.explained(error)) from error
 
     def is_changed(self, version: Version) -> bool:
-        """Whether it may be another than a version in what files are written by; asked before each epoch.
+        """Whether it may differ from a version in what files are written by; called before each epoch.
 
-        It is one request, and for a table by its path as many as there are new versions.
+        It takes one request, and for a table by path as many as there are new versions.
         """
         self.enter()
         try:
             now = version.java.operations().refresh()
         except JAVA_ERRORS:
-            # Whoever looks at it in full says why.
+            # A full look tells why.
             return True
         return now is None or _written_by(now) != _written_by(version.base)
 
@@ -106,7 +106,7 @@ class IcebergTable(ABC):
                 raise SinkError(self.explained(error)) from error
 
     def try_to_create(self, schema: Mapping[str, Any], spec: Mapping[str, Any]) -> None:
-        """Have Iceberg look at the schema and the partitions of a new table; nothing is written."""
+        """Have Iceberg check the schema and partitions of a new table; nothing is written."""
         self.enter()
         try:
             self._definition(schema, spec)
@@ -114,7 +114,7 @@ class IcebergTable(ABC):
             raise AnalysisError(self.explained(error)) from error
 
     def commit(self, version: Version, metadata: Any) -> bool:
-        """Put new metadata in the place of a version's, once at most; False if that is not the newest any more."""
+        """Replace a version's metadata, at most once; returns False if the version is no longer the newest."""
         self.enter()
         try:
             return self._commit(version, metadata)
@@ -124,24 +124,24 @@ class IcebergTable(ABC):
             raise SinkError(self.explained(error)) from error
 
     def enter(self) -> None:
-        """Have this thread of the JVM find Iceberg's classes."""
+        """Make Iceberg's classes visible to this JVM thread."""
         enter(self._session, _NEEDED, _LACKING)
 
     def explained(self, error: Exception) -> str:
-        """What an exception says of this table."""
+        """An exception's message about this table."""
         return f"Iceberg's table {self.place}: {said(error)}"
 
     @abstractmethod
     def _load(self) -> Any:
-        """Iceberg's table; None, or an exception, if there is none."""
+        """Iceberg's table; returns None, or raises, if there is none."""
 
     @abstractmethod
     def _create(self, schema: Any, spec: Any) -> None:
-        """Create it; an exception if it is there."""
+        """Create it; raises if it exists."""
 
     @abstractmethod
     def _commit(self, version: Version, metadata: Any) -> bool:
-        """Put metadata in the place of a version's."""
+        """Replace a version's metadata."""
 
     def _definition(self, schema: Mapping[str, Any], spec: Mapping[str, Any]) -> tuple[Any, Any]:
         columns = static_method(self._session, f"{ICEBERG}.SchemaParser.fromJson")(json.dumps(schema))
@@ -153,7 +153,7 @@ class IcebergTable(ABC):
         return self._session._jsparkSession.sessionState().newHadoopConf()
 
     def _version(self, java: Any) -> Version:
-        # What it begins with is what a commit replaces, and nothing newer.
+        # A commit replaces what it begins with, and nothing newer.
         transaction = java.newTransaction()
         base = transaction.startMetadata()
         of_schema = static_method(self._session, f"{ICEBERG}.SchemaParser.toJson")
@@ -174,14 +174,14 @@ class IcebergTable(ABC):
 
 
 class PathTable(IcebergTable):
-    """A table by its directory.
+    """A table by directory.
 
-    Its metadata is put by our own directory, of which each has one winner among any number of processes. Iceberg's own
-    commit has that on HDFS only: on a path it looks and then renames, and on S3 it has a lock in the JVM.
+    Its metadata is put by our own directory, in which each has one winner among any number of processes. Iceberg's own
+    commit guarantees this only on HDFS: on a path it looks and then renames, and on S3 it has a lock in the JVM.
 
     Args:
         session: The session.
-        directory: Where it is.
+        directory: Directory of the table.
     """
 
     def __init__(self, session: SparkSession, directory: Directory) -> None:
@@ -200,7 +200,7 @@ class PathTable(IcebergTable):
 
     @property
     def _location(self) -> str:
-        """As Iceberg takes it: Hadoop's paths are not encoded."""
+        """The location as Iceberg takes it: Hadoop's paths are not encoded."""
         path = self._directory.path
         return self._directory.uri() if path is None else f"file://{path}"
 
@@ -209,7 +209,7 @@ class PathTable(IcebergTable):
         try:
             return load(self._location)
         except JAVA_ERRORS as error:
-            # The hint may tell of a version that was removed: of a writer that slept between its version and its hint.
+            # The hint may name a removed version: that of a writer that slept between its version and its hint.
             if not is_a(error, *_NO_VERSION) or not _hint_again(self._directory.below(METADATA)):
                 raise
         return load(self._location)
@@ -222,7 +222,7 @@ class PathTable(IcebergTable):
         self._put(1, metadata)
 
     def _commit(self, version: Version, metadata: Any) -> bool:
-        # Iceberg leaves them to the operating system: after a power failure the table would name what is not there.
+        # Iceberg leaves them to the operating system: after a power failure the table would name missing files.
         written = (path.rpartition("/")[2] for path in written_for(version, metadata))
         self._directory.below(METADATA).sync(written)
         if not self._put(version.number + 1, metadata, version):
@@ -233,10 +233,10 @@ class PathTable(IcebergTable):
         return True
 
     def _is_late(self, version: Version, metadata: Any, name: str) -> bool:
-        """Whether a version was put long after another one of its number, which has been removed since.
+        """Whether a version was put long after another one of the same number, which has been removed since.
 
-        To readers it would be the newest, and all that came after the other one be lost. The oldest are removed first,
-        so its base is gone then.
+        To readers it would be the newest, and everything after the other one would be lost. The oldest are removed
+        first, so its base is gone then.
         """
         place = self._directory.below(METADATA)
         if place.exists(str(version.base.metadataFileLocation()).rpartition("/")[2]):
@@ -261,13 +261,13 @@ class PathTable(IcebergTable):
             return False
         _hint(place, number)
         if not place.exists(name):
-            # We slept here until it was removed; readers would look for it for good.
+            # We slept here until it was removed; readers would look for it forever.
             _hint_again(place)
         return True
 
 
 def _hint_again(metadata: Directory) -> bool:
-    """Tell readers of the newest version that is there; False if there is none."""
+    """Point readers to the newest existing version; returns False if there is none."""
     newest = _newest(metadata)
     if newest:
         _hint(metadata, newest)
@@ -275,21 +275,22 @@ def _hint_again(metadata: Directory) -> bool:
 
 
 def _newest(metadata: Directory) -> int:
-    """The number of the newest version that is there, 0 if there is none."""
+    """The number of the newest existing version, 0 if there is none."""
     return max((number_of(name) or 0 for name in metadata.names()), default=0)
 
 
 def _hint(metadata: Directory, number: int) -> None:
-    """Tell readers at which version to begin; they go on to the newest, and look for it where they are told nothing."""
+    """Tell readers at which version to begin; they continue to the newest, and search for it if told nothing."""
     content = str(number).encode()
     try:
         if metadata.path is None:
             metadata.write(_HINT, content)
         else:
-            # Two that write into one file at once may leave 90 of 9 and 10: no reader finds that version.
+            # Two that write into one file at once may leave 90 from 9 and 10: no reader finds that version.
             own = f"{uuid4()}-{_HINT}"
             metadata.write(own, content)
-            # Of a hint of Hadoop's writer: with ours it would be a damaged one, and readers would list all files.
+            # The checksum of a hint by Hadoop's writer: with it, ours would look damaged, and readers would list all
+            # files.
             (metadata.path / f".{_HINT}.crc").unlink(missing_ok=True)
             metadata.rename(own, _HINT)
     except OSError as error:
@@ -298,13 +299,13 @@ def _hint(metadata: Directory, number: int) -> None:
 
 
 class CatalogTable(IcebergTable):
-    """A table of a catalog that Spark is configured with; the catalog itself is made by Iceberg.
+    """A table in a catalog that is configured in Spark; the catalog itself is created by Iceberg.
 
-    Spark's own classes of catalogs are not asked, of which there are none for some lines.
+    Spark's own catalog classes are not used, as there are none for some lines.
 
     Args:
         session: The session.
-        name: The catalog, the namespace and the table, with dots between.
+        name: Catalog, namespace and table, separated by dots.
     """
 
     def __init__(self, session: SparkSession, name: str) -> None:
@@ -318,7 +319,7 @@ class CatalogTable(IcebergTable):
 
     @cached_property
     def _parts(self) -> list[str]:
-        """The catalog and what is in it."""
+        """The catalog and the names within it."""
         try:
             parsed = self._session._jsparkSession.sessionState().sqlParser().parseMultipartIdentifier(self._name)
         except JAVA_ERRORS as error:
@@ -397,7 +398,7 @@ class CatalogTable(IcebergTable):
 
 
 def _written_by(metadata: Any) -> list[Any]:
-    """What files are written by."""
+    """The parts of metadata by which files are written."""
     return [
         str(metadata.uuid()),
         metadata.formatVersion(),
@@ -411,12 +412,12 @@ def _written_by(metadata: Any) -> list[Any]:
 _SHORTEST = 3
 _HADOOP = "hadoop."
 _made: WeakKeyDictionary[SparkSession, dict[tuple[str, frozenset[tuple[str, str]]], Any]] = WeakKeyDictionary()
-"""Catalogs live as long as their session, as Spark's do: each has connections and threads."""
+"""Catalogs live as long as their session, as in Spark: each has connections and threads."""
 _making = threading.Lock()
 
 
 def table_at(place: str, session: SparkSession) -> IcebergTable:
-    """A table by what handles call it, of which a directory is a whole path."""
+    """A table by its name in handles, which for a directory is a full path."""
     if "/" not in place:
         return CatalogTable(session, place)
     return PathTable(session, directory_at(place, "path", lambda: session))
@@ -426,7 +427,7 @@ def data_directory(session: SparkSession, version: Version, option: str) -> Dire
     """The directory of a table's files."""
     location = version.data
     if "://" not in location or location.startswith("file:"):
-        # What has no scheme is where Hadoop's default file system has it, and what it calls a path is not encoded.
+        # Without a scheme, it is on Hadoop's default file system, and what that calls a path is not encoded.
         path = java_class(session, "org.apache.hadoop.fs.Path")(location)
         settings = session._jsparkSession.sessionState().newHadoopConf()
         location = str(path.getFileSystem(settings).makeQualified(path).toString())

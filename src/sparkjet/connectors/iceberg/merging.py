@@ -1,4 +1,4 @@
-"""New columns: what ``mergeSchema`` adds to a table that lacks columns of the rows, in a commit of its own."""
+"""New columns: what ``mergeSchema`` adds to a table that lacks columns of the rows, in a separate commit."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Column = Mapping[str, Any]
 
 
 def added_columns(version: Version, schema: StructType) -> list[Column]:
-    """The columns of rows that a table lacks, with ids that it does not have; all may be null."""
+    """The columns of rows that a table lacks, with ids new to it; all may be null."""
     there = {field["name"].lower() for field in version.schema["fields"]}
     missing = [field for field in schema.fields if field.name.lower() not in there]
     newest = max((number for field in version.schema["fields"] for number in ids_of(field)), default=0)
@@ -32,7 +32,7 @@ def added_columns(version: Version, schema: StructType) -> list[Column]:
 
 
 def with_columns(version: Version, columns: Sequence[Column]) -> Version:
-    """A version as it will be with columns added, to be looked at; nothing can be committed to it."""
+    """A version as it will be with columns added, only for inspection; nothing can be committed to it."""
     if not columns:
         return version
     # Iceberg adds new columns to a mapping of names as well.
@@ -47,7 +47,7 @@ def merged(session: SparkSession, version: Version, columns: Sequence[Column]) -
     made = static_method(session, f"{ICEBERG}.SchemaParser.fromJson")(given).columns()
     update = version.transaction.updateSchema()
     for number, column in enumerate(columns):
-        # With its parent, none: a name may have a dot.
+        # With an explicit parent, None: a name may contain a dot.
         update.addColumn(None, column["name"], made.get(number).type())
     update.commit()
     return version.transaction.currentMetadata()

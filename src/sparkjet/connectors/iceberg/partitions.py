@@ -1,4 +1,4 @@
-"""Partitions: what a spec's transforms make of columns, as texts of paths and as Iceberg's JSON."""
+"""Partitions: the results of a spec's transforms, as text in paths and as Iceberg's JSON."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _SECOND, _HOUR, _DAY = 1_000_000, 3_600_000_000, 86_400_000_000
 _MONTHS, _START = 12, 1970
 _EPOCH = date(1970, 1, 1)
 _MOST, _KEPT = 38, 6
-"""Digits of Spark's longest decimals, and those behind the point that it keeps whatever the result's whole part."""
+"""Digits of Spark's longest decimals, and fractional digits that it keeps whatever the size of the integer part."""
 _EXACT = Context(prec=_MOST)
 _WRITTEN = re.compile(r"(?:(years?|months?|days?|hours?)\((.+)\)|(bucket|truncate)\((\d+),\s*(.+)\))")
 _PARTS = re.compile(r"(bucket|truncate)\[(\d+)\]")
@@ -50,9 +50,9 @@ class Part:
 
     Attributes:
         number: Its id.
-        name: Of the column by which Spark's writer makes directories.
-        transform: As Iceberg writes it, such as ``day`` or ``truncate[4]``.
-        source: The fields that lead to the column that it is of.
+        name: Name of the column by which Spark's writer makes directories.
+        transform: Iceberg's name for it, such as ``day`` or ``truncate[4]``.
+        source: The fields that lead to its source column.
     """
 
     number: int
@@ -62,11 +62,11 @@ class Part:
 
     @property
     def kind(self) -> DataType:
-        """The type of the column that it is of."""
+        """The type of its source column."""
         return self.source[-1].dataType
 
     def column(self, session: SparkSession) -> Column:
-        """The text of its value, of rows whose columns have the table's names."""
+        """The text of its value, for rows whose columns have the table's names."""
         column = F.col(quoted(self.source[0].name))
         for field in self.source[1:]:
             column = column.getField(field.name)
@@ -74,13 +74,13 @@ class Part:
 
     @property
     def result(self) -> DataType:
-        """The type of its values, as Spark's; that of days is a date."""
+        """The type of its values in Spark; for days, a date."""
         if self.transform == "day":
             return DateType()
         return IntegerType() if self.transform in _OF_TIME or self.transform.startswith("bucket") else self.kind
 
     def value(self, text: str | None) -> Any:
-        """A value as Iceberg's JSON of single values has it."""
+        """A value in Iceberg's JSON single-value serialization."""
         try:
             return None if text is None else _VALUES[type(self.result)](text, self.result)
         except OverflowError as error:
@@ -92,7 +92,7 @@ class Part:
 
 
 def parts_of(spec: Mapping[str, Any], schema: StructType, where: str) -> list[Part]:
-    """The fields of a spec, but for those that are no more than null."""
+    """The fields of a spec, without those that are always null."""
     beginning = "_sparkjet"
     while any(name.lower().startswith(beginning) for name in schema.fieldNames()):
         beginning = f"_{beginning}"
@@ -135,7 +135,7 @@ def new_spec(partition_by: Sequence[str], schema: Mapping[str, Any]) -> dict[str
 
 
 def same_spec(one: Mapping[str, Any], other: Mapping[str, Any], schema: StructType, rows: StructType) -> bool:
-    """Whether a table's spec partitions by the same as another, of a schema that has other ids."""
+    """Whether a table's spec partitions in the same way as another, whose schema has different ids."""
 
     def described(spec: Mapping[str, Any], columns: StructType) -> list[tuple[list[str], str]]:
         paths = [(path_of(columns, each["source-id"]) or [], each["transform"]) for each in spec["fields"]]
@@ -145,7 +145,7 @@ def same_spec(one: Mapping[str, Any], other: Mapping[str, Any], schema: StructTy
 
 
 def _read(text: str) -> tuple[str, str]:
-    """A column and its transform; the whole text where it is no transform."""
+    """A column and its transform; the whole text if there is no transform."""
     found = _WRITTEN.fullmatch(text.strip())
     if found is None:
         return text, "identity"
@@ -163,7 +163,7 @@ def _is_written(part: Part) -> bool:
         return is_day or isinstance(kind, TimestampType | TimestampNTZType)
     if transform.startswith("truncate["):
         if isinstance(kind, DecimalType) and kind.precision == _MOST and kind.scale > _KEPT:
-            # What Spark subtracts of it loses its last digit: readers would skip files that have what they look for.
+            # Spark's subtraction loses its last digit: readers would skip files that have what they look for.
             return False
         return isinstance(kind, IntegerType | LongType | DecimalType | StringType | BinaryType)
     return transform == "identity" or (transform.startswith("bucket[") and not isinstance(kind, BooleanType))
@@ -201,7 +201,7 @@ def _truncated(column: Column, kind: DataType, width: int) -> Column:
 
 
 def _micros(column: Column, kind: DataType) -> Column:
-    """Microseconds since 1970; of times without a zone as if they were in UTC, whatever the session's is."""
+    """Microseconds since 1970; times without a zone count as UTC, whatever the session's zone."""
     if isinstance(kind, TimestampType):
         return F.unix_micros(column)
     of_day = F.hour(column) * F.lit(3600) + F.minute(column) * F.lit(60)
@@ -211,12 +211,12 @@ def _micros(column: Column, kind: DataType) -> Column:
 
 
 def _floor(column: Column, step: int) -> Column:
-    """The quotient of two whole numbers, rounded down, also below zero."""
+    """The quotient of two integers, rounded down, also below zero."""
     return F.call_function("div", column - F.pmod(column, F.lit(step)), F.lit(step))
 
 
 def _text(column: Column, kind: DataType) -> Column:
-    """A value as part of a path; a prefix keeps empty texts, which Spark's writer takes for nulls."""
+    """A value as part of a path; a prefix keeps empty strings, which Spark's writer takes for nulls."""
     if isinstance(kind, StringType):
         return F.concat(F.lit("="), column)
     if isinstance(kind, BinaryType):
@@ -252,4 +252,4 @@ _VALUES: Mapping[type[DataType], Callable[[str, Any], Any]] = {
     TimestampType: _time,
     TimestampNTZType: _time,
 }
-"""How the text of a path is read, by type; floating-point numbers are in no partition, as NaN has no JSON."""
+"""How to read the text in a path, by type; floating-point numbers are in no partition, as NaN has no JSON."""

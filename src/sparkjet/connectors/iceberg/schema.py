@@ -31,7 +31,7 @@ from pyspark.sql.types import (
 from sparkjet.errors import AnalysisError
 
 ID = "parquet.field.id"
-"""Metadata of a field by which Spark's writer of Parquet writes its id."""
+"""Metadata of a field from which Spark's Parquet writer takes its id."""
 _TYPES: Mapping[str, DataType] = {
     "boolean": BooleanType(),
     "int": IntegerType(),
@@ -48,7 +48,7 @@ _DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
 
 
 def widened(kind: DataType) -> DataType:
-    """A type with the integers that Iceberg has, of which the smallest has four bytes."""
+    """A type with Iceberg's integers, the smallest of which has four bytes."""
     if isinstance(kind, ByteType | ShortType):
         return IntegerType()
     if isinstance(kind, StructType):
@@ -66,7 +66,7 @@ def new_schema(schema: StructType, first: int = 1) -> dict[str, Any]:
     check_case(schema.fieldNames(), "the result")
     ids = count(first)
     fields = []
-    # Iceberg gives ids level by level, and takes those that it is given for a new table as names only.
+    # Iceberg assigns ids level by level, and takes the ids given for a new table only as names.
     for field in schema.fields:
         try:
             fields.append({"id": next(ids), "name": field.name, "required": False, "type": _json(field.dataType, ids)})
@@ -80,7 +80,7 @@ def new_schema(schema: StructType, first: int = 1) -> dict[str, Any]:
 
 
 def check_case(names: Iterable[str], where: str) -> None:
-    """Refuse columns whose names differ only by case: rows would go into the one that comes last."""
+    """Refuse columns whose names differ only in case: rows would go into the last one."""
     seen: dict[str, str] = {}
     for name in names:
         other = seen.setdefault(name.lower(), name)
@@ -90,14 +90,15 @@ def check_case(names: Iterable[str], where: str) -> None:
 
 
 def spark_schema(found: Mapping[str, Any]) -> StructType:
-    """A table's schema as Spark's, with the ids of its fields; columns of types that Spark lacks are left out."""
+    """A table's schema in Spark, with the ids of its fields; columns whose types Spark lacks are left out."""
     return StructType([each for each in map(_field, found["fields"]) if each is not None])
 
 
 def is_by_names(kind: DataType) -> bool:
-    """Whether a column's files cannot have all ids: Spark's writer knows none of elements, keys and values.
+    """Whether a column's files cannot have all ids: Spark's writer has none for elements, keys and values.
 
-    Readers take a file without any id by the table's mapping of names. In one that has some, what has none is null.
+    Readers take a file without any ids by the table's mapping of names. In one with some, anything without an id is
+    null.
     """
     if isinstance(kind, StructType):
         return any(is_by_names(each.dataType) for each in kind.fields)
@@ -116,19 +117,19 @@ def without_ids(kind: DataType) -> DataType:
 
 
 def ids_of(field: Mapping[str, Any]) -> Iterator[int]:
-    """The ids of a field of Iceberg's and of all in it."""
+    """The ids of an Iceberg field and everything in it."""
     return (number for number, _ in named_ids([field]))
 
 
 def named_ids(fields: Iterable[Mapping[str, Any]], within: str = "") -> Iterator[tuple[int, str]]:
-    """The ids of fields of Iceberg's and of all in them, with names for people."""
+    """The ids of Iceberg fields and everything in them, with readable names."""
     for field in fields:
         yield field["id"], f"{within}{field['name']}"
         yield from _ids_in(field["type"], f"{within}{field['name']}.")
 
 
 def path_of(schema: StructType, number: int) -> Sequence[StructField] | None:
-    """The field with an id, behind the structs that it is in; None if there is none outside of lists and maps."""
+    """The field with an id, after the structs that contain it; None if there is none outside lists and maps."""
     for field in schema.fields:
         if field.metadata.get(ID) == number:
             return [field]
@@ -179,7 +180,7 @@ def _field(found: Mapping[str, Any]) -> StructField | None:
 
 
 def _spark_type(found: Any) -> DataType | None:
-    """Spark's type, None if it has none such."""
+    """Spark's type, None if it has no such type."""
     if isinstance(found, str):
         decimal = _DECIMAL.fullmatch(found)
         return _TYPES.get(found) if decimal is None else DecimalType(int(decimal[1]), int(decimal[2]))

@@ -44,12 +44,12 @@ if TYPE_CHECKING:
     from sparkjet.storage.directory import Directory
 
 _RACES = 100
-"""Snapshots that others may commit first before a commit is given up for a moment."""
+"""Snapshots that others may commit first before a commit is paused for a moment."""
 _HIDDEN = "_"
-"""``remove_orphan_files`` leaves alone what begins with it: files are safe there until the table names them."""
+"""``remove_orphan_files`` ignores names with this prefix: files are safe there until the table names them."""
 _ORPHANS = "Were files removed that no snapshot names?"
 _KEYS = "keys"
-"""Directory of the files with keys, in that of an attempt."""
+"""Directory of the files with keys, within that of an attempt."""
 _CODEC, _DEFAULT_CODEC = "write.parquet.compression-codec", "zstd"
 
 
@@ -59,23 +59,23 @@ class IcebergSink:
 
     *Prepare*: Spark's writer makes Parquet files among the table's, in a directory of this attempt. No snapshot names
     them, so nobody reads them. *Commit*: one snapshot adds them, and the same commit sets a property of the table,
-    ``sparkjet/QUERY/OUTPUT``, to the epoch and its transaction; with ``commit_every``, to the last of several that are
-    one snapshot, and to the transactions of all. It replaces the very metadata in which this property was looked up, or
-    fails: of a driver and its successor only one can.
+    ``sparkjet/QUERY/OUTPUT``, to the epoch and its transaction; with ``commit_every``, to the last of several epochs in
+    one snapshot, and to the transactions of all. It replaces exactly the metadata in which this property was looked up,
+    or fails: of a driver and its successor only one can succeed.
 
     With keys, the attempt's directory also has files with the keys of its rows, and the same snapshot adds these as
-    equality deletes: they hide the rows of earlier snapshots that have such keys, in whatever file they are.
+    equality deletes: they hide the rows of earlier snapshots with these keys, in whatever file they are.
 
     Args:
         table: The table.
-        session: The user's.
-        partition_by: By which a new table is partitioned: columns, and transforms as in SQL.
-        options: For Spark's writer, e.g. ``compression``.
+        session: The user's session.
+        partition_by: The partitioning of a new table: columns, and transforms as in SQL.
+        options: Options of Spark's writer, e.g. ``compression``.
         option: Name of the user's option, for messages.
-        at: Gives the table of a handle, for rows that were decided while the option was another.
+        at: Returns the table of a handle, for rows decided while the option had another value.
         keys: Columns by which rows replace older ones; without any, rows are only added. See :attr:`Keyed.keys`.
-        commit_every: How many epochs are one snapshot.
-        branch: The branch that is given the rows; it must be there, but for the table's main one.
+        commit_every: Number of epochs per snapshot.
+        branch: The branch that gets the rows; it must exist, except the table's main one.
         merge_schema: Whether the start adds columns that the table lacks.
         pace: When epochs without rows tell readers of the watermark, each as a commit of the property alone.
     """
@@ -97,11 +97,11 @@ class IcebergSink:
     _mapped: Mapped = field(default_factory=lambda: Mapped({}, (), (), by_names=False), init=False)
     _staged: StagedFiles | None = field(default=None, init=False)
     _looked_at: Version | None = field(default=None, init=False)
-    """The version to which the files of epochs were found to fit last."""
+    """The version to which the files of epochs were last found to fit."""
 
     @property
     def directory(self) -> Directory | None:
-        """Where the table is, None if its catalog says so."""
+        """The table's directory, None if its catalog determines it."""
         return self.table.directory
 
     def check(self, schema: StructType) -> None:
@@ -227,7 +227,7 @@ class IcebergSink:
             staged.abort_orphans(query, takeover, keep)
 
     def _layout(self, version: Version) -> Handle:
-        """What is common to the files of all epochs."""
+        """The properties common to the files of all epochs."""
         own = self._mapped
         return {
             "table": self.table.place,
@@ -263,9 +263,9 @@ class IcebergSink:
         check_whole([name for _, name in lacking(version, written)], self.table.place)
 
     def _with_keys(self, handle: Handle, staged: StagedFiles, options: Mapping[str, str]) -> Handle:
-        """Write the keys of an epoch's rows, and what its handle has of them."""
+        """Write the keys of an epoch's rows; returns their part of its handle."""
         own, by = self._mapped, [part.name for part in self._mapped.parts]
-        # What was written, not the rows once more: another time they might be others.
+        # From what was written, not from the rows again: another time they might differ.
         columns = [own.columns[key] for key in self.keys]
         rows = staged.rows(self.session, [name for name, _ in handle["files"]], StructType(columns))
         named = [F.col(quoted(each.name)).alias(each.name, metadata=each.metadata) for each in columns]
@@ -320,7 +320,7 @@ class IcebergSink:
             check_open(self.session, BUCKETS)
 
     def _check_branch(self, version: Version | None) -> None:
-        """Refuse a branch that is not there: with whose rows it is to begin, only the user knows."""
+        """Refuse a branch that does not exist: only the user knows with whose rows it is to begin."""
         if self.branch == MAIN or (version is not None and version.has_branch(self.branch)):
             return
         others = "" if version is None else ", ".join(version.branches)
@@ -331,11 +331,11 @@ class IcebergSink:
         raise AnalysisError(message)
 
     def _check_empty(self) -> None:
-        """Refuse a directory with files of somebody else's, which would be no rows of the table."""
+        """Refuse a directory with somebody else's files, which would not be rows of the table."""
         if self.directory is None:
             return
         names = self.directory.names()
-        # Looking whether the store has one winner there may leave an empty one.
+        # Checking whether the store has one winner may leave an empty one there.
         own = {METADATA} if METADATA in names and not self.directory.below(METADATA).names() else set()
         others = sorted(name for name in {*names} - own if not name.startswith(("_", ".")))
         if others or "_spark_metadata" in names:
@@ -347,7 +347,7 @@ class IcebergSink:
             raise AnalysisError(message)
 
     def _commit(self, handles: Sequence[Handle]) -> Version:
-        """Have the table add the files of epochs, of which it may have some; the version that was looked at last."""
+        """Have the table add the files of epochs, some of which it may have; returns the version last looked at."""
         table, last = self._of(handles[0]), handles[-1]
         for _ in range(_RACES):
             version = table.version()
@@ -361,7 +361,7 @@ class IcebergSink:
         raise SinkError(message)
 
     def _missing(self, table: IcebergTable, version: Version, handles: Sequence[Handle]) -> list[Handle]:
-        """The epochs that the table does not have, as these very transactions."""
+        """The epochs that the table does not have, as exactly these transactions."""
         last = version.last(application(handles[0]["query"], handles[0]["sink"]))
         return [handle for handle in handles if not self._is_committed(table, version, handle, last)]
 
@@ -396,7 +396,7 @@ class IcebergSink:
         raise SinkError(message)
 
     def _other(self, handle: Handle, found: Mapping[str, Any], where: str) -> CopiedHomeError:
-        """That the table has an epoch as another transaction; raised here if a later run did it."""
+        """The error if the table has an epoch as another transaction; raised here if a later run has done it."""
         check_run(handle, handle["epoch"], found["run"], where)
         return CopiedHomeError(
             f"{where} has epoch {handle['epoch']} of this query as {found['transaction']}, and not as "
@@ -432,7 +432,7 @@ class IcebergSink:
         if table.commit(version, metadata):
             tidy(version, metadata, lost=False)
             return True
-        # REST's client repeats what a gateway gave up: the catalog then says of our own commit that it was before us.
+        # REST's client repeats what a gateway gave up: the catalog then reports our own commit as an earlier one.
         newest = table.version()
         if newest is not None and self._missing(table, newest, handles):
             tidy(version, metadata, lost=True)
@@ -440,5 +440,5 @@ class IcebergSink:
 
 
 def _transactions(found: Mapping[str, Any]) -> list[str]:
-    """The transactions that a property or a snapshot tells of, of one or several epochs."""
+    """The transactions named in a property or a snapshot, of one or several epochs."""
     return [found["transaction"], *found.get("earlier", ())]

@@ -1,4 +1,4 @@
-"""Versions of Iceberg tables: what the table is, what ours it has, and what a commit makes of it."""
+"""Versions of Iceberg tables: the state of a table, our part of it, and what a commit makes of it."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from sparkjet.known_types import known
 
 _NUMBER = re.compile(r"(?:.*/)?v(\d+)(?:\.[a-z]+)?\.metadata\.json(?:\.gz)?")
 _OWN = re.compile(r"(?:.*/)?snap-\d+-\d+-([0-9a-f-]{36})\.avro")
-"""A list of manifests, with what the names of its commit's manifests begin with."""
+"""A manifest list, with the prefix of the names of its commit's manifests."""
 TOLD = "sparkjet"
-"""Entry of a snapshot's summary that is ours."""
+"""Our entry in a snapshot's summary."""
 MAIN = "main"
-"""The branch that readers see who ask for none."""
+"""The branch for readers who do not ask for one."""
 
 
 class _Told(msgspec.Struct):
-    """What is told of an epoch has this, and more."""
+    """The required part of the information about an epoch; there is more."""
 
     epoch: int
     transaction: str
@@ -36,14 +36,14 @@ class Version:
 
     Attributes:
         schema: Its schema, as Iceberg's JSON.
-        spec: By which it is partitioned, as Iceberg's JSON.
+        spec: Its partitioning, as Iceberg's JSON.
         specs: The ids of all specs that it knows.
-        properties: Of the table.
+        properties: The table's properties.
         data: The location of its files.
         java: Iceberg's table.
-        transaction: By which its next metadata is made.
+        transaction: The transaction by which its next metadata is made.
         base: Its metadata.
-        format: The version of Iceberg's format that it is written in.
+        format: The version of Iceberg's format in which it is written.
     """
 
     schema: Mapping[str, Any]
@@ -58,7 +58,7 @@ class Version:
 
     @property
     def number(self) -> int:
-        """The number of its metadata, of a table by its path."""
+        """The number of its metadata, for a table by path."""
         found = number_of(str(self.base.metadataFileLocation()))
         if found is None:
             message = f"{self.base.metadataFileLocation()} is no metadata of a table by its path."
@@ -67,21 +67,21 @@ class Version:
 
     @property
     def uuid(self) -> str:
-        """The table's own, which stays whatever is changed of it."""
+        """The table's UUID, which stays the same whatever is changed."""
         return str(self.base.uuid())
 
     @property
     def branches(self) -> list[str]:
-        """Their names; a table without snapshots has none."""
+        """The names of its branches; a table without snapshots has none."""
         return [str(name) for name, reference in self.base.refs().items() if reference.isBranch()]
 
     def has_branch(self, name: str) -> bool:
-        """Whether it has a branch; of a table with thousands of tags, they are not looked through."""
+        """Whether it has a branch; does not search the tags, of which a table may have thousands."""
         found = self.base.ref(name)
         return found is not None and bool(found.isBranch())
 
     def last(self, application: str) -> dict[str, Any] | None:
-        """What the property of an application tells of its newest epoch; None if there is none."""
+        """An application's property about its newest epoch; None if there is none."""
         text = self.properties.get(application)
         found = None if text is None else _told(text)
         if text is not None and found is None:
@@ -94,10 +94,10 @@ class Version:
         return found
 
     def ancestors(self, branch: str = MAIN) -> Iterator[dict[str, Any]]:
-        """What the snapshots tell that led to a branch, the newest first; those of others tell nothing."""
+        """Our information in the snapshots that led to a branch, the newest first; those of others have none."""
         snapshot = head(self.base, branch)
         while snapshot is not None:
-            # Writers of the first format need not give one.
+            # Writers of the first format version need not give one.
             found = _told((snapshot.summary() or {}).get(TOLD))
             if found is not None:
                 yield found
@@ -106,7 +106,7 @@ class Version:
 
 
 def number_of(file: str) -> int | None:
-    """The number of a version by the name of its metadata, of a table by its path; None if it is another file.
+    """The number of a version by the name of its metadata, for a table by path; None for any other file.
 
     >>> number_of("v12.gz.metadata.json"), number_of("/t/metadata/v3.metadata.json"), number_of("version-hint.text")
     (12, 3, None)
@@ -124,12 +124,12 @@ def head(metadata: Any, branch: str) -> Any:
 
 
 def added_snapshots(metadata: Any) -> list[Any]:
-    """The snapshots that metadata has and the version that it was made from has not; one, or none."""
+    """The snapshots that metadata has and its base version does not; one, or none."""
     return [each.snapshot() for each in metadata.changes() if each.getClass().getSimpleName() == "AddSnapshot"]
 
 
 def written_for(version: Version, metadata: Any) -> list[str]:
-    """The files that Iceberg wrote for metadata made from a version, and that its new snapshot names; the list last."""
+    """Files that Iceberg wrote for metadata made from a version, and that its new snapshot names; the list last."""
     found = []
     for snapshot in added_snapshots(metadata):
         manifests = snapshot.allManifests(version.java.io())
@@ -139,9 +139,9 @@ def written_for(version: Version, metadata: Any) -> list[str]:
 
 
 def merged_away(written: list[str]) -> list[str]:
-    """The manifests that Iceberg wrote and then merged into one of those that a snapshot names, by :func:`written_for`.
+    """The manifests that Iceberg wrote and then merged into one named by a snapshot, by :func:`written_for`.
 
-    Iceberg counts the manifests of a commit, and removes what it does not need where it commits itself.
+    Iceberg numbers the manifests of a commit, and removes unneeded ones when it commits itself.
 
     >>> list_of = "/t/metadata/snap-7-1-0b5e2f8a-5cd1-4a6e-9d5c-0d7a5c1c3f10.avro"
     >>> merged_away(["/t/metadata/0b5e2f8a-5cd1-4a6e-9d5c-0d7a5c1c3f10-m1.avro", list_of])
@@ -158,7 +158,7 @@ def merged_away(written: list[str]) -> list[str]:
 
 
 def _told(text: str | None) -> dict[str, Any] | None:
-    """What was told, None if it is not ours."""
+    """The information, None if it is not ours."""
     try:
         msgspec.json.decode(text or "", type=known(_Told))
     except msgspec.DecodeError:

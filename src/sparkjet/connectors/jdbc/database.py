@@ -1,4 +1,4 @@
-"""A database, spoken to from the driver through Java: transactions, statements with values, and what tables it has."""
+"""A database, accessed from the driver through Java: transactions, statements with values, and its tables."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _NULL = 0
 """``java.sql.Types.NULL``."""
 _UNIQUE, _APPROXIMATE = True, True
 _VALID_WITHIN = 10
-"""Seconds for which an answer is waited for."""
+"""Seconds to wait for a response."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a table is, as the database's own catalog names it.
+    """Where a table is, in terms of the database's own catalog.
 
     Attributes:
-        catalog: Its catalog; None where the database has none.
+        catalog: Its catalog; None if the database has none.
         schema: Its schema; likewise.
         table: Its name.
     """
@@ -46,7 +46,7 @@ class TableColumn:
 
     Attributes:
         name: Its name.
-        is_required: Whether an INSERT has to give a value: it is NOT NULL, and nothing else gives one.
+        is_required: Whether an INSERT has to provide a value: it is NOT NULL, and nothing else provides one.
         is_generated: Whether the database computes it.
     """
 
@@ -63,7 +63,7 @@ class Connection:
         self._has_begun = False
 
     def execute(self, statement: str, *values: str | int | None) -> int:
-        """Execute a statement; returns the number of rows that it has changed, -1 if it has a result instead."""
+        """Execute a statement; returns the number of rows it has changed, -1 if it has a result instead."""
         prepared = self._prepared(statement, values)
         try:
             # Not executeUpdate, which refuses the user's SELECT set_config(…) or CALL.
@@ -81,7 +81,7 @@ class Connection:
             prepared.close()
 
     def begin(self) -> None:
-        """Have what follows be one transaction."""
+        """Begin a transaction with the next statement."""
         self._java.setAutoCommit(False)
         self._has_begun = True
 
@@ -94,8 +94,8 @@ class Connection:
         self._java.rollback()
 
     def close(self) -> None:
-        """Close it; what is open is rolled back."""
-        # It may be lost already: what was committed is looked up by whoever needs to know.
+        """Close it; an open transaction is rolled back."""
+        # It may be lost already: what was committed is looked up when needed.
         with contextlib.suppress(Py4JJavaError):
             if self._has_begun:
                 # Some drivers, such as Oracle's, commit what is open: rows without their epoch.
@@ -109,11 +109,11 @@ class Connection:
         return str(data.getDatabaseProductName()), str(data.getDatabaseProductVersion())
 
     def has_transactions(self) -> bool:
-        """Whether the driver says that there are transactions."""
+        """Whether the driver reports support for transactions."""
         return bool(self._java.getMetaData().supportsTransactions())
 
     def place(self, table: str) -> Place | None:
-        """Where a table is that exists, by its name in SQL."""
+        """The place of an existing table, by its name in SQL."""
         prepared = self._prepared(f"SELECT * FROM {table} WHERE 1 = 0", ())
         try:
             data = prepared.executeQuery().getMetaData()
@@ -123,18 +123,18 @@ class Connection:
             prepared.close()
 
     def exists(self, table: str) -> bool:
-        """Whether there is a table of this name in SQL that can be read."""
+        """Whether there is a readable table of this name in SQL."""
         try:
             self.place(table)
         except Py4JJavaError as error:
-            # Of a table that cannot be looked for nobody must believe that its rows are lost.
+            # If a table cannot be looked for, nobody must believe that its rows are lost.
             if is_locked(error) or not self._java.isValid(_VALID_WITHIN):
                 raise
             return False
         return True
 
     def create(self, table: str, statement: str) -> None:
-        """Create a table, unless another query, which starts at the same time, is faster."""
+        """Create a table, unless another query that starts at the same time is faster."""
         try:
             self.execute(statement)
         except Py4JJavaError:
@@ -166,7 +166,7 @@ class Connection:
         return [frozenset(columns) for columns in keys.values()]
 
     def tables(self, place: Place) -> list[str]:
-        """Names of the tables where a table is."""
+        """Names of the tables in the same place."""
         schema = _escaped(self._java, place.schema)
         found = self._java.getMetaData().getTables(place.catalog, schema, "%", None)
         return [str(name) for (name,) in _rows(found, ("TABLE_NAME",))]
@@ -184,11 +184,11 @@ class Connection:
 
 
 class Database:
-    """A database that connections can be opened to.
+    """A database to which connections can be opened.
 
     Args:
-        session: The user's.
-        settings: Of the sink.
+        session: The user's session.
+        settings: The sink's settings.
     """
 
     def __init__(self, session: SparkSession, settings: JdbcSettings) -> None:
@@ -197,7 +197,7 @@ class Database:
 
     @contextlib.contextmanager
     def connected(self, *, as_executors: bool = False) -> Iterator[Connection]:
-        """A connection; what the database refuses is raised as a :class:`SinkError`, rows as its subclass."""
+        """A connection; refusals of the database are raised as :class:`SinkError`, refusals of rows as its subclass."""
         settings = self._settings
         try:
             connection = Connection(self.dialect.connection({**settings.spark, "dbtable": settings.table}))
@@ -208,7 +208,7 @@ class Database:
             finally:
                 connection.close()
         except JAVA_ERRORS as error:
-            # Spark and some drivers quote the URL; the cause does so too, and with it every log that shows causes.
+            # Spark and some drivers quote the URL; so does the cause, and with it every log that shows causes.
             cause = None if settings.url in str(error) else error
             message = message_of(error).replace(settings.url, settings.shown)
             kind = RefusedRowsError if blames_rows(error) else SinkError
@@ -216,7 +216,7 @@ class Database:
 
 
 def _escaped(java: Any, name: str | None) -> str | None:
-    """A name as a pattern that only it matches."""
+    """A name as a pattern that matches only it."""
     escape = str(java.getMetaData().getSearchStringEscape() or "")
     return name.replace("_", f"{escape}_").replace("%", f"{escape}%") if name and escape else name
 

@@ -31,7 +31,7 @@ _SPARKS: Sequence[Option[Any]] = (
     text("principal", "Of Kerberos, as in Spark's JDBC writer."),
     text("refreshKrb5Config", "As in Spark's JDBC writer."),
 )
-"""The options that are passed to Spark's data source."""
+"""The options passed on to Spark's data source."""
 _TRY_OUT = flag("tryOut", "Whether the rows of an epoch are written and rolled back before its decision.", default=True)
 _INIT_STATEMENT = text("sessionInitStatement", "Statement with which each connection that publishes rows begins.")
 _TABLE_OPTIONS = text(
@@ -48,11 +48,11 @@ OPTIONS: Sequence[Option[Any]] = (
 """Options of ``format("jdbc")``."""
 
 _SHOWN = re.compile(r"(jdbc:(?:[\w+-]+:)*(?://)?)(?:[^?;]*@|[^=]*@)?([^?;=(,]*).*", re.DOTALL | re.IGNORECASE)
-"""What of a URL holds no password: the scheme, and what comes after an @ and before all values with names."""
+"""The part of a URL without passwords: the scheme, and what follows an @ and precedes all named values."""
 
 _PART = r'(?:"(?:[^"]|"")*"|`(?:[^`]|``)*`|\[[^\]]*\]|[^\s."`\[\]();,]+)'
 _NAME = re.compile(rf"\s*(?:{_PART}?\s*\.\s*)*{_PART}\s*")
-"""A table as it stands in SQL; what Spark's reader takes too, such as a query in parentheses, cannot be written to."""
+"""A table as written in SQL; other things that Spark's reader takes, such as a query in parentheses, are read-only."""
 
 
 @dataclass(frozen=True)
@@ -60,12 +60,12 @@ class JdbcSettings:
     """The parsed options.
 
     Attributes:
-        spark: What Spark's data source ``jdbc`` is given; may include a password and is never shown.
+        spark: Options for Spark's data source ``jdbc``; may include a password and is never shown.
         table: The option ``dbtable``.
         keys: The option ``keyColumns``; empty with mode=append.
         tries: Whether rows are written and rolled back before each decision.
-        table_options: What a new table's ``CREATE TABLE`` ends with.
-        table_types: Types of columns of a new table, as in Spark.
+        table_options: The end of a new table's ``CREATE TABLE``.
+        table_types: Column types of a new table, as in Spark.
         initial: A statement for each connection that publishes.
         progress_interval: The option ``progressInterval``, in microseconds.
     """
@@ -86,12 +86,12 @@ class JdbcSettings:
 
     @property
     def account(self) -> Sequence[str | None]:
-        """Where it leads, and as whom: another user may not write what this one does."""
+        """The database it leads to, and the user: another user may not write what this one does."""
         return [self.spark.get(name) for name in ("url", "user", "principal")]
 
     @property
     def shown(self) -> str:
-        """The URL without what may be a secret.
+        """The URL without possible secrets.
 
         >>> JdbcSettings({"url": "jdbc:mysql://ann:pw@db:3306/shop?password=pw"}, "t").shown
         'jdbc:mysql://db:3306/shop'

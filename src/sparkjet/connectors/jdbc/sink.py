@@ -1,4 +1,4 @@
-"""The JDBC sink: rows wait in a table of their own, and one transaction publishes an epoch after the decision."""
+"""The JDBC sink: rows wait in a staging table, and one transaction publishes an epoch after the decision."""
 
 from __future__ import annotations
 
@@ -36,27 +36,27 @@ if TYPE_CHECKING:
     from sparkjet.sinks.protocol import Sink
 
 _PATIENCE = 30.0
-"""Seconds for which rows are tried out while others hold what they need; commits are repeated for as long."""
+"""Seconds for which rows are tried out while others hold locks; commits are repeated for as long."""
 _REFUSED = re.compile(r"\.(?:\w*SQL\w*|BatchUpdate)Exception: (.*)")
-"""What a task that a database has refused says of it."""
+"""The message of a task that a database has refused."""
 _TWICE = re.compile("duplicate (?:entry|key)|unique (?:index|constraint)", re.IGNORECASE)
-"""How databases say so; the table for the rows of an attempt has no key but the number of a row."""
+"""Databases' messages for duplicates; the table for the rows of an attempt has no key but the number of a row."""
 _NO_NUMBER = re.compile("Unknown column '(?:NaN|-?Infinity)'")
-"""MariaDB's driver writes what its database has no number for as a word."""
+"""The error when MariaDB's driver writes a number that its database lacks as a word."""
 _NO_DRIVER = re.compile("No suitable driver|Did not find registered driver|: [\\w.]+Driver$")
 
 
 class JdbcSink:
     """Appends to, or upserts into, a table of a database, exactly once.
 
-    *Prepare*: Spark's JDBC writer puts the rows into a table beside the target that belongs to this attempt, with the
-    target's types. *Commit*: one transaction notes the epoch in a row of the output's, which it locks first, and
-    inserts the rows from there: a driver that was paused and its successor exclude each other by that row, and what it
-    says decides whether the epoch is there.
+    *Prepare*: Spark's JDBC writer puts the rows into a table next to the target that belongs to this attempt, with the
+    target's types. *Commit*: one transaction notes the epoch in the output's row, which it locks first, and inserts the
+    rows from there: a driver that was paused and its successor exclude each other by that row, and its content decides
+    whether the epoch is there.
 
     Args:
         settings: The parsed options.
-        session: The user's.
+        session: The user's session.
     """
 
     guarantee = Guarantee.EXACTLY_ONCE
@@ -81,7 +81,7 @@ class JdbcSink:
         check_there(schema, self._settings.keys)
         try:
             with self._database.connected(as_executors=True) as connection:
-                # Values are cut where the executors write them.
+                # Values are truncated where the executors write them.
                 self._family = family_of(self._database.dialect, connection, self._settings)
             with self._database.connected() as connection:
                 self._look(connection)
@@ -98,7 +98,7 @@ class JdbcSink:
             raise AnalysisError(message) from error
 
     def create(self) -> None:
-        """See :meth:`Creating.create`: creates the table, and the one with what was published last."""
+        """See :meth:`Creating.create`: creates the table, and the table of last published epochs."""
         settings = self._settings
         with self._database.connected() as connection:
             if not self._look(connection):
@@ -116,7 +116,7 @@ class JdbcSink:
         with self._database.connected() as connection:
             for statement in statements.create_staging(name):
                 connection.execute(statement)
-        # Named by its place: a task that runs twice must not add its rows twice.
+        # Named by position: a task that runs twice must not add its rows twice.
         numbered = rows.select(
             F.monotonically_increasing_id().alias(ROW),
             *(F.col(quoted(own)).alias(column) for own, column in self._names.items()),
@@ -231,11 +231,11 @@ class JdbcSink:
                     _drop(connection, statements, name)
 
     def is_beside(self, other: JdbcSink) -> bool:
-        """Whether another one writes into the same database as the same user."""
+        """Whether another sink writes into the same database as the same user."""
         return self._settings.account == other._settings.account
 
     def _look(self, connection: Connection) -> bool:
-        """Check the table, if there is one; whether there is."""
+        """Check the table, if there is one; returns whether there is."""
         settings = self._settings
         if not connection.exists(settings.table):
             self._names = {name: name for name in self._schema.fieldNames()}
@@ -257,7 +257,7 @@ class JdbcSink:
         return Statements(quotes, self._family, self._settings.table, tuple(self._names.values()), keys, self._texts)
 
     def _statements_of(self, handle: Handle) -> Statements:
-        """Those of the table that rows were staged for, even if the options have changed."""
+        """The statements for the table that rows were staged for, even if the options have changed."""
         columns, keys, texts = (tuple(handle.get(name, ())) for name in ("columns", "keys", "texts"))
         return Statements(self._database.dialect.quoted, self._family, handle["table"], columns, keys, texts)
 
@@ -284,7 +284,7 @@ class JdbcSink:
         except (PySparkException, Py4JJavaError) as error:
             refused = _REFUSED.search(str(error))
             if refused is None:
-                # Of an error of the driver's own class Spark may know no more than that there was one.
+                # For an error of the driver's own class, Spark may only know that there was one.
                 said = message_of(error).partition(" Driver stacktrace:")[0].replace(self._settings.url, "…")
                 message = f"jdbc: {self._settings.table}: {said} The logs of the executors say more."
                 raise SinkError(message) from (None if self._settings.url in str(error) else error)
@@ -317,7 +317,7 @@ class JdbcSink:
             raise LostTransactionError(self._lost(handle, message_of(error))) from error
         if not handle["keys"] and count == handle["rows"]:
             return
-        # Of rows that replace others, or that a trigger skips or adds, the database counts something else.
+        # For rows that replace others, or that a trigger skips or adds, the database's count differs.
         [(found, *_)] = connection.query(statements.count(handle["staging"]))
         if int(found) != handle["rows"]:
             raise LostTransactionError(self._lost(handle, f"{handle['staging']} has {found} rows"))
@@ -346,7 +346,7 @@ class JdbcSink:
             return False
         run = ListedTransaction(gid).run
         check_run(handle, epoch, run, f"{EPOCHS} in {self._settings.shown}")
-        # Decided later, published later: an epoch after this one says that a successor has published it.
+        # Decided later, published later: an epoch after this one means that a successor has published it.
         return gid == handle["gid"] or epoch > int(handle["epoch"])
 
     def _add_output(self, connection: Connection, statements: Statements, output: tuple[Any, Any]) -> None:
@@ -366,7 +366,7 @@ class JdbcSink:
 
 
 def _check_names(schema: StructType) -> None:
-    """Refuse columns that are called like our own in the table of an attempt, in any case."""
+    """Refuse columns named like our own in the table of an attempt, in any case."""
     taken = next((name for name in schema.fieldNames() if name.lower() in {ROW, NUMBER}), None)
     if taken is not None:
         message = f'jdbc: "{taken}" is a column of the tables in which rows wait. Rename it, in the table too.'
@@ -374,7 +374,7 @@ def _check_names(schema: StructType) -> None:
 
 
 def _check_apart(connection: Connection, statements: Statements, handle: Handle) -> None:
-    """Refuse keys that the database does not tell apart: a row would replace one of another key."""
+    """Refuse keys that the database does not distinguish: a row would replace one with another key."""
     found = connection.query(statements.taken_for_one(handle["staging"])) if statements.texts else []
     if found:
         message = (
@@ -396,5 +396,5 @@ def _drop(connection: Connection, statements: Statements, name: str) -> None:
             if connection.exists(statements.beside(name)):
                 raise
             return
-        # Of a task whose machine has died the database may believe for hours that it is still writing.
+        # If a task's machine has died, the database may believe for hours that it is still writing.
         logger.warning("table %s is left to the next start: %s", name, message_of(error))

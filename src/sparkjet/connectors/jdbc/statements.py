@@ -1,4 +1,4 @@
-"""The statements of the JDBC sink: a table, its staged rows and the row that says what was published, as SQL."""
+"""The statements of the JDBC sink: a table, its staged rows and the row that tells what was published, as SQL."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from sparkjet.sinks.protocol import TransactionId
 
 EPOCHS = "sparkjet_epochs"
-"""Table beside the target with a row for each output of a query: what it has published last."""
+"""Table next to the target with a row for each output of a query: its last published epoch."""
 ROW, NUMBER = "sparkjet_row", "sparkjet_number"
-"""The former is the column that numbers staged rows, as the key: of a task that runs twice the second one fails."""
+"""The first is the column that numbers staged rows, as the key: if a task runs twice, the second run fails."""
 _PATIENCE = 5
 """Seconds."""
 _STAGED = re.compile(r"sparkjet_(?P<query>[0-9a-f]{12})_[0-9a-f]{8}_(?P<takeover>\d+)_\d+_\d+(?:_[0-9a-f]*)?")
@@ -22,7 +22,7 @@ _QUALIFIER = re.compile(r'(?:(?:"(?:[^"]|"")*"|`(?:[^`]|``)*`|\[[^\]]*\]|[^."`\[
 
 
 def staging_name(transaction: TransactionId) -> str:
-    """The name of the table for the rows of an attempt at an epoch: below 64 characters, as MySQL has it.
+    """The name of the table for the rows of an attempt at an epoch: below 64 characters, for MySQL.
 
     >>> from sparkjet.sinks.protocol import TransactionId
     >>> staging_name(TransactionId("q", "results", 1, 7, 0, "0b5e2f8a"))
@@ -34,13 +34,13 @@ def staging_name(transaction: TransactionId) -> str:
 
 
 def is_orphan(name: str, query: str, takeover: int) -> bool:
-    """Whether a table has rows that a driver of a query has staged before a takeover."""
+    """Whether a table has rows staged by a driver of a query before a takeover."""
     found = _STAGED.fullmatch(name.lower())
     return found is not None and found["query"] == _hash(query, 12) and int(found["takeover"]) < takeover
 
 
 def qualifier_of(table: str) -> str:
-    """What stands before the name of a table, with its dot.
+    """The part before the name of a table, including the dot.
 
     >>> qualifier_of('shop."a.b"'), qualifier_of("orders")
     ('shop.', '')
@@ -51,15 +51,15 @@ def qualifier_of(table: str) -> str:
 
 @dataclass(frozen=True)
 class Statements:
-    """Everything about one target that a database is told.
+    """All statements about one target.
 
     Attributes:
         quoted: Quotes a name as an identifier.
-        family: ``mysql``, or empty for what the standard says.
-        table: The target, as it stands in SQL.
+        family: ``mysql``, or empty for standard SQL.
+        table: The target, as written in SQL.
         columns: Names of the columns, as the table has them.
         keys: Columns that identify a row if rows replace older ones; empty if they are appended.
-        texts: Those of the keys that MySQL compares by a collation, for which ``Shop`` and ``shop`` may be one.
+        texts: The keys that MySQL compares by a collation, under which ``Shop`` and ``shop`` may be equal.
     """
 
     quoted: Callable[[str], str]
@@ -70,20 +70,20 @@ class Statements:
     texts: tuple[str, ...] = ()
 
     def describe(self) -> dict[str, Any]:
-        """What the record keeps, as the options may have changed when the rows are published."""
+        """The description kept in the record, as the options may have changed when the rows are published."""
         return {"table": self.table, "columns": [*self.columns], "keys": [*self.keys], "texts": [*self.texts]}
 
     @property
     def epochs(self) -> str:
-        """The table with what was published last."""
+        """The table with the last published epochs."""
         return self.beside(EPOCHS)
 
     def beside(self, name: str) -> str:
-        """A table of that name where the target is."""
+        """A table of that name next to the target."""
         return f"{qualifier_of(self.table)}{self.quoted(name)}"
 
     def create_epochs(self) -> str:
-        """Creates the table with what was published last."""
+        """Creates the table with the last published epochs."""
         query, sink, epoch, gid, watermark = map(self.quoted, ("query", "output", "epoch", "gid", "watermark"))
         return (
             f"CREATE TABLE {self.epochs} ({query} VARCHAR(64) NOT NULL, {sink} VARCHAR(128) NOT NULL, "
@@ -92,7 +92,7 @@ class Statements:
         )
 
     def create_staging(self, name: str) -> Sequence[str]:
-        """Create an empty table for staged rows, with the types of the target: what does not fit fails there."""
+        """Create an empty table for staged rows, with the types of the target: values that do not fit fail there."""
         table, row, key = self.beside(name), self.quoted(ROW), f"PRIMARY KEY ({self.quoted(ROW)})"
         rows = f"SELECT {self._listed(self.columns)} FROM {self.table} WHERE 1 = 0"
         if self.family == "mysql":
@@ -110,12 +110,12 @@ class Statements:
         return [f"SET lock_wait_timeout = {_PATIENCE}", dropped] if self.family == "mysql" else [dropped]
 
     def count(self, name: str) -> str:
-        """Counts staged rows, and those of them that have a value in each of the keys."""
+        """Counts staged rows, and those with a value in each of the keys."""
         each = ", ".join(["COUNT(*)", *(f"COUNT({self.quoted(key)})" for key in self.keys)])
         return f"SELECT {each} FROM {self.beside(name)}"
 
     def add_output(self) -> str:
-        """Adds the row of an output that has published nothing: of query and output."""
+        """Adds the row of an output that has published nothing; takes query and output."""
         columns = self._listed(("query", "output", "epoch", "gid"))
         return f"INSERT INTO {self.epochs} ({columns}) VALUES (?, ?, 0, '')"
 
@@ -128,12 +128,12 @@ class Statements:
         return f"SELECT {self._listed(('epoch', 'gid'))} FROM {self.epochs}{self._output}"
 
     def set_published(self) -> str:
-        """Notes what an output has published last: of epoch, id, watermark, query and output."""
+        """Notes what an output has published last; takes epoch, id, watermark, query and output."""
         values = ", ".join(f"{self.quoted(name)} = ?" for name in ("epoch", "gid", "watermark"))
         return f"UPDATE {self.epochs} SET {values}{self._output}"
 
     def set_back(self, newest: TransactionId) -> str:
-        """For people: has an output be at an older epoch, of a home that was restored."""
+        """For people: sets an output back to an older epoch, after its home was restored."""
         epoch, query, sink = map(self.quoted, ("epoch", "query", "output"))
         return (
             f"UPDATE {self.epochs} SET {epoch} = {newest.epoch} WHERE {query} = '{newest.query}' AND {sink} = "
@@ -141,7 +141,7 @@ class Statements:
         )
 
     def taken_for_one(self, name: str) -> str:
-        """Selects two keys that are one to the database and two to Spark, of staged rows and of those in the table."""
+        """Selects two keys, in staged rows and in the table, that are equal to the database but not to Spark."""
 
         def whole(row: str) -> str:
             return f"CONCAT_WS(', ', {', '.join(f'BINARY {row}.{self.quoted(text)}' for text in self.texts)})"
@@ -159,7 +159,7 @@ class Statements:
         )
 
     def publish(self, name: str) -> str:
-        """Appends or upserts the staged rows; of several with one key, the one with the greatest other columns."""
+        """Appends or upserts the staged rows; among several with one key, the one with the greatest other columns."""
         columns = self._listed(self.columns)
         if not self.keys:
             return f"INSERT INTO {self.table} ({columns}) SELECT {columns} FROM {self.beside(name)}"

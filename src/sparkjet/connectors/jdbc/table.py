@@ -31,7 +31,7 @@ _COLLATED = (
 
 
 def family_of(dialect: Dialect, connection: Connection, settings: JdbcSettings) -> str:
-    """What the statements depend on; refuses what would lose rows there."""
+    """The family of databases that the statements depend on; refuses those where rows would be lost."""
     product, version = connection.product()
     is_mysql = product.lower() in {"mysql", "mariadb"}
     if is_mysql and dialect.name != "MySQLDialect":
@@ -81,7 +81,7 @@ def check_engine(connection: Connection, family: str, place: Place) -> None:
 
 
 def names_in(table: str, found: Sequence[TableColumn], schema: StructType) -> Mapping[str, str]:
-    """The table's name for each column of the rows: the same, or the only one but for upper and lower case."""
+    """The table's name for each column of the rows: the same, or the only one that differs only in case."""
     names = {}
     where = f"dbtable: {table}"
     for own in schema.fieldNames():
@@ -134,13 +134,13 @@ def check_keys(connection: Connection, family: str, place: Place, keys: Sequence
 
 
 def collated(connection: Connection, family: str, place: Place, keys: Sequence[str]) -> tuple[str, ...]:
-    """The keys that the database compares by a collation: of two that differ it may take one for the other."""
+    """The keys that the database compares by a collation: it may take two different ones for equal."""
     found = connection.query(_COLLATED, place.catalog, place.table) if family == "mysql" and keys else []
     return tuple(key for key in keys if (key,) in found)
 
 
 def new_columns(dialect: Dialect, schema: StructType, settings: JdbcSettings) -> str:
-    """The columns of a new table; Spark writes none into an old one either that it could not create."""
+    """The columns of a new table; Spark cannot write columns that it cannot create into an old one either."""
     try:
         columns = dialect.columns(schema, settings.table_types)
     except JAVA_ERRORS as error:

@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyarrow import compute, csv
 
 Form = Callable[[pa.Array], pa.Array]
-"""From a column to the bytes of each value; what it makes of nulls does not matter."""
+"""Turns a column into the bytes of each value; what it returns for nulls does not matter."""
 
 _HEADER, _TRAILER = b"PGCOPY\n\xff\r\n\0" + bytes(8), b"\xff\xff"
 _NULL = b"\xff\xff\xff\xff"
@@ -31,7 +31,7 @@ def copy_batches(
     batches: Iterable[pa.RecordBatch],
     instants: frozenset[int] = frozenset(),
 ) -> int | None:
-    """COPY batches of one schema into a table, in the open transaction; returns its count, None without rows."""
+    """COPY batches of one schema into a table, in the open transaction; returns the row count, None without rows."""
     filled = (batch for batch in batches if batch.num_rows)
     first = next(filled, None)
     # Not by the server's count: it omits rows that a trigger has redirected to another table.
@@ -103,7 +103,7 @@ def _joined(*parts: pa.Array | pa.Scalar) -> pa.Array:
 
 
 def _swapped(numbers: pa.Array) -> pa.Array:
-    """Numbers as bytes in the network's order."""
+    """Numbers as bytes in network order."""
     width = numbers.type.bit_width // 8
     values = array({1: "b", 2: "h", 4: "i", 8: "q"}[width])
     values.frombytes(numbers.buffers()[1][numbers.offset * width : (numbers.offset + len(numbers)) * width])
@@ -150,10 +150,10 @@ _FORMS: Mapping[tuple[pa.DataType, str], Form] = {
     (pa.float64(), "double precision"): _number(pa.float64()),
     (pa.date32(), "date"): _since_2000(pa.int32(), _DAYS),
     (pa.timestamp("us"), "timestamp without time zone"): _since_2000(pa.int64(), _MICROSECONDS),
-    # Numbers into such a column are always microseconds since 1970.
+    # Numbers for such a column are always microseconds since 1970.
     (pa.int64(), "timestamp with time zone"): _since_2000(pa.int64(), _MICROSECONDS),
     (pa.string(), "text"): _text,
     (pa.string(), "character varying"): _text,
     (pa.string(), "jsonb"): _json,
 }
-"""By a column's type in Arrow and in the table; decimals, arrays, bytes and intervals are written as CSV."""
+"""Forms by a column's type in Arrow and in the table; decimals, arrays, bytes and intervals are written as CSV."""

@@ -48,9 +48,9 @@ _PINNED = {
 }
 """Settings that every session relies on, whatever the dsn, the role or the database sets.
 
-All others are the user's: ``search_path`` resolves the table's name at the start, and the names in functions of
-triggers; ``lock_timeout`` and other timeouts are limits. Names in statements of ours have a schema, built-in functions
-and types are found in any case."""
+All others are the user's: ``search_path`` resolves the table's name at the start, and the names in trigger functions;
+``lock_timeout`` and other timeouts are limits. Names in our statements have a schema; built-in functions and types are
+found in any case."""
 
 _BLOCKED = (
     "If transactions of this query block each other (a trigger that updates a row which all of them need, or a unique "
@@ -83,7 +83,7 @@ _STATEMENTS = frozenset({"0A", "0L", "0P", "28", "3D", "3F", "42"})
 """Classes of errors about the login, or about statements whatever their rows; in a trigger, they may depend on them."""
 CORRECT = "Correct or leave out such rows in the query, e.g. with where, or change the table."
 OF_ROWS = (CORRECT, _REMEDIES["22021"], _REMEDIES["22P05"])
-"""The ways out where rows are refused, by which the text of an error in a task tells."""
+"""Remedies for refused rows, by which the text of a task's error is recognized."""
 _UNTRANSLATABLE = "22P05"
 _NUL = "\\u0000"
 _ENCODING = (
@@ -115,12 +115,12 @@ class CopyError(Exception):
 
 
 def is_refusal(error: psycopg.Error) -> bool:
-    """Whether the server refuses what it was sent, and would again."""
+    """Whether the server refuses what it was sent, and would refuse it again."""
     return error.sqlstate is not None and error.sqlstate[:2] not in _ELSEWHERE
 
 
 def blames_rows(error: psycopg.Error) -> bool:
-    """Whether it is for the rows that the server refuses what it was sent, and it would take others."""
+    """Whether the server refuses what it was sent because of the rows, and would accept others."""
     return is_refusal(error) and (error.sqlstate or "")[:2] not in _STATEMENTS
 
 
@@ -159,7 +159,7 @@ def connect(conninfo: str) -> psycopg.Connection[tuple[Any, ...]]:
 
 @dataclass(frozen=True)
 class PreparedWriter:
-    """Writes each task's rows into its own transaction and prepares it; stateless, so any task may run it.
+    """Writes each task's rows into a separate transaction and prepares it; stateless, so any task may run it.
 
     Attributes:
         conninfo: The connection string; includes the password and is never shown.

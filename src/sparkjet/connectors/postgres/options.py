@@ -16,7 +16,7 @@ PARTS = (
     text("user", "User name."),
     text("password", "Password; never logged or recorded. libpq also reads its password file."),
 )
-"""Those that override a part of the connection string."""
+"""Options that override a part of the connection string."""
 TABLE = text("dbtable", "Name of the table, with or without its schema; it is created if it does not exist.")
 PREPARED = choice(
     "prepared",

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from sparkjet.connectors.postgres.types import PostgresColumn
 
 LONGEST = 2000
-"""The most bytes of text in a row of an index that it takes for certain: a third of a page, less other columns."""
+"""Bytes of text in an index row that it is certain to accept: a third of a page, less other columns."""
 _MEASURED = (T.StringType, T.CharType, T.VarcharType, T.BinaryType)
 _SHORT = (T.DecimalType, type(None))
-"""Of variable length in PostgreSQL, but never long; None is a column that the rows do not have."""
+"""Types of variable length in PostgreSQL, but never long; None is a column that the rows do not have."""
 _TREE = """
 WITH RECURSIVE tree AS (SELECT %(oid)s::oid AS relid UNION SELECT relid::oid FROM pg_partition_tree(%(oid)s::oid))
 """
@@ -37,7 +37,7 @@ UNION SELECT 'more columns than a page has room for' FROM pg_class, tree WHERE o
 UNION SELECT 'row-level security' FROM tree WHERE row_security_active(relid)
 ORDER BY 1
 """
-"""Whatever the row; a trigger's type is a sum of bits, 4 for INSERT and 16 for UPDATE."""
+"""Reasons that do not depend on the row; a trigger's type is a sum of bits, 4 for INSERT and 16 for UPDATE."""
 _INDEXES = """
 , columns AS (
     SELECT indexrelid, array_agg(attname::text ORDER BY attname) AS every,
@@ -63,19 +63,19 @@ WITH RECURSIVE related AS (
 SELECT nspname::text, relname::text FROM related JOIN pg_class ON pg_class.oid = relid
 JOIN pg_namespace ON pg_namespace.oid = relnamespace
 """
-"""A partition meets what was written through the table that it is a part of, too."""
+"""A partition also meets what was written through the table that it is a part of."""
 
 
 @dataclass(frozen=True)
 class Refusals:
-    """What can refuse a row although its values have the right types, and nulls are where they may be.
+    """What can refuse a row although its values have the right types, and nulls only where allowed.
 
     Attributes:
         reasons: What can refuse any row, for the log; if there is nothing, rows need not be tried out.
         measured: Columns of text in indexes, which refuse a row with more than :data:`LONGEST` bytes in them.
         is_unique: Whether rows of the table or of a partition can conflict, replaced ones among them.
-        related: Schema and name of the table, of all tables that its foreign keys lead to, and of all partitions of
-            the same tables.
+        related: Schema and name of the table, of all tables that its foreign keys refer to, and of all partitions of
+            these tables.
     """
 
     reasons: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Refused rows: the way out where a table refuses rows of a decided epoch, which keeps all others."""
+"""Refused rows: the way out if a table refuses rows of a decided epoch, which keeps all others."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ class RefusedRows:
     """Writes the rows that a table accepts, and collects the others as lines of JSON.
 
     Rows are tried together; those that fail together are halved, so that few refusals cost few statements. With an
-    upsert, later rows replace earlier ones, so that of a key's rows the greatest that is accepted stays.
+    upsert, later rows replace earlier ones, so that among a key's rows the greatest accepted one stays.
 
     Attributes:
-        lines: By row that was refused: the server's message, and the row as ``row_to_json`` prints it.
-        accepted: How many rows were accepted.
+        lines: For each refused row: the server's message, and the row as printed by ``row_to_json``.
+        accepted: The number of rows accepted.
     """
 
     lines: list[str] = field(default_factory=list)
     accepted: int = 0
 
     def write(self, cursor: psycopg.Cursor[Any], target: Target, batches: Iterable[pa.RecordBatch]) -> None:
-        """Write what is accepted in the open transaction; a ``write`` of :meth:`PostgresTransactions.publish`."""
-        # What is deferred would otherwise be refused by COMMIT, together with all other rows.
+        """Write the accepted rows in the open transaction; a ``write`` for :meth:`PostgresTransactions.publish`."""
+        # Deferred constraints would otherwise be refused by COMMIT, together with all other rows.
         cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
         stage(cursor, target, batches)
         cursor.execute(target.number(STAGED, _NUMBERED))

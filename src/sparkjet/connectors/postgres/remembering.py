@@ -1,4 +1,4 @@
-"""What the markers remember of a query: epochs that are missing in a checkpoint restored from a backup."""
+"""The markers' memory of a query: epochs that are missing in a checkpoint restored from a backup."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def published_after(
     conninfo: str, newest: TransactionId, handle: Handle | None, targets: Iterable[Target]
 ) -> str | None:
-    """See :meth:`Sink.published_after`; queries the markers beside each target.
+    """See :meth:`Sink.published_after`; queries the markers next to each target.
 
     A server that cannot be reached, or whose markers cannot be read, is reported by the sink's own checks.
     """

@@ -65,7 +65,7 @@ def _conninfo(options: Options) -> str:
 
 
 def connection_string(dsn: str, given: Mapping[str, str] | None = None) -> str:
-    """A dsn and the parts that are given beside it as one, with a time after which a silent server is given up."""
+    """A dsn and the parts given separately as one string, with a time after which a silent server is given up."""
     defaults = {"connect_timeout": "10", "application_name": "sparkjet"}
     try:
         return make_conninfo("", **{**defaults, **conninfo_to_dict(dsn), **(given or {})})

@@ -45,7 +45,7 @@ MOST_WRITERS = 16
 _PATIENCE = 30.0
 """Seconds for which rows are tried out while the server cannot be reached; commits are repeated for as long."""
 PACKAGES = {"psycopg": "psycopg[binary]", "pyarrow": "pyarrow"}
-"""Packages that the executors need, by the name that is imported."""
+"""Packages that the executors need, by import name."""
 
 
 class PostgresSink(Outbox):
@@ -54,7 +54,7 @@ class PostgresSink(Outbox):
     *Prepared*: the executors COPY into transactions and prepare them; the driver commits them after the decision.
     *Outbox*: rows are stored with the snapshot and written after the decision, in one transaction with a marker. This
     needs no server setting; ``prepared="auto"`` uses it if transactions cannot be prepared, or if rows could conflict
-    (a unique index): the orphan of a retried task would block its retry for ever.
+    (a unique index): the orphan of a retried task would block its retry forever.
 
     Args:
         settings: The parsed options.
@@ -159,7 +159,7 @@ class PostgresSink(Outbox):
         return stored | outbox_handle(transaction, self._table.target)
 
     def try_out(self, handle: Handle, earlier: Sequence[tuple[Sink, Handle]]) -> None:
-        """See :meth:`Trying.try_out`; reads the rows a second time, where something in the table can refuse them.
+        """See :meth:`Trying.try_out`; reads the rows a second time if something in the table can refuse them.
 
         Together with the rows of earlier outputs with which these could conflict, or to which they may refer.
         """
@@ -198,7 +198,7 @@ class PostgresSink(Outbox):
         super().abort(transaction)
 
     def published_after(self, newest: TransactionId, handle: Handle | None) -> Later:
-        """See :meth:`Sink.published_after`; queries the markers beside the target and beside the last target."""
+        """See :meth:`Sink.published_after`; queries the markers of the target and of the last target."""
         targets = [self._table.target] if handle is None else [self._table.target, Target.of(handle["target"])]
         return published_after(self._settings.conninfo, newest, handle, targets)
 
@@ -231,7 +231,7 @@ class PostgresSink(Outbox):
         try:
             answered = run_tasks(encoded, task, (copying, batches), copying.CopyError, PACKAGES)
         except SinkError as error:
-            # Of what an executor has raised there is only the text.
+            # For errors raised on an executor, there is only the text.
             is_of_rows = any(remedy in str(error) for remedy in copying.OF_ROWS)
             raise (RefusedRowsError(str(error)) if is_of_rows else error) from error
         return self._transactions.fix(self._table.target, transaction, [(row["id"], row["rows"]) for row in answered])
@@ -252,7 +252,7 @@ def _nothing(*_: object) -> None:
 
 
 def _server(conninfo: str) -> list[object]:
-    """Where a connection string leads, and as whom: another user may not write what this one does."""
+    """The server that a connection string leads to, and the user: another user may not write what this one does."""
     given = conninfo_to_dict(conninfo)
     return [given.get(name) for name in ("service", "host", "hostaddr", "port", "dbname", "user")]
 

@@ -78,7 +78,7 @@ def look(
 
 
 def check_server(connection: psycopg.Connection[Any]) -> None:
-    """Refuse a server that is too old, or that takes no rows."""
+    """Refuse a server that is too old, or that accepts no rows."""
     if connection.info.server_version < OLDEST:
         version = connection.info.parameter_status("server_version")
         message = f"postgres: the server is PostgreSQL {version}; 13 or newer is needed."
@@ -152,7 +152,7 @@ def _create(target: Target, columns: Sequence[PostgresColumn]) -> sql.Composed:
 def _check_columns(
     connection: psycopg.Connection[Any], oid: int, target: Target, columns: Sequence[PostgresColumn]
 ) -> list[str]:
-    """Reject what does not fit; returns the columns that are NOT NULL."""
+    """Reject columns that do not fit; returns those that are NOT NULL."""
     where = f'dbtable: "{target.schema}.{target.table}"'
     if _one(connection, "SELECT relkind IN ('r', 'p') FROM pg_class WHERE oid = %s", oid) is not True:
         message = f"{where} is not a table but a view or the like, which COPY cannot write."

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from psycopg.sql import Composable, Composed, Identifier
 
 MARKERS = "_sparkjet_commits"
-"""Table beside the target that distinguishes committed from lost transactions."""
+"""Table next to the target that distinguishes committed from lost transactions."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Target:
     tells: bool = False
 
     def describe(self) -> dict[str, Any]:
-        """What the record keeps, as the options may have changed when the rows are published."""
+        """The description kept in the record, as the options may have changed when the rows are published."""
         return {
             "schema": self.schema,
             "table": self.table,
@@ -98,7 +98,7 @@ class Target:
         return self.mark(query, sink, epoch, progress) + sql.SQL("{}) ON CONFLICT DO NOTHING").format(gid)
 
     def delete_older_markers(self, query: str, sink: str, epoch: int) -> Composed:
-        """Deletes the markers of earlier epochs, which that of ``epoch`` replaces."""
+        """Deletes the markers of earlier epochs, which the marker of ``epoch`` replaces."""
         statement = "DELETE FROM {} WHERE query = {} AND sink = {} AND epoch < {}"
         return sql.SQL(statement).format(self.markers, query, sink, epoch)
 
@@ -175,7 +175,7 @@ class Target:
         )
 
     def number(self, staged: Composable, numbered: Composable) -> Composed:
-        """Creates a temporary table that numbers rows from 1: as they came or, to be upserted, from the least on."""
+        """Creates a temporary table that numbers rows from 1: as they came or, for an upsert, from the least up."""
         others = [name for name in self.columns if name not in self.keys]
         order = [sql.SQL("{} NULLS FIRST").format(sql.Identifier(name)) for name in (*self.keys, *others)]
         return sql.SQL(
@@ -199,7 +199,7 @@ class Target:
         )
         if self.keys:
             return self.merge(rows)
-        # As COPY does, which overrides the numbers of an identity column.
+        # Like COPY, which overrides the numbers of an identity column.
         return sql.SQL("INSERT INTO {table} ({columns}) OVERRIDING SYSTEM VALUE SELECT {columns} FROM {rows}").format(
             table=self.name, columns=_listed(self.columns), rows=rows
         )

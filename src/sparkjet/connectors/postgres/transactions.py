@@ -39,7 +39,7 @@ _PATIENCE = "5s"
 """How long to wait for another driver that publishes the same epoch."""
 _NAME_SESSION = "SELECT set_config('application_name', left(%s, 63), false)"
 _LIMIT_PAUSES = "SET idle_in_transaction_session_timeout TO '60s'"
-"""A driver that is paused in a transaction must not keep its locks for ever."""
+"""A driver that is paused in a transaction must not keep its locks forever."""
 _END_PAUSED = (
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() "
     "AND usename = current_user AND application_name = left(%s, 63) AND pid <> pg_backend_pid() "
@@ -157,7 +157,7 @@ class PostgresTransactions:
             cursor.execute(f"{_LIMIT_PAUSES}; {BEGIN}".encode())
             for target, batches in parts:
                 write_rows(cursor, target, batches)
-            # What is deferred would only be checked by COMMIT.
+            # Deferred constraints would only be checked by COMMIT.
             cursor.execute("SET CONSTRAINTS ALL IMMEDIATE; ROLLBACK")
 
     def publish(
@@ -180,7 +180,7 @@ class PostgresTransactions:
                 cursor.execute(_LOCK, [prefix_of(query, sink)])
                 cursor.execute(target.mark_once(query, sink, epoch, handle["gid"], handle.get("progress")))
             except psycopg.errors.LockNotAvailable as error:
-                # A driver that was paused in the middle of this would block its successor for ever.
+                # A driver that was paused in the middle of this would block its successor forever.
                 cursor.execute("ROLLBACK")
                 cursor.execute(_END_PAUSED, [prefix_of(query, sink)])
                 message = f"Another driver is publishing epoch {epoch} at this moment."
@@ -192,7 +192,7 @@ class PostgresTransactions:
                 cursor.execute("ROLLBACK")
                 raise
             cursor.execute("SELECT set_config('lock_timeout', %s, true)", lock_timeout)
-            # A paused driver whose successor went on finds its own marker removed, but not the later ones.
+            # A paused driver whose successor has continued finds its own marker removed, but not the later ones.
             if not is_new or _first(cursor.execute(target.superseded(query, sink, epoch))):
                 cursor.execute("ROLLBACK")
                 return False
@@ -243,7 +243,7 @@ class PostgresTransactions:
 
 
 def decided_rows(entry: Directory, handle: Handle) -> Iterator[pa.RecordBatch]:
-    """The rows of an outbox entry; raises, and so rolls the transaction back, if their number is not the decided one.
+    """The rows of an outbox entry; raises, and so rolls back the transaction, unless their number is the decided one.
 
     Counted here, as COPY's own count omits rows that a trigger has skipped or redirected to another table.
     """
@@ -281,7 +281,7 @@ def _unpack(handle: Handle) -> tuple[Target, str, str, int]:
 
 
 def _check_copies(connection: psycopg.Connection[Any], handle: Handle) -> None:
-    """Refuse to go on where another copy of the home has published; see :func:`sparkjet.sinks.copies.check_run`."""
+    """Refuse to continue if another copy of the home has published; see :func:`sparkjet.sinks.copies.check_run`."""
     target, query, sink, _ = _unpack(handle)
     try:
         marked = connection.execute(target.marked_after(query, sink, handle.get("since", 0))).fetchall()
@@ -319,7 +319,7 @@ def _finish(connection: psycopg.Connection[Any], how: str, gid: str) -> None:
         )
         raise SinkError(message) from error
     except psycopg.errors.FeatureNotSupported as error:
-        # Its other meaning, for which there is a general remedy: what cannot be prepared.
+        # Its other meaning, for which there is a general remedy: something that cannot be prepared.
         message = f"PostgreSQL: {gid} was prepared in another database. Point the options at that one."
         raise SinkError(message) from error
 

@@ -114,7 +114,7 @@ def faults(columns: Sequence[PostgresColumn], names: Sequence[str]) -> list[tupl
 
 
 def length(names: Sequence[str]) -> Column:
-    """How many bytes a row has in some columns of text or bytes."""
+    """The number of bytes that a row has in some columns of text or bytes."""
     each = (F.coalesce(F.octet_length(F.col(quoted(name))), F.lit(0)) for name in names)
     return reduce(add, each, F.lit(0))
 

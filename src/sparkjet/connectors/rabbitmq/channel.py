@@ -1,4 +1,4 @@
-"""A channel of RabbitMQ whose events are handled when its only thread asks: pika's fast connection, used in turns."""
+"""A RabbitMQ channel whose events are handled when its only thread asks: pika's fast connection, used in turns."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ if TYPE_CHECKING:
     from pika.channel import Channel
 
 _CLOSES_WITHIN = 10.0
-"""Seconds that a broker has for the end of a connection."""
+"""Seconds that a broker has to end a connection."""
 
 
 class RabbitChannel:
-    """A connection with one channel; between two calls nothing happens, heartbeats included.
+    """A connection with one channel; between two calls nothing happens, not even heartbeats.
 
-    pika's ``BlockingConnection`` does the same and takes a quarter longer for a message.
+    pika's ``BlockingConnection`` does the same, but takes a quarter longer per message.
 
     Args:
         parameters: How to connect.
 
     Attributes:
-        channel: The channel; what it is asked for is sent by the next call here.
+        channel: The channel; requests to it are sent by the next call here.
 
     Raises:
-        Exception: From the constructor and from every method but :meth:`close`, what has ended the connection or the
-            channel, as pika reports it.
+        Exception: From the constructor and from every method except :meth:`close`: what has ended the connection or the
+            channel, as reported by pika.
     """
 
     def __init__(self, parameters: pika.ConnectionParameters) -> None:
@@ -49,7 +49,7 @@ class RabbitChannel:
             raise
 
     def ask(self, request: Callable[[Callable[[Any], None]], object]) -> Any:
-        """Make a request, and return the broker's answer to it."""
+        """Make a request, and return the broker's response."""
         answers: list[Any] = []
 
         def answered(frame: Any) -> None:
@@ -63,7 +63,7 @@ class RabbitChannel:
         return answers[0]
 
     def wait(self, seconds: float) -> None:
-        """Handle events for so long, or until :meth:`wake`."""
+        """Handle events for this long, or until :meth:`wake`."""
         self._check()
         timeout = self._loop.call_later(seconds, self._loop.stop)
         self._is_waiting = True
@@ -81,7 +81,7 @@ class RabbitChannel:
             self._loop.stop()
 
     def close(self) -> None:
-        """End the connection; once."""
+        """End the connection; call it only once."""
         if self._connection.is_open:
             self._connection.close()
         if self._connection.is_closing:

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 _TEXT = (T.StringType, T.VarcharType, T.CharType)
 _TEXTS = ("routing_key", "exchange", "message_id", "content_type", "correlation_id", "type")
 KNOWN = ("body", *_TEXTS, "timestamp", "headers")
-"""Columns of a message, called as the source's and as AMQP's properties."""
+"""Columns of a message, named like the source's and like AMQP's properties."""
 _EXPECTED = {"body": "string or binary", "timestamp": "timestamp", "headers": "map<string,string>"}
 _EXAMPLE = 'select(F.col("sym").alias("routing_key"), F.to_json(F.struct("sym", "px")).alias("body"))'
 _LONGEST = 255
-"""Bytes of a short string in AMQP."""
+"""Maximum length of a short string in AMQP, in bytes."""
 _ROUTING = ("CC", "BCC")
-"""Headers by which RabbitMQ routes a message elsewhere too; it takes them as lists alone."""
+"""Headers by which RabbitMQ also routes a message elsewhere; it accepts them only as lists."""
 _MOST_HEADERS = 100_000
 """Bytes: they must fit into one frame, of 131,072 bytes with the defaults of broker and client."""
 
@@ -59,7 +59,7 @@ def check_columns(schema: T.StructType, settings: RabbitSinkSettings) -> None:
 
 
 def stored(rows: DataFrame, settings: RabbitSinkSettings) -> DataFrame:
-    """The rows as they wait: exchange and routing key with each, as the options may be others by then."""
+    """The rows as they wait: with exchange and routing key, as the options may have changed by then."""
     given = {"exchange": settings.exchange, "routing_key": settings.routing_key}
     if "exchange" not in rows.columns and settings.exchange is None:
         given["exchange"] = ""
@@ -80,7 +80,7 @@ def stored(rows: DataFrame, settings: RabbitSinkSettings) -> DataFrame:
 
 
 def faults(names: list[str]) -> Iterator[tuple[str, str, Column]]:
-    """What no broker takes, of the stored columns: the column, what is wrong with it, and the condition.
+    """Values of the stored columns that no broker takes: the column, the fault, and the condition.
 
     After the decision, such a row would fail the query at every start.
     """

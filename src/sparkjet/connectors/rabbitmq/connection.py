@@ -1,4 +1,4 @@
-"""How to connect to RabbitMQ, from the options of a source or a sink, and what a broker's refusal says."""
+"""Connecting to RabbitMQ by the options of a source or a sink, and explaining a broker's refusal."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from sparkjet.options import CA_FILE, CERT_FILE, HEARTBEAT, KEY_FILE, PASSWORD, 
 if TYPE_CHECKING:
     from sparkjet.options import Options
 
-# Its errors are raised too; the log would repeat each with several tracebacks.
+# Its errors are also raised; the log would repeat each with several tracebacks.
 logging.getLogger("pika").setLevel(logging.CRITICAL)
 
 FAILURES = (AMQPError, AMQPConnectorException, OSError)
-"""What a connection fails with; a broker that is silent is none of pika's other errors."""
+"""Errors of a connection; for a silent broker, pika raises none of its other errors."""
 _PROBABLE = (ProbableAuthenticationError, ProbableAccessDeniedError)
-"""What pika makes of every end of a connection at the login, be it a refusal, a full broker or a network that fails."""
+"""pika's errors for every end of a connection at login, be it a refusal, a full broker or a failing network."""
 _SILENT = (ConnectionOpenAborted, AMQPConnectorStackTimeout)
 _SAID = re.compile(r"ConnectionClosedByBroker: \((\d+)\) (.*)", re.DOTALL)
 _ACCESS_REFUSED, _NOT_ALLOWED = 403, 530
@@ -39,7 +39,7 @@ _LONGEST_HEARTBEAT = 65_535
 
 
 def connection_of(options: Options) -> pika.ConnectionParameters:
-    """How pika connects, by the options of a connection; it includes the password."""
+    """Connection parameters for pika, from the options of a connection; they include the password."""
     host = options[HOST] or HOST.otherwise
     tls = options[TLS]
     for option in _TLS:
@@ -62,16 +62,16 @@ def connection_of(options: Options) -> pika.ConnectionParameters:
 
 
 def cause(error: BaseException) -> BaseException:
-    """What has failed, where pika reports the way to it."""
+    """The underlying failure, if pika reports the path to it."""
     if isinstance(error, AMQPConnectionWorkflowFailed):
         error = error.exceptions[-1]
     return error.exception if isinstance(error, AMQPConnectorPhaseErrorBase) else error
 
 
 def is_refused(error: BaseException) -> bool:
-    """Whether the broker refuses this user at every attempt: a wrong password, a virtual host that is not the user's.
+    """Whether the broker refuses this user every time: a wrong password, a virtual host that is not the user's.
 
-    Not if it has as many connections as it takes, or the connection was lost at the login.
+    False if it has reached its limit of connections, or the connection was lost at login.
     """
     said = _SAID.search(str(error)) if isinstance(error, _PROBABLE) else None
     if said is None:
@@ -80,7 +80,7 @@ def is_refused(error: BaseException) -> bool:
 
 
 def explain(connection: pika.ConnectionParameters, error: BaseException) -> str:
-    """What failed, where and for whom, without the password."""
+    """What failed, where and for which user, without the password."""
     error = cause(error)
     where = f"{connection.host}:{connection.port}"
     if isinstance(error, _SILENT):
@@ -97,7 +97,7 @@ def explain(connection: pika.ConnectionParameters, error: BaseException) -> str:
 
 
 def abandon(connection: pika.SelectConnection) -> None:
-    """End a connection at once, and have its callback called: its own ``close()`` waits for a broker that is silent."""
+    """End a connection at once, and have its callback called: its own ``close()`` would wait for a silent broker."""
     connection._terminate_stream(TimeoutError("the broker does not answer"))  # noqa: SLF001 - as pika's heartbeat does
 
 

@@ -21,7 +21,7 @@ ROWS = pa.schema(
         *(pa.field(name, pa.string()) for name in ("content_type", "correlation_id")),
     ]
 )
-"""A message: its body, and AMQP's properties by their names; the time has whole seconds."""
+"""A message: its body, and AMQP's properties under their names; the time has whole seconds."""
 FURTHER = pa.schema(
     [
         pa.field("headers", pa.map_(pa.string(), pa.string())),
@@ -29,7 +29,7 @@ FURTHER = pa.schema(
         pa.field("redelivered", pa.bool_()),
     ]
 )
-"""With ``includeHeaders``, behind those: added to all streams, they would be in tables and states that know no such."""
+"""Further columns, only with ``includeHeaders``: existing tables and states do not have them."""
 
 
 class RabbitDataSource(AcknowledgingDataSource):

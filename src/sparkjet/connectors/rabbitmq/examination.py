@@ -1,4 +1,4 @@
-"""What a queue is, found out before it is read: the broker tells it only by what it refuses."""
+"""Examination of a queue before it is read: the broker reveals its properties only by what it refuses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _ACCESS_REFUSED, _PRECONDITION_FAILED = 403, 406
 _OTHER = re.compile(r"inequivalent arg '([^']+)' .* current is (?:the value )?'([^']*)'(?: of type '(\w+)')?")
 _FLAGS = ("durable", "auto_delete")
-"""Those that are no arguments of a queue, but compared as if they were."""
+"""Flags that are not arguments of a queue, but compared as if they were."""
 _MOST_ARGUMENTS = 50
 _LIMIT, _DEAD_LETTERS, _SINGLE = "x-delivery-limit", "x-dead-letter-exchange", "x-single-active-consumer"
 
@@ -55,7 +55,7 @@ def _is_stream(channel: BlockingChannel, queue: str) -> bool:
     # Streams insist on it.
     channel.basic_qos(prefetch_count=1)
     try:
-        # An argument of streams alone: other queues refuse it, and deliver nothing.
+        # An argument only for streams: other queues refuse it, and deliver nothing.
         channel.basic_consume(queue, lambda *_: None, arguments={"x-stream-offset": "next"})
     except ChannelClosedByBroker as error:
         if error.reply_code != _PRECONDITION_FAILED:
@@ -66,7 +66,7 @@ def _is_stream(channel: BlockingChannel, queue: str) -> bool:
 
 
 def _arguments(connection: pika.BlockingConnection, queue: str) -> dict[str, Any]:
-    """What the queue was declared with: declared with something else, the broker names the first that differs."""
+    """The arguments a queue was declared with: declared with others, the broker names the first that differs."""
     flags, arguments = {"durable": True, "auto_delete": False}, dict[str, Any]()
     for _ in range(_MOST_ARGUMENTS):
         channel = connection.channel()

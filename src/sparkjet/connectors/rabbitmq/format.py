@@ -32,6 +32,6 @@ SOURCE = SourceFormat(
     _source,
     SOURCE_OPTIONS,
     {"pika": "pika", "pyarrow": "pyarrow"},
-    # What reads queues is of the driver's machine: executors need nothing of the broker's.
+    # Queues are read on the driver's machine: executors need nothing of the broker's.
     KnownSource(partitions=("queue",), packages={"pyarrow": "pyarrow"}),
 )

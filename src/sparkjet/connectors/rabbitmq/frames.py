@@ -17,24 +17,24 @@ _FRAME, _CONTENT, _FLAGS, _LENGTH = (
 )
 _OF_CONTENT = (frame.Header, frame.Body)
 _BEFORE = (spec.BasicProperties.FLAG_CONTENT_TYPE, spec.BasicProperties.FLAG_CONTENT_ENCODING)
-"""Properties, short texts, that are sent before the headers."""
+"""Properties, short strings, that are sent before the headers."""
 
 
 class UnreadableProperties(pika.BasicProperties):  # type: ignore[misc]  # pika has no types
-    """The properties of a message but its headers, and why those cannot be decoded.
+    """The properties of a message without its headers, and why those cannot be decoded.
 
     Attributes:
-        reason: What pika says.
+        reason: pika's message.
     """
 
     reason: Exception
 
 
 class TolerantConnection(pika.SelectConnection):  # type: ignore[misc]  # as above
-    """Delivers a message with headers that pika cannot decode, such as a time beyond the year 9999, without them.
+    """Delivers a message whose headers pika cannot decode, such as a time after the year 9999, without them.
 
-    pika takes such a message for the end of the connection. The broker would deliver it again on the next one, for
-    ever, and nobody would hear of it.
+    pika treats such a message as the end of the connection. The broker would redeliver it on the next one, forever, and
+    nobody would know.
     """
 
     def _read_frame(self) -> tuple[int, Any]:
@@ -53,7 +53,7 @@ class TolerantConnection(pika.SelectConnection):  # type: ignore[misc]  # as abo
         if isinstance(frame_value, _OF_CONTENT) or (
             isinstance(frame_value, frame.Method) and isinstance(frame_value.method, spec.Basic.Deliver)
         ):
-            # No request waits for a delivery; to look for one took pika a seventh of a message's time.
+            # No request waits for a delivery; looking for one took pika a seventh of a message's time.
             self.frames_received += 1
             self._deliver_frame_to_channel(frame_value)
         else:
@@ -61,7 +61,7 @@ class TolerantConnection(pika.SelectConnection):  # type: ignore[misc]  # as abo
 
 
 def _without_headers(data: bytes, error: Exception) -> tuple[int, Any] | None:
-    """The frame of a message's properties at the start of what was read, and its length; None if it is another."""
+    """The frame of a message's properties at the start of the data, and its length; None if it is another frame."""
     kind, channel, size = _FRAME.unpack_from(data)
     if kind != spec.FRAME_HEADER:
         return None

@@ -1,4 +1,4 @@
-"""The columns of ``includeHeaders``: AMQP's headers as text, and the properties beside them."""
+"""The columns of ``includeHeaders``: AMQP's headers as text, along with further properties."""
 
 from __future__ import annotations
 
@@ -25,6 +25,6 @@ def text_of(value: Any) -> str | None:
     """
     if value is None or isinstance(value, str):
         return value
-    # pika has a type of its own for integers of eight bytes.
+    # pika has its own type for eight-byte integers.
     text = msgspec.json.encode(value, enc_hook=int).decode()
     return msgspec.json.decode(text, type=str) if text.startswith('"') else text

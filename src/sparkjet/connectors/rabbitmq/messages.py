@@ -1,4 +1,4 @@
-"""Messages: the stored rows of an epoch as the publisher sends them, each with an id that a repetition has too."""
+"""Messages: the stored rows of an epoch as the publisher sends them, each with an id that repetitions share."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PROPERTIES = ("message_id", "content_type", "correlation_id", "type", "timestam
 
 
 def messages_of(batches: Iterable[pa.RecordBatch], ids: str) -> Iterator[Message]:
-    """The rows in their order; those without an id of the user's have ``ids`` and their number."""
+    """The rows in order; those without a user's id get ``ids`` and their number."""
     number = 0
     for batch in batches:
         names = batch.schema.names

@@ -19,8 +19,8 @@ _PRECONDITION_FAILED = 406
 def check_size(connection: pika.ConnectionParameters, size: int) -> None:
     """Refuse messages that the broker would refuse, before they are decided.
 
-    A broker does not tell its limit. It looks at the size of a message first, and then for the queue, which there is
-    not.
+    A broker does not report its limit. It checks the size of a message first, and then looks for the queue, which does
+    not exist.
     """
     try:
         with closing(pika.BlockingConnection(connection)) as opened:

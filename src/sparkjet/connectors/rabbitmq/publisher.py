@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 _MESSAGES = 2_000
 _BYTES = 8 << 20
-"""The window: more than this is not sent before what was sent is confirmed."""
+"""The window: no more than this is sent before what was sent is confirmed."""
 
 
 class Message(NamedTuple):
-    """A message, and where it goes."""
+    """A message and its destination."""
 
     exchange: str
     routing_key: str
@@ -35,7 +35,7 @@ class Message(NamedTuple):
 
 
 def publish(connection: pika.ConnectionParameters, messages: Iterator[Message], patience: float) -> None:
-    """Publish messages in their order; returns once every one is confirmed, and the connection is closed."""
+    """Publish messages in order; returns once every one is confirmed, and the connection is closed."""
     _Publishing(connection, messages, patience).run()
 
 
@@ -60,7 +60,7 @@ class _Publishing:
         self._connection.add_on_connection_unblocked_callback(self._was_unblocked)
 
     def run(self) -> None:
-        """Publish everything; raises what has failed."""
+        """Publish everything; raises the failure, if any."""
         loop = self._connection.ioloop
         try:
             loop.start()
@@ -90,7 +90,7 @@ class _Publishing:
                 self._unconfirmed[self._sent] = message
                 self._bytes += len(message.body)
                 exchange, key, body, properties = message
-                # Otherwise what no queue takes would be confirmed, and gone.
+                # Otherwise messages that no queue takes would be confirmed, and lost.
                 self._channel.basic_publish(exchange, key, body, properties, mandatory=True)
         except Exception as error:  # noqa: BLE001 - raised again by run(), once the connection is closed
             self._fail(error)
@@ -100,7 +100,7 @@ class _Publishing:
             self._connection.close()
 
     def _answered(self, frame: Any) -> None:
-        """The broker's word on one message, or on all up to one."""
+        """Handle the broker's response to one message, or to all up to one."""
         tag, multiple = frame.method.delivery_tag, frame.method.multiple
         tags = list(takewhile(lambda each: each <= tag, self._unconfirmed)) if multiple else [tag]
         answered = [self._unconfirmed.pop(each) for each in tags]
@@ -132,9 +132,9 @@ class _Publishing:
         self._blocked = None
 
     def _watch(self) -> None:
-        """End what hears nothing more: a quorum queue without its majority answers to everything but messages.
+        """End a connection that hears nothing: a quorum queue without its majority responds to everything but messages.
 
-        A broker that is short of memory or disk reads nothing more, not even that the connection is to be closed.
+        A broker short of memory or disk stops reading, and does not even learn that the connection is to be closed.
         """
         left = self._heard + self._patience - time.monotonic()
         if left > 0:
@@ -149,13 +149,13 @@ class _Publishing:
         abandon(self._connection)
 
     def _ended(self, _: Any, reason: BaseException) -> None:
-        """The connection is closed, or could not be opened."""
+        """Note that the connection is closed, or could not be opened."""
         if not self._is_complete and self._failure is None:
             self._failure = self._error(explain(self._parameters, reason))
         self._connection.ioloop.stop()
 
     def _fail(self, reason: Exception | str) -> None:
-        """Note what has failed first, and close the connection."""
+        """Note the first failure, and close the connection."""
         if self._failure is None:
             self._failure = self._error(reason) if isinstance(reason, str) else reason
         if not (self._connection.is_closing or self._connection.is_closed):

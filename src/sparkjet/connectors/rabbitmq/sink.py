@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 class RabbitSink(Outbox):
     """Publishes the rows of each epoch as messages, at least once, each with an id that does not change.
 
-    Rows wait in the outbox and are published after the decision, in their order, with publisher confirms. A publishing
-    that was cut short is repeated from the start of the epoch: a reader that drops by id sees each row once.
+    Rows wait in the outbox and are published after the decision, in order, with publisher confirms. An interrupted
+    publishing is repeated from the start of the epoch: a reader that drops duplicates by id sees each row once.
 
     Args:
         settings: The parsed options.

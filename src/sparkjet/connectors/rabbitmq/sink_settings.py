@@ -21,7 +21,7 @@ class RabbitSinkSettings:
     Attributes:
         exchange: The option ``exchange``; ``""`` is the default exchange.
         routing_key: The option ``routingKey``.
-        patience: Seconds in which the broker must confirm a message.
+        patience: Seconds within which the broker must confirm a message.
         connection: How pika connects; includes the password and is never shown.
     """
 

@@ -1,4 +1,4 @@
-"""A consumer of RabbitMQ's queues: one connection, one channel."""
+"""A consumer of RabbitMQ queues: one connection, one channel."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ if TYPE_CHECKING:
     from sparkjet.connectors.rabbitmq.source_settings import RabbitSettings
 
 _TOGETHER = 5_000
-"""Messages to return at once if there are as many: they are stored together."""
+"""Number of messages to return at once if there are as many: they are stored together."""
 _LOOKS = 3
-"""Heartbeats in which the broker looks twice, whenever the client has died."""
+"""Heartbeats within which the broker looks twice, whenever the client has died."""
 _RETURNS = 10
-"""Seconds in which it puts back what that was given."""
+"""Seconds within which it puts back the messages of that client."""
 _NO_HEADERS: Mapping[str, Any] = {}
 _REFUSED = {403, 404, 405}
-"""AMQP's reply codes that come again: no permission, no queue, a queue that another consumer has for itself."""
+"""AMQP reply codes that recur: no permission, no queue, a queue that another consumer has exclusively."""
 
 
 class RabbitSource(AcknowledgingSource):
     """Reads durable and quorum queues; messages are acknowledged in the order in which they came.
 
-    All queues share a channel, in which delivery tags count messages: acknowledging the newest of an epoch covers all
-    before it.
+    All queues share a channel, in which delivery tags number the messages: acknowledging the newest one of an epoch
+    covers all before it.
     """
 
     def __init__(self, settings: RabbitSettings) -> None:
@@ -70,11 +70,11 @@ class RabbitSource(AcknowledgingSource):
 
     @property
     def notices_within(self) -> float:
-        """The broker looks once in the agreed heartbeat, and notices when it has heard nothing between two looks."""
+        """The broker looks once per agreed heartbeat, and notices if it has heard nothing between two looks."""
         return float(_LOOKS * self._connected.params.heartbeat + _RETURNS)
 
     def open(self) -> None:
-        """Connect and consume; a queue that has never been there, or cannot be read exactly once, is an error."""
+        """Connect and consume; a queue that has never existed, or cannot be read exactly once, is an error."""
         self.close()
         self._arrived.clear()
         self._tags.clear()
@@ -84,7 +84,7 @@ class RabbitSource(AcknowledgingSource):
                 self._single = examine(self._settings.connection, self.queues)
             self._line = line = RabbitChannel(self._settings.connection)
             channel = line.channel
-            # Of each consumer: quorum queues know no other.
+            # Per consumer: quorum queues know no other.
             line.ask(lambda answered: channel.basic_qos(prefetch_count=self._settings.prefetch, callback=answered))
             channel.add_on_cancel_callback(self._cancelled)
             for queue in self.queues:
@@ -99,7 +99,7 @@ class RabbitSource(AcknowledgingSource):
         self._opened = True
 
     def receive(self, most: int, seconds: float) -> Sequence[Message]:
-        """What has arrived; the connection's heartbeats are sent meanwhile."""
+        """Messages that have arrived; the connection's heartbeats are sent in the meantime."""
         assert self._line is not None  # noqa: S101 - opened first
         with self._judged():
             self._line.wait(0 if self._arrived and most else seconds)
@@ -117,7 +117,7 @@ class RabbitSource(AcknowledgingSource):
         return [message for _, message in taken]
 
     def acknowledge(self, count: int) -> None:
-        """Acknowledge, and wait for the answer to another question in the same channel: it comes after."""
+        """Acknowledge, and wait for the response to another request on the same channel: it comes after."""
         assert self._line is not None  # noqa: S101 - opened first
         for _ in range(count):
             newest = self._tags.popleft()
@@ -126,12 +126,12 @@ class RabbitSource(AcknowledgingSource):
             self._declared(self.queues[0])
 
     def ready(self) -> Mapping[str, int]:
-        """What each queue holds, and what has arrived here and was not received."""
+        """The messages held by each queue, plus those that have arrived here without being received."""
         with self._judged():
             found = {queue: self._declared(queue) for queue in self.queues}
-            # An answer may overtake messages that the queue has given to the channel before; the next one does not.
+            # A response may overtake messages that the queue has given to the channel before; the next one does not.
             self._declared(self.queues[0])
-        # One consumer is this one. A queue lets go of another, and has its messages back, in one step.
+        # One consumer is this one. A queue lets go of another, and gets its messages back, in one step.
         self._alone = all(each.consumer_count == 1 for each in found.values())
         counts: dict[str, int] = {queue: each.message_count for queue, each in found.items()}
         for message in self._arrived:
@@ -140,11 +140,11 @@ class RabbitSource(AcknowledgingSource):
 
     @property
     def alone(self) -> bool:
-        """Whether each queue had this consumer alone."""
+        """Whether each queue had only this consumer."""
         return self._alone
 
     def close(self) -> None:
-        """End the connection; the broker delivers again what was not acknowledged."""
+        """End the connection; the broker redelivers what was not acknowledged."""
         line, self._line = self._line, None
         if line is not None:
             line.close()
@@ -155,7 +155,7 @@ class RabbitSource(AcknowledgingSource):
         return self._line.channel.connection
 
     def _declared(self, queue: str) -> Any:
-        """How many messages a queue has that nobody was given, and how many consumers."""
+        """The number of undelivered messages in a queue, and the number of consumers."""
         assert self._line is not None  # noqa: S101 - opened first
         line = self._line
         answer = line.ask(lambda answered: line.channel.queue_declare(queue, passive=True, callback=answered))
@@ -189,7 +189,7 @@ class RabbitSource(AcknowledgingSource):
 
     def _cancelled(self, frame: Any) -> None:
         self._deleted = frame.method.consumer_tag
-        # One of the same name may be of another kind.
+        # A queue of the same name may be of another kind.
         self._single = None
         self._wake()
 
@@ -199,11 +199,11 @@ class RabbitSource(AcknowledgingSource):
 
     @contextmanager
     def _judged(self) -> Iterator[None]:
-        """Tell what may be tried again from what may not."""
+        """Distinguish errors that may be retried from those that may not."""
         try:
             yield
         except ChannelClosedByBroker as error:
-            # Once it was there, the same answer may mean that its node is down.
+            # If it existed before, the same response may mean that its node is down.
             if error.reply_code in _REFUSED and not self._opened:
                 message = f"the broker refuses queues {', '.join(self.queues)}: {error.reply_text}"
                 raise SourceError(message) from error

@@ -17,7 +17,7 @@ from sparkjet.sources.acknowledging.reader_options import queue_names
 _MOST_UNACKNOWLEDGED = 65_535
 """AMQP's prefetch count has two bytes."""
 _LONGEST_NAME = 255
-"""Bytes of a short string in AMQP."""
+"""Maximum length of a short string in AMQP, in bytes."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class RabbitSettings:
         queues = queue_names(options, SOURCE_NAME)
         for queue in queues:
             if len(queue.encode()) > _LONGEST_NAME:
-                # Asked for, it would look like a broker that is away.
+                # A request for it would look like a broker that is away.
                 message = f"option: queues names {queue!r}, but no queue's name has more than {_LONGEST_NAME} bytes."
                 raise AnalysisError(message)
         most = ReaderSettings.of(options).limits.messages

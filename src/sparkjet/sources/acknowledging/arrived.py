@@ -1,4 +1,4 @@
-"""What a connection has brought and nobody has received: it is handed on in parts that can be stored together."""
+"""Messages that a connection has brought and that are not yet received, handed on in parts to be stored together."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Generic, TypeVar
 from sparkjet.sources.acknowledging.contract import Message
 
 TOGETHER = 1 << 23
-"""Bytes: beyond, a spool would be larger than it may be by all that a broker sends ahead."""
+"""Bytes; beyond this, a spool would exceed its limit by everything that a broker sends ahead."""
 _T = TypeVar("_T")
 
 
 class Arrived(Generic[_T]):
-    """Messages whose first value is their body, each with what acknowledges it, in the order in which they came.
+    """Messages in order of arrival, each with its receipt; the first value of a message is its body.
 
     >>> arrived = Arrived[int]()
     >>> for number in range(3):
@@ -39,11 +39,11 @@ class Arrived(Generic[_T]):
         self._size += len(message.values[0])
 
     def is_enough(self, most: int) -> bool:
-        """Whether :meth:`take` would return no more if more came."""
+        """Whether :meth:`take` would not return more if more came."""
         return len(self._messages) >= most or self._size >= TOGETHER
 
     def take(self, most: int) -> list[tuple[_T, Message]]:
-        """The oldest: so many at most, and fewer if they are large, but one at least."""
+        """The oldest messages: at most this many, fewer if they are large, but at least one."""
         if len(self._messages) <= most and self._size < TOGETHER:
             # Nearly always.
             every = list(self._messages)
@@ -59,6 +59,6 @@ class Arrived(Generic[_T]):
         return taken
 
     def clear(self) -> None:
-        """Let go of all of them."""
+        """Discard all of them."""
         self._messages.clear()
         self._size = 0

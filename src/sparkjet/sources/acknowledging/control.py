@@ -1,4 +1,4 @@
-"""The line between the engine and a receiver, which live in different processes of the driver's machine."""
+"""The link between the engine and a receiver, which live in different processes on the driver's machine."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 _ANSWERS_WITHIN = 60.0
 """Seconds; a receiver answers from memory."""
 _LONGEST = 100
-"""Bytes of a path that every system takes for a socket."""
+"""Bytes; every system accepts a socket path of this length."""
 
 
 class Start(msgspec.Struct, frozen=True, tag=True):
-    """Begin to read; a second one changes nothing, as an epoch may be tried again.
+    """Begin to read; a second one changes nothing, as an epoch may be retried.
 
     Attributes:
         identified: Whether messages are told apart by their ids.
-        state: What the newest record says of the ledger; None if there was no epoch of the source yet.
+        state: The ledger's state in the newest record; None if the source has had no epoch yet.
     """
 
     identified: bool
@@ -39,7 +39,7 @@ class Start(msgspec.Struct, frozen=True, tag=True):
 
 
 class Held(msgspec.Struct, frozen=True, tag=True):
-    """Ask for what the record of an epoch up to a position must say."""
+    """Ask for the state that the record of an epoch up to a position must contain."""
 
     position: int
 
@@ -51,7 +51,7 @@ class Acknowledge(msgspec.Struct, frozen=True, tag=True):
 
 
 class Stop(msgspec.Struct, frozen=True, tag=True):
-    """Acknowledge what is due, and end: Spark ends the process without a word to the source."""
+    """Acknowledge what is due, and end: Spark ends the process without notifying the source."""
 
 
 Request: TypeAlias = Start | Held | Acknowledge | Stop
@@ -67,11 +67,11 @@ _answer = msgspec.json.Decoder(known(_Answer))
 
 
 class ControlServer:
-    """Answers requests on a socket of the file system, which only the user of the driver may open.
+    """Answers requests on a socket in the file system, which only the driver's user may open.
 
     Args:
-        path: Where the socket is; its directory must be private.
-        handle: Called with each request, in a thread of the server.
+        path: Path of the socket; its directory must be private.
+        handle: Called with each request, in a server thread.
     """
 
     def __init__(self, path: Path, handle: Callable[[Request], LedgerState | None]) -> None:
@@ -93,7 +93,7 @@ class ControlServer:
         self._thread.start()
 
     def close(self) -> None:
-        """Answer nobody any more; a second call does nothing."""
+        """Stop answering; a second call does nothing."""
         self._closed.set()
         self._server.shutdown()
         self._thread.join()
@@ -105,7 +105,8 @@ class ControlClient:
     """Sends requests to the receiver at a path; for one thread at a time.
 
     Raises:
-        SourceError: From the constructor and from :meth:`ask`: nobody answers at the path, or the receiver has failed.
+        SourceError: From the constructor and from :meth:`ask`: there is no answer at the path, or the receiver has
+        failed.
     """
 
     def __init__(self, path: str) -> None:
@@ -146,7 +147,7 @@ class ControlClient:
 
 @contextmanager
 def _short(path: Path) -> Iterator[str]:
-    """The path of a socket as the system takes it: with 107 bytes at most, of which ``TMPDIR`` may have more."""
+    """The path of a socket as the system accepts it: at most 107 bytes, which ``TMPDIR`` alone may exceed."""
     if len(os.fsencode(path)) <= _LONGEST:
         yield str(path)
         return

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 class AcknowledgingDataSource(DataSource):
-    """Makes an :class:`AcknowledgingSource` a format of ``spark.readStream``.
+    """Makes an :class:`AcknowledgingSource` available as a format of ``spark.readStream``.
 
-    A subclass says what it is called (``name()``), which columns a message has, and how to read the queues. Register it
-    with ``spark.dataSource.register`` and read it with ``sj.stream(df)``; no other query can acknowledge its messages.
-    Its options include those of :data:`~sparkjet.sources.acknowledging.reader_options.READER_OPTIONS`, of which the
-    base takes care. Instances are pickled: keep nothing in them.
+    A subclass defines its name (``name()``), the columns of a message, and how to read the queues. Register it with
+    ``spark.dataSource.register`` and read it with ``sj.stream(df)``; no other query can acknowledge its messages. Its
+    options include :data:`~sparkjet.sources.acknowledging.reader_options.READER_OPTIONS`, which the base class handles.
+    Instances are pickled: keep nothing in them.
     """
 
     @property
@@ -34,10 +34,10 @@ class AcknowledgingDataSource(DataSource):
 
     @abstractmethod
     def source(self) -> AcknowledgingSource:
-        """A consumer as the options say, which has not connected yet; called on the driver's machine.
+        """A consumer according to the options, not yet connected; called on the driver's machine.
 
         Raises:
-            AnalysisError: Naming an option that is missing, unknown or invalid.
+            AnalysisError: An option is missing, unknown or invalid; the message names it.
         """
 
     def schema(self) -> StructType:

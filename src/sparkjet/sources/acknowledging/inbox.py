@@ -1,4 +1,4 @@
-"""The inbox: what was received and is not acknowledged, by its position: rows, queues and ids."""
+"""The inbox: the received but unacknowledged messages, by position: rows, queues and ids."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 
 
 class Inbox:
-    """Holds messages from where the newest record ends: a position is in it when its row is in the spool.
+    """Holds messages from the end of the newest record on: a position is in it once its row is in the spool.
 
-    It is not safe for several threads, and of no use any more after an error in :meth:`receive`.
+    Not thread-safe, and unusable after an error in :meth:`receive`.
 
     Args:
-        spool: Where rows go.
-        ledger: Which messages have come before, restored from the record.
-        counts: How many messages of each queue that record holds.
+        spool: Stores the rows.
+        ledger: Knows which messages have come before, restored from the record.
+        counts: The number of messages of each queue in that record.
 
     Raises:
-        ValueError: The two are of different records.
+        ValueError: The two belong to different records.
     """
 
     def __init__(self, spool: Spool, ledger: Ledger, counts: Counts) -> None:
@@ -54,15 +54,16 @@ class Inbox:
         return self._spool.size
 
     def receive(self, messages: Sequence[Message]) -> None:
-        """Take what the connection was given, in its order; only messages that are new have positions.
+        """Take the messages that the connection was given, in order; only new ones get positions.
 
         Raises:
-            SourceError: A message has no id, or its row cannot be stored, as no value of its column or on a full disk.
+            SourceError: A message has no id, or its row cannot be stored: a value does not fit its column, or the disk
+            is full.
         """
         self.ledger.receive(messages, self._hold)
 
     def end(self, start: Counts, most: int | None) -> Counts:
-        """Where a batch ends that begins at ``start`` and has so many messages at most."""
+        """The end of a batch that begins at ``start`` and has at most this many messages."""
         removed = sum(self._counts.values())
         wanted = len(self._arrived) if most is None else sum(start.values()) + most - removed
         counts = Counter(self._counts)
@@ -70,16 +71,16 @@ class Inbox:
         return dict(counts)
 
     def reported(self, ready: Mapping[str, int]) -> Counts:
-        """What each queue has: what was received, and what it still holds."""
+        """The messages of each queue: those received, and those that it still holds."""
         counts = Counter(self.end({}, None))
         counts.update(ready)
         return dict(counts)
 
     def rows(self, start: int, end: int) -> list[pa.RecordBatch]:
-        """The rows of a range of positions; the same at every call until they are removed.
+        """The rows of a range of positions; the same on every call until they are removed.
 
         Raises:
-            SourceError: Not all of them are there.
+            SourceError: Some of them are missing.
         """
         found = list(self._spool.read(start, end))
         there = sum(map(len, found))
@@ -89,7 +90,7 @@ class Inbox:
         return found
 
     def remove(self, position: int) -> None:
-        """Let go of the rows before a position, which are decided; a second call does nothing."""
+        """Discard the rows before a position, which are decided; a second call does nothing."""
         self._spool.remove(position)
         for _ in range(position - sum(self._counts.values())):
             self._counts[self._arrived.popleft()] += 1

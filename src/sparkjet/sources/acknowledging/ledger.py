@@ -13,20 +13,20 @@ from sparkjet.errors import SourceError
 from sparkjet.sources.acknowledging.contract import NOTICES_WITHIN, Message
 
 ACKNOWLEDGED_FOR = 10_000_000
-"""Microseconds that ids are kept after they were acknowledged: a broker that is killed may forget that."""
+"""Microseconds to keep ids after acknowledgement: a broker that is killed may forget it."""
 UNREAD_FOR = 7 * 86_400_000_000
-"""Microseconds that ids are kept of queues, and of brokers, that are not read any more; they may be read again."""
+"""Microseconds to keep ids of queues and brokers that are no longer read; they may be read again."""
 _DECIDED_BEFORE = -1
 """The row of a message that an earlier run has read."""
 
 
 class Expected(msgspec.Struct, frozen=True):
-    """Messages of one connection that their broker may deliver once more.
+    """Messages of one connection that their broker may deliver again.
 
     Attributes:
-        broker: Which one; empty if that is not known.
+        broker: The broker; empty if that is not known.
         within: Microseconds after which it has noticed at the latest that the connection is gone.
-        since: When the connection was known to be gone, in microseconds of the wall clock; None if it was there.
+        since: When the connection was known to be gone, in microseconds of the wall clock; None while it exists.
         ids: Their ids, by queue.
     """
 
@@ -41,8 +41,8 @@ class LedgerState(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         position: The next position.
-        ids: Ids whose queues are not known: those of a record from before they were told apart.
-        expected: What may be delivered once more.
+        ids: Ids whose queues are not known, from a record written before they were distinguished.
+        expected: The messages that may be delivered again.
     """
 
     position: int
@@ -51,7 +51,7 @@ class LedgerState(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class MissingIdError(SourceError):
-    """A message without an id, which cannot be told from its own redelivery."""
+    """A message without an id, which cannot be distinguished from its own redelivery."""
 
     condition = "SPARKJET_SOURCE.MISSING_ID"
 
@@ -61,24 +61,24 @@ _Delivery: TypeAlias = tuple[str, str, int]
 
 
 class Ledger:
-    """Numbers the messages of a run, remembers the ids of those not acknowledged, and drops redelivered ones.
+    """Numbers the messages of a run, remembers the ids of unacknowledged ones, and drops redelivered ones.
 
-    A position is the number of a message that is new, and of its row; a micro-batch is a range of them. Messages below
-    the position of a decided epoch may be acknowledged. Until the broker has heard that, it may deliver them again: to
-    the next run, which restores their ids from the record, or to the next connection of this one, whose spool has their
-    rows. Such a delivery is dropped, once for each time that the message was delivered before; it has no position of
-    its own but the one of its row, and may be acknowledged when that is decided.
+    A position is the number of a new message, and of its row; a micro-batch is a range of positions. Messages below the
+    position of a decided epoch may be acknowledged. Until the broker knows, it may deliver them again: to the next run,
+    which restores their ids from the record, or to the next connection of this run, whose spool has their rows. Such a
+    delivery is dropped, once for each time that the message was delivered before; it has no position except that of its
+    row, and may be acknowledged when that is decided.
 
-    That is what Jet's JMS source does (rules J01 to J09 of the tests), with these differences. A message is known by
-    its broker, its queue and its id. One that the broker delivers for the first time is not compared with anything.
+    This is what Jet's JMS source does (rules J01 to J09 of the tests), with these differences. A message is identified
+    by its broker, its queue and its id. One that the broker delivers for the first time is not compared with anything.
     Ids are forgotten not after a minute, but when the broker can have none of their messages left: it has noticed that
     their connection is gone, and what its queues held then has been received. And they are kept for a while after an
     acknowledgement is confirmed.
 
     Args:
-        identified: Whether messages are told apart by their ids: with exactly-once. Otherwise nothing is dropped.
-        most_acknowledged: Number of acknowledged ids to keep at most.
-        acknowledged_for: Microseconds that they are kept.
+        identified: Whether messages are told apart by their ids, as in exactly-once mode; otherwise nothing is dropped.
+        most_acknowledged: Maximum number of acknowledged ids to keep.
+        acknowledged_for: How long they are kept, in microseconds.
 
     >>> ledger = Ledger()
     >>> ledger.restore(LedgerState(7, expected=[Expected("", 0, None, {"orders": ["m1", "m2"]})]), now=0)
@@ -102,10 +102,10 @@ class Ledger:
         self._done_at: deque[int] = deque()
         # Of earlier ones, the oldest first.
         self._lost: list[_Lost] = []
-        # When the broker has everything back, also what the last connection of an earlier run was given.
+        # When the broker will have everything back, including what the last connection of an earlier run was given.
         self._began = self._returned = 0
-        # How many messages the queues held when they had everything back, and that were not received since; and of
-        # which connections that was everything.
+        # How many messages the queues held when they had everything back and that were not received since, and the
+        # connections whose messages that included.
         self._owed: dict[str, int] | None = None
         self._looked_for: list[_Lost] = []
         self._position = 0
@@ -117,34 +117,34 @@ class Ledger:
 
     @property
     def unacknowledged(self) -> int:
-        """How many messages this connection was given and has not acknowledged."""
+        """The number of messages that this connection was given and has not acknowledged."""
         return len(self._delivered)
 
     @property
     def remembered(self) -> int:
-        """How many messages of earlier connections may come again."""
+        """The number of messages of earlier connections that may come again."""
         return sum(len(rows) for each in self._lost for rows in each.rows.values())
 
     def connect(self, broker: str, within: int, queues: Iterable[str]) -> None:
         """Begin a connection.
 
         Args:
-            broker: Which broker it leads to.
-            within: Microseconds after which that has noticed at the latest that the connection is gone.
-            queues: What is read.
+            broker: The broker it leads to.
+            within: Microseconds after which the broker has noticed at the latest that the connection is gone.
+            queues: The queues that are read.
         """
         self._broker, self._within, self._queues = broker, within, frozenset(queues)
         self._returned = max(self._returned, self._began + within)
 
     def receive(self, messages: Sequence[Message], hold: Callable[[Sequence[Message]], object]) -> None:
-        """Give those messages the next positions that are new, when their rows are held, and drop the others.
+        """Give the next positions to the new messages, once their rows are held, and drop the others.
 
         Args:
-            messages: What this connection was given, in its order.
-            hold: Stores the rows of the new ones. If it fails, no message has a position, and this ledger is of no use.
+            messages: The messages that this connection was given, in order.
+            hold: Stores the rows of the new ones. If it fails, no message has a position, and this ledger is unusable.
 
         Raises:
-            MissingIdError: One has no id, and the guarantee is exactly-once.
+            MissingIdError: A message has none, and the guarantee is exactly-once.
         """
         if self._identified:
             for message in messages:
@@ -160,7 +160,7 @@ class Ledger:
             delivered.append((message.origin or message.queue, message.id or "", row))
         if new:
             hold(new)
-        # Not before: a position without a row would be a message that is decided, acknowledged and nowhere.
+        # Not before: a message whose position has no row would be decided and acknowledged, but nowhere.
         self._delivered.extend(delivered)
         self._position += len(new)
         if self._owed:
@@ -169,13 +169,13 @@ class Ledger:
             self._forget()
 
     def is_due(self, position: int) -> bool:
-        """Whether the oldest message that is not acknowledged has its row before a position."""
+        """Whether the row of the oldest unacknowledged message lies before a position."""
         return bool(self._delivered) and self._delivered[0][2] < position
 
     def due(self, position: int) -> int:
-        """How many of this connection's oldest messages have their rows before a position.
+        """The number of this connection's oldest messages whose rows lie before a position.
 
-        If the engine has decided that far, they may be acknowledged, also those that were read on an earlier one.
+        If the engine has decided up to there, they may be acknowledged, even those read on an earlier connection.
         """
         count = 0
         for _, _, row in self._delivered:
@@ -185,7 +185,7 @@ class Ledger:
         return count
 
     def acknowledge(self, count: int, now: int) -> None:
-        """Forget, in a while, so many of the oldest messages; not before the broker has confirmed that it has, too."""
+        """Forget, after a while, this many of the oldest messages; call it only once the broker has confirmed."""
         for _ in range(count):
             self._done.append(self._delivered.popleft())
         self._done_at.extend([now] * count)
@@ -195,7 +195,7 @@ class Ledger:
             self._done_at.popleft()
 
     def disconnect(self, now: int) -> None:
-        """Expect what was not acknowledged once more: the connection that it was delivered to is lost."""
+        """Expect unacknowledged messages again: the connection to which they were delivered is lost."""
         if self._identified and (self._done or self._delivered):
             self._lost.append(_Lost(self._broker, self._within, now, chain(self._done, self._delivered)))
         for each in (self._done, self._done_at, self._delivered):
@@ -204,22 +204,22 @@ class Ledger:
         self._returned, self._owed = max(self._returned, now + self._within), None
 
     def wants_look(self, now: int) -> bool:
-        """Whether it is time for :meth:`look`, though there may be no end of messages."""
+        """Whether it is time for :meth:`look`, even if messages keep coming."""
         return bool(self._lost) and self._owed is None and now >= self._returned
 
     def look(self, ready: Mapping[str, int], now: int, *, alone: bool = False) -> None:
-        """Learn how many messages each queue holds that nobody was given, those included that were returned to it.
+        """Learn how many undelivered messages each queue holds, including those that were returned to it.
 
         Args:
-            ready: How many, by queue.
+            ready: The number by queue.
             now: When they were counted.
-            alone: Whether nobody else had any then, so that runs that are shorter than the broker needs to notice a
-                dead client forget as well; otherwise each would leave its ids to all that come.
+            alone: Whether no other client had any then, so that runs shorter than the broker needs to notice a dead
+                client forget as well; otherwise each would leave its ids to all later ones.
         """
         if not self._owed:
             is_returned = alone or now >= self._returned
-            # Dead letters take their time, and a broker that is killed may forget what it has confirmed, also to a
-            # connection that was lost right after that.
+            # Dead letters take their time, and a broker that is killed may forget what it has confirmed, even to a
+            # connection that was lost right afterwards.
             self._looked_for = [
                 each
                 for each in self._lost
@@ -235,20 +235,20 @@ class Ledger:
         self._lost = [each for each in self._lost if self._owed or now < each.since + UNREAD_FOR]
 
     def snapshot(self, position: int) -> LedgerState:
-        """What the next run must know if this one ends after an epoch up to the position was decided."""
+        """The state that the next run needs if this one ends after an epoch up to the position was decided."""
         if not self._identified:
             return LedgerState(position)
         found = [each.snapshot(position) for each in self._lost]
-        # Not those of later rows, which are decided nowhere: the next run would drop them, and they would be lost.
+        # Not those of later rows, which are not decided: the next run would drop them, and they would be lost.
         ids = _by_queue(chain(self._done, self._delivered), position)
         found.append(Expected(self._broker, self._within, None, ids))
         return LedgerState(position, expected=[each for each in found if each.ids])
 
     def restore(self, state: LedgerState, now: int) -> None:
-        """Go on where an earlier run ended, whose connection is gone by now; before the first message."""
+        """Continue where an earlier run ended, whose connection is gone by now; before the first message."""
         self._position, self._began = state.position, now
         if not self._identified:
-            # With at-least-once a message that is delivered again is a message.
+            # With at-least-once, a redelivered message counts as a message.
             return
         expected = [*state.expected]
         if state.ids:
@@ -259,11 +259,11 @@ class Ledger:
             self._returned = max(self._returned, now + each.within)
 
     def _row(self, message: Message) -> int | None:
-        """The position of the row that a message has already; None if it is new."""
+        """The position of the row that a message already has; None if the message is new."""
         if not message.redelivered:
             return None
         queue = message.origin or message.queue
-        # The newest: of two messages with one id, the one that is not decided must not be acknowledged for the other.
+        # The newest: of two messages with one id, the undecided one must not be acknowledged for the other.
         for each in reversed(self._lost):
             if self._is_here(each):
                 row = each.take((queue, message.id or ""), ("", message.id or ""))
@@ -285,7 +285,7 @@ class Ledger:
 
 
 class _Lost:
-    """What a connection was given that is lost."""
+    """The messages that a lost connection was given."""
 
     def __init__(self, broker: str, within: int, since: int, deliveries: Iterable[_Delivery]) -> None:
         self.broker, self.within, self.since = broker, within, since
@@ -305,7 +305,7 @@ class _Lost:
         return None
 
     def forget(self, queues: frozenset[str]) -> None:
-        # Those of queues that are not read now may be read again, or arrive through a queue of dead letters.
+        # Those of queues that are not currently read may be read again, or arrive through a dead-letter queue.
         self.rows = {key: rows for key, rows in self.rows.items() if key[0] and key[0] not in queues}
 
     def snapshot(self, position: int) -> Expected:

@@ -10,14 +10,14 @@ import msgspec
 from sparkjet.known_types import known
 
 Counts = dict[str, int]
-"""How many messages of each queue were received, since the query's first start; their sum is a position."""
+"""Messages received from each queue since the query's first start; their sum is a position."""
 
 
 class QueueOffset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where a batch ends.
+    """The end of a batch.
 
     Attributes:
-        queues: The messages of each queue up to there.
+        queues: The number of messages of each queue up to there.
         receiver: Path of the socket of the receiver that has read them; empty before the first run.
     """
 
@@ -26,16 +26,16 @@ class QueueOffset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def position(self) -> int:
-        """How many messages there are up to there, of all queues."""
+        """The number of messages up to there, over all queues."""
         return sum(self.queues.values())
 
     def to_spark(self) -> dict[str, Any]:
-        """As Spark gets it."""
+        """The form in which Spark gets it."""
         return msgspec.structs.asdict(self)
 
     @staticmethod
     def of(offset: dict[str, Any]) -> QueueOffset:
-        """From what Spark gives back."""
+        """The offset that Spark gives back."""
         return msgspec.convert(offset, known(QueueOffset))
 
     @staticmethod

@@ -33,18 +33,18 @@ if TYPE_CHECKING:
 
 _SOCKET, _SPOOL = "control", "spool"
 _STARTS_WITHIN = 300.0
-"""Seconds in which the engine runs the first batch; beyond, nobody is there who would."""
+"""Seconds within which the engine runs the first batch; after that, there is no engine that would."""
 _LOOKING = 5.0
-"""Seconds that a receiver is given for finding messages, or the end of the queues, before Spark looks again."""
+"""Seconds that a receiver has to find messages, or the end of the queues, before Spark looks again."""
 
 
 @dataclass(frozen=True)
 class ReaderSettings:
-    """What an acknowledging source is read with.
+    """Settings for reading an acknowledging source.
 
     Attributes:
-        most: Messages in a batch at most; None for all that have arrived.
-        limits: What is held before it is decided.
+        most: Maximum number of messages in a batch; None for all that have arrived.
+        limits: Limits on what is held before it is decided.
     """
 
     most: int | None = None
@@ -52,10 +52,10 @@ class ReaderSettings:
 
     @staticmethod
     def of(options: Options) -> ReaderSettings:
-        """The settings in the options of a source, with those of every acknowledging source.
+        """The settings in the options of a source, including those of every acknowledging source.
 
         Raises:
-            AnalysisError: Naming an option that is invalid.
+            AnalysisError: An option is invalid; the message names it.
         """
         return ReaderSettings(
             options[MAX_MESSAGES],
@@ -66,14 +66,14 @@ class ReaderSettings:
 class AcknowledgingStreamReader(TaskRows, SupportsTriggerAvailableNow):
     """Reads queues in a Python process of the driver; the rows of a batch travel with its tasks.
 
-    An offset says how many messages of each queue were received since the query's first start, and where the engine
+    An offset tells how many messages of each queue were received since the query's first start, and where the engine
     reaches the receiver: ``{"queues": {"orders": 17}, "receiver": "/tmp/…"}``. Each run begins with a batch without
-    rows, by which the engine learns of its receiver, and lets it read from where the newest record ends.
+    rows, through which the engine learns of its receiver, and lets it read from the end of the newest record.
 
     Args:
-        source: Makes the source.
+        source: Creates the source.
         schema: The columns of its messages.
-        settings: What it is read with.
+        settings: Settings for reading it.
     """
 
     def __init__(self, source: Callable[[], AcknowledgingSource], schema: pa.Schema, settings: ReaderSettings) -> None:
@@ -90,7 +90,7 @@ class AcknowledgingStreamReader(TaskRows, SupportsTriggerAvailableNow):
         return QueueOffset(dict.fromkeys(self._source().queues, 0), "").to_spark()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """The most messages of a batch."""
+        """The maximum number of messages in a batch."""
         return ReadAllAvailable() if self._settings.most is None else ReadMaxRows(self._settings.most)
 
     def prepareForTriggerAvailableNow(self) -> None:
@@ -98,7 +98,7 @@ class AcknowledgingStreamReader(TaskRows, SupportsTriggerAvailableNow):
         self._available_now = True
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Where the next batch ends; waits a moment for messages, or until the queues are known to have none.
+        """The end of the next batch; waits a moment for messages, or until the queues are known to be empty.
 
         Raises:
             SourceError: The source has failed, or the query is not sparkjet's.
@@ -110,23 +110,23 @@ class AcknowledgingStreamReader(TaskRows, SupportsTriggerAvailableNow):
         self._running.wait_for_start()
         receiver = self._running.receiver
         while not receiver.wait(at.position, _LOOKING) and self._available_now:
-            # It holds all it may, and epochs are not acknowledged yet; or a queue keeps what it has.
+            # It is full, and epochs are not acknowledged yet; or a queue withholds its messages.
             receiver.check_delivery()
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         end = QueueOffset(receiver.end(at.queues, most), self._running.path)
         while self._available_now and end == at and not receiver.wait_for_acknowledgement(at.position, _LOOKING):
-            # Spark ends this process with the query, and the last epoch may need it beside.
+            # Spark ends this process with the query, and the last epoch may need it in parallel.
             continue
         return end.to_spark()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """What was received, and what the queues still hold."""
+        """The messages received, plus those that the queues still hold."""
         if self._running is None or not self._running.started:
             return None
         return QueueOffset(self._running.receiver.reported(), self._running.path).to_spark()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """The rows of a batch; none if it is of an earlier run, which was decided with the rows it had then."""
+        """The rows of a batch; none for a batch of an earlier run, which was decided with the rows it had then."""
         first, last = QueueOffset.of(start), QueueOffset.of(end)
         if self._running is None or last.receiver != self._running.path:
             return []
@@ -139,7 +139,7 @@ class AcknowledgingStreamReader(TaskRows, SupportsTriggerAvailableNow):
 
 
 class Running:
-    """A receiver of one run, with its spool and the socket at which the engine reaches it."""
+    """A receiver of one run, with its spool and the socket where the engine reaches it."""
 
     def __init__(
         self, source: AcknowledgingSource, schema: pa.Schema, settings: ReaderSettings, counts: Counts
@@ -155,14 +155,14 @@ class Running:
 
     @property
     def started(self) -> bool:
-        """Whether the engine has let it read."""
+        """Whether the engine has allowed it to read."""
         return self.receiver.started.is_set()
 
     def wait_for_start(self) -> None:
         """Wait until it may read.
 
         Raises:
-            SourceError: Nobody lets it.
+            SourceError: No engine allows it.
         """
         if not self.receiver.started.wait(_STARTS_WITHIN):
             message = (
@@ -179,7 +179,7 @@ class Running:
 
     def _handle(self, request: Request) -> LedgerState | None:
         if isinstance(request, Start) and not self.started:
-            # An epoch may be as large as that, and a broker that is killed forget that it was acknowledged.
+            # An epoch may be that large, and a killed broker may forget that it was acknowledged.
             most = self._settings.limits.messages
             ledger = Ledger(identified=request.identified, most_acknowledged=most)
             ledger.restore(request.state or LedgerState(sum(self._counts.values())), _now())
@@ -194,5 +194,5 @@ class Running:
 
 
 def _now() -> int:
-    # Of the wall clock: what is remembered has an age, and outlives the process.
+    # By the wall clock: remembered ids have an age, and outlive the process.
     return time.time_ns() // 1000

@@ -16,14 +16,14 @@ MAX_UNACKNOWLEDGED = number(
 MAX_SPOOL_BYTES = number("maxSpoolBytes", "Size of their rows on the driver's disk at which reading waits.", 1 << 30)
 RECONNECT_TIMEOUT = number("reconnectTimeoutMs", "How long the broker may be away.", 60_000)
 READER_OPTIONS: Sequence[Option[Any]] = (MAX_MESSAGES, MAX_UNACKNOWLEDGED, MAX_SPOOL_BYTES, RECONNECT_TIMEOUT)
-"""Those of which :class:`AcknowledgingDataSource` takes care."""
+"""The options that :class:`AcknowledgingDataSource` handles."""
 
 
 def queue_names(options: Options, source: str) -> tuple[str, ...]:
-    """The queues in the option of this name, each once.
+    """The queues in the option of this name, without repetitions.
 
     Raises:
-        AnalysisError: There is none; ``source`` is what its format is called.
+        AnalysisError: There is none; ``source`` is the name of the format.
     """
     given = options[QUEUES]
     found = tuple(dict.fromkeys(given))

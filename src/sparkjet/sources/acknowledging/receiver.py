@@ -27,19 +27,19 @@ if TYPE_CHECKING:
 WAIT = 0.05
 """Seconds that the thread waits for messages before it looks for something to acknowledge."""
 _CONFIRMED_WITHIN = 30.0
-"""Seconds; an epoch waits no longer for a broker that neither confirms an acknowledgement nor ends the connection."""
+"""Seconds that an epoch waits for a broker that neither confirms an acknowledgement nor ends the connection."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0
 _SOON = 1.0
-"""Seconds; a connection that is lost earlier and has brought nothing is as good as none."""
+"""Seconds; a connection lost earlier than this without bringing anything is as good as none."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How much a receiver takes before epochs are decided.
+    """Limits on what a receiver takes before epochs are decided.
 
     Attributes:
-        messages: Messages that are not acknowledged; the broker keeps those beyond.
-        bytes: Size of the spool.
+        messages: Maximum number of unacknowledged messages; the broker keeps the rest.
+        bytes: Maximum size of the spool.
         patience: Seconds that a broker may be away.
     """
 
@@ -49,16 +49,16 @@ class Limits:
 
 
 class Receiver:
-    """Reads queues in a thread of its own, from :meth:`start` to :meth:`stop`.
+    """Reads queues in its own thread, from :meth:`start` to :meth:`stop`.
 
-    The other methods are for any thread. What they raise is what has ended the thread; nothing is acknowledged then
-    that was not decided.
+    The other methods may be called from any thread. They raise what has ended the receiver's thread; in that case,
+    nothing undecided is acknowledged.
 
     Args:
-        source: Where messages come from; it is used by the receiver's thread alone.
-        spool: Where their rows go.
-        now: Microseconds of the wall clock.
-        limits: When to stop reading for a while.
+        source: Where messages come from; used only by the receiver's thread.
+        spool: Stores their rows.
+        now: Returns microseconds of the wall clock.
+        limits: When to pause reading.
     """
 
     def __init__(self, source: AcknowledgingSource, spool: Spool, now: Callable[[], int], limits: Limits) -> None:
@@ -70,7 +70,7 @@ class Receiver:
         self._due = 0
         self._ready: Mapping[str, int] = {}
         self._empty = False
-        # Since when queues have messages and deliver none, though nothing here keeps them from it.
+        # Since when queues have had messages and delivered none, though nothing here prevents it.
         self._withheld_since: int | None = None
         self._stopping = threading.Event()
         self._failure: BaseException | None = None
@@ -80,10 +80,10 @@ class Receiver:
 
         Args:
             counts: Where the newest record ends.
-            ledger: Which messages have come before, restored from that record.
+            ledger: Knows which messages have come before, restored from that record.
 
         Raises:
-            ValueError: The two are of different records.
+            ValueError: The two belong to different records.
         """
         self._inbox = Inbox(self._spool, ledger, dict.fromkeys(self._source.queues, 0) | counts)
         self._due = ledger.position
@@ -91,15 +91,15 @@ class Receiver:
         self.started.set()
 
     def end(self, start: Counts, most: int | None) -> Counts:
-        """Where a batch ends that begins at ``start`` and has so many messages at most."""
+        """The end of a batch that begins at ``start`` and has at most this many messages."""
         with self._lock:
             self._check()
             return self._inbox.end(start, most)
 
     def wait(self, beyond: int, seconds: float) -> bool:
-        """Wait until there is a message beyond a position, or all queues are found empty; whether it came to that."""
+        """Wait for a message beyond a position, or until all queues are empty; returns whether either came about."""
         with self._lock:
-            # An older look may have been before messages that are there now.
+            # An older look may predate messages that are there now.
             self._empty = False
             settled = self._lock.wait_for(
                 lambda: self._failure is not None or self._inbox.position > beyond or self._empty, seconds
@@ -108,7 +108,7 @@ class Receiver:
             return settled
 
     def wait_for_acknowledgement(self, position: int, seconds: float) -> bool:
-        """Wait until the epochs up to a position are decided and acknowledged; whether it came to that."""
+        """Wait until the epochs up to a position are decided and acknowledged; returns whether that happened."""
         with self._lock:
             done = self._lock.wait_for(
                 lambda: (
@@ -139,27 +139,27 @@ class Receiver:
         raise SourceError(message)
 
     def reported(self) -> Counts:
-        """What each queue has: what was received, and what it still holds."""
+        """The messages of each queue: those received, and those that it still holds."""
         with self._lock:
             self._check()
             return self._inbox.reported(self._ready)
 
     def rows(self, start: int, end: int) -> list[pa.RecordBatch]:
-        """The rows of a range of positions; the same at every call until they are acknowledged."""
+        """The rows of a range of positions; the same on every call until they are acknowledged."""
         with self._lock:
             self._check()
             return self._inbox.rows(start, end)
 
     def state(self, position: int) -> LedgerState:
-        """What the record of an epoch up to a position must say."""
+        """The state that the record of an epoch up to a position must contain."""
         with self._lock:
             self._check()
             return self._inbox.ledger.snapshot(position)
 
     def acknowledge(self, position: int) -> None:
-        """Acknowledge what an epoch holds that is decided; wait until the broker has confirmed it.
+        """Acknowledge the messages of a decided epoch; wait until the broker has confirmed it.
 
-        Not if the connection is lost, or the receiver fails: then its messages are delivered again, and dropped.
+        Does not wait if the connection is lost or the receiver fails: then its messages are redelivered, and dropped.
         """
         with self._lock:
             if position > self._inbox.position:
@@ -195,7 +195,7 @@ class Receiver:
                 self._lock.notify_all()
 
     def _read(self) -> None:
-        """Read over a connection until it is lost; open it again and again while it is of no use."""
+        """Read over a connection until it is lost; keep reopening it while it is of no use."""
         for attempt in tenacity.Retrying(
             retry=tenacity.retry_if_exception_type(ConnectionLostError),
             wait=tenacity.wait_exponential(_FIRST_PAUSE, max=_LONGEST_PAUSE),
@@ -212,7 +212,7 @@ class Receiver:
         """Open the connection and use it until it is lost.
 
         Raises:
-            ConnectionLostError: It could not be opened, or was lost soon, and has brought nothing.
+            ConnectionLostError: It could not be opened, or was lost soon without bringing anything.
         """
         self._source.open()
         opened = time.monotonic()
@@ -227,12 +227,12 @@ class Receiver:
         except ConnectionLostError:
             with self._changing():
                 self._inbox.ledger.disconnect(self._now())
-            # Otherwise a message at which it breaks would have it opened for ever.
+            # Otherwise it would be reopened forever because of a message that breaks it.
             if not progress and time.monotonic() - opened < _SOON:
                 raise
 
     def _step(self) -> bool:
-        """Acknowledge what is due, and receive; whether there was anything that had not been there before."""
+        """Acknowledge what is due, and receive; returns whether there was anything new."""
         progress = self._acknowledge()
         messages = self._source.receive(self._room(), WAIT)
         if messages:
@@ -247,9 +247,9 @@ class Receiver:
             with self._changing():
                 self._inbox.ledger.look(ready, now, alone=self._source.alone)
                 self._ready = ready
-                # Full, it has not read what is there.
+                # When full, it has not read what is there.
                 self._empty = not any(ready.values()) and self._room() > 0
-                # With something unacknowledged, a queue may have delivered as much as it does.
+                # With something unacknowledged, a queue may have delivered as much as it ever will.
                 reads = self._room() > 0 and self._inbox.ledger.unacknowledged == 0
                 if messages or not (reads and any(ready.values())):
                     self._withheld_since = None
@@ -275,7 +275,7 @@ class Receiver:
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
-        """Change what the other threads see; they see nothing any more if that fails halfway."""
+        """Change what the other threads see; if that fails halfway, they no longer see anything."""
         with self._lock:
             try:
                 yield

@@ -1,4 +1,4 @@
-"""The directory of a process: when that is killed, the next one removes it."""
+"""The directory of a process: if the process is killed, the next one removes it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _LOCK, _NEW_LOCK = "lock", "lock.new"
 class Scratch:
     """A new directory, private to the user, below Python's ``tempfile.gettempdir()``.
 
-    Those of processes that were killed are removed first: each may have as much as a spool holds, and a query that is
-    killed again and again would fill the disk.
+    Directories of killed processes are removed first: each may be as large as a spool, and a query that is killed again
+    and again would fill the disk.
 
     Attributes:
         path: The directory.
@@ -30,13 +30,13 @@ class Scratch:
                 _remove_if_left(left)
         self._directory = tempfile.TemporaryDirectory(prefix=_PREFIX)
         self.path = Path(self._directory.name)
-        # Held by this process alone, as long as it lives; before it has its name, or another one would take it first.
+        # Held by this process alone, as long as it lives; taken before the name, or another one would take it first.
         self._lock = os.open(self.path / _NEW_LOCK, os.O_CREAT | os.O_RDWR, 0o600)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         (self.path / _NEW_LOCK).rename(self.path / _LOCK)
 
     def remove(self) -> None:
-        """Remove it with all that is in it; a second call does nothing."""
+        """Remove it with everything in it; a second call does nothing."""
         if self._lock >= 0:
             self._directory.cleanup()
             os.close(self._lock)

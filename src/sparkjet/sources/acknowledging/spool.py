@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 CHUNK = 1 << 26
-"""Bytes of values in a file, more or less: Arrow's columns end at 2 GB."""
+"""Approximate number of bytes of values in a file: Arrow's columns end at 2 GB."""
 _SHOWN = 60
 
 
@@ -21,7 +21,7 @@ class UnrepresentableError(Exception):
     """A value that its column cannot hold.
 
     Attributes:
-        row: The number of its row, of those that were to be stored.
+        row: The number of its row among those to be stored.
     """
 
     def __init__(self, row: int, column: str, value: Any, reason: object) -> None:
@@ -40,14 +40,14 @@ class _Chunk:
 
 
 class Spool:
-    """Rows by their position, in files that are read again as often as Spark plans or retries a batch.
+    """Rows by position, in files that are read again whenever Spark plans or retries a batch.
 
     Within a run a range must have the same rows every time, and a broker delivers a message to a consumer only once.
-    The files need not outlive the run: what was not acknowledged comes again. One process writes and reads; it is not
-    safe for several threads.
+    The files need not outlive the run: unacknowledged messages come again. One process writes and reads; not
+    thread-safe.
 
     Args:
-        directory: An empty directory for this spool alone, which goes with it.
+        directory: An empty directory for this spool alone, which is removed with it.
         schema: The columns of a row.
     """
 
@@ -62,20 +62,20 @@ class Spool:
         return sum(chunk.size for chunk in self._chunks)
 
     def append(self, position: int, rows: Sequence[Sequence[Any]]) -> None:
-        """Store rows behind all others.
+        """Append rows.
 
         Args:
-            position: That of the first row, beyond those before.
+            position: Position of the first row, beyond all earlier ones.
             rows: Their values.
 
         Raises:
             UnrepresentableError: A row cannot be stored, so none is.
-            OSError: The disk is full; nothing is stored of these rows.
+            OSError: The disk is full; none of these rows is stored.
         """
         chunks: list[_Chunk] = []
         try:
             for part in self._parts(rows):
-                # Its name first: a file that is half written would fill the disk further.
+                # Its name first: a half-written file would fill the disk further.
                 path = self._directory / f"{position:020d}.arrow"
                 chunks.append(_Chunk(path, position, position + len(part), 0))
                 self._write(path, self._batch(part, rows))
@@ -88,7 +88,7 @@ class Spool:
         self._chunks += chunks
 
     def read(self, start: int, end: int) -> Iterator[pa.RecordBatch]:
-        """The rows of a range of positions, in order; a row that was removed is not among them."""
+        """The rows of a range of positions, in order, without removed ones."""
         for chunk in self._chunks:
             first, last = max(start, chunk.start), min(end, chunk.end)
             if first < last:
@@ -138,7 +138,7 @@ class Spool:
 
 
 _REFUSALS = (pa.ArrowException, ArithmeticError, TypeError, ValueError)
-"""What Arrow raises of a value; not all of them are its own."""
+"""Errors that Arrow raises for a value; not all of them are its own."""
 
 
 def _array(values: Sequence[Any], field: pa.Field) -> pa.Array:
@@ -153,7 +153,7 @@ def _length(values: Iterable[Any]) -> int:
     try:
         return sum(map(len, filter(None, values)))
     except TypeError:
-        # Arrow says more of a value that is no text.
+        # Arrow says more of a value that is not a string.
         return 0
 
 

@@ -1,4 +1,4 @@
-"""The rows of a task: they travel with it, so that executors need no way to the driver."""
+"""The rows of a task, which travel with it, so that executors need no access to the driver."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 TASK = 1 << 19
-"""Bytes of rows in a task, more or less: Spark warns of tasks beyond a megabyte."""
+"""Approximate number of bytes of rows in a task: Spark warns of tasks beyond a megabyte."""
 
 
 class TaskRows(DataSourceStreamReader):
-    """What executors get of a reader: it unpacks the rows of a task, and plans nothing."""
+    """The executors' part of a reader: it unpacks the rows of a task, and plans nothing."""
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a task."""
@@ -26,7 +26,7 @@ class TaskRows(DataSourceStreamReader):
 
 
 def tasks(batches: Iterable[pa.RecordBatch]) -> list[InputPartition]:
-    """Rows in their order, packed into tasks of a sensible size: what arrived together may be a few rows, or many."""
+    """Rows in order, packed into tasks of a sensible size: few or many rows may have arrived together."""
     table = pa.Table.from_batches(batches) if (batches := list(batches)) else None
     if table is None or not len(table):
         return []
@@ -34,7 +34,7 @@ def tasks(batches: Iterable[pa.RecordBatch]) -> list[InputPartition]:
 
 
 def _parts(rows: pa.Table) -> Iterator[pa.Table]:
-    """Rows in as few parts as are not too large; by their bytes, as one message may be as large as thousands."""
+    """Rows in as few parts as are not too large; by bytes, as one message may be as large as thousands."""
     wanted = min(round(rows.nbytes / TASK), len(rows))
     if wanted <= 1:
         yield rows

@@ -1,4 +1,4 @@
-"""Rows as pandas DataFrames: what ``applyInPandasWithState`` and ``transformWithStateInPandas`` pass and take.
+"""Rows as pandas DataFrames, as ``applyInPandasWithState`` and ``transformWithStateInPandas`` pass and take them.
 
 Runs in Spark's Python workers.
 """
@@ -20,15 +20,15 @@ _AS_SPARK = {"date_as_object": True, "coerce_temporal_nanoseconds": True}
 
 
 class OutputError(Exception):
-    """What a user's function returned does not have the declared schema."""
+    """A return value of a user's function does not have the declared schema."""
 
 
 class Frames:
-    """Rows between Arrow and pandas, by the rules of Spark's own functions on DataFrames.
+    """Converts rows from Arrow to pandas, by the rules of Spark's own functions on DataFrames.
 
     Args:
-        schema: Of the rows that come in.
-        timezone: The session's.
+        schema: Schema of the incoming rows.
+        timezone: The session's time zone.
     """
 
     def __init__(self, schema: StructType, timezone: str) -> None:
@@ -39,8 +39,8 @@ class Frames:
         ]
 
     def of(self, columns: Sequence[pa.Array]) -> FrameSlices:
-        """Rows by their columns."""
-        # Such a column is of whole numbers only where it has no nulls: of each slice, not of all rows.
+        """The rows of these columns, to be sliced."""
+        # Such a column holds integers only where it has no nulls: in each slice, not in all rows.
         nullable = any(
             each.null_count and (pa.types.is_integer(each.type) or pa.types.is_boolean(each.type)) for each in columns
         )
@@ -56,12 +56,12 @@ class Frames:
         return frame
 
     def empty(self) -> pd.DataFrame:
-        """What is passed when a group has timed out."""
+        """The empty DataFrame that is passed when a group has timed out."""
         return pd.DataFrame(columns=self.names)
 
 
 class FrameSlices:
-    """Rows of which each key gets a slice."""
+    """Rows from which each key gets a slice."""
 
     def __init__(self, frames: Frames, columns: Sequence[pa.Array], frame: pd.DataFrame | None) -> None:
         self._frames = frames
@@ -69,7 +69,7 @@ class FrameSlices:
         self._frame = frame
 
     def slice(self, start: int, stop: int) -> list[pd.DataFrame]:
-        """Some of the rows, numbered from 0: one DataFrame, which is the user's to change."""
+        """Some of the rows, numbered from 0: one DataFrame, which the user may modify."""
         if self._frame is not None:
             return [self._frame.iloc[start:stop].reset_index(drop=True)]
         return [self._frames.frame([each.slice(start, stop - start) for each in self._columns])]
@@ -80,8 +80,8 @@ class ReturnedFrames:
 
     Args:
         schema: The declared schema of the output.
-        timezone: The session's.
-        by_name: Whether columns are found by their names, if they have any.
+        timezone: The session's time zone.
+        by_name: Whether columns are matched by name, if they have names.
     """
 
     def __init__(self, schema: StructType, timezone: str, *, by_name: bool) -> None:
@@ -94,7 +94,7 @@ class ReturnedFrames:
         self.arrow = arrow_type(schema)
 
     def checked(self, returned: Any) -> list[pd.DataFrame]:
-        """One element that a function has returned; empty ones are left out."""
+        """One element that a function has returned; empty ones are dropped."""
         if not isinstance(returned, pd.DataFrame):
             raise OutputError(f"it returned {type(returned).__name__}, not pandas.DataFrame, in its iterator")
         if not len(returned):
@@ -111,11 +111,11 @@ class ReturnedFrames:
         return [returned.set_axis(self._names, axis=1)]
 
     def count(self, returned: Sequence[pd.DataFrame]) -> int:
-        """How many rows they are."""
+        """The number of rows."""
         return sum(map(len, returned))
 
     def array(self, returned: Sequence[pd.DataFrame]) -> pa.Array:
-        """Checked DataFrames, one below the other, as a struct array."""
+        """Checked DataFrames, concatenated, as a struct array."""
         frame = returned[0] if len(returned) == 1 else pd.concat(returned, ignore_index=True)
         fields = [self.arrow.field(i) for i in range(self.arrow.num_fields)]
         columns = [
@@ -128,7 +128,7 @@ class ReturnedFrames:
         if isinstance(series.dtype, pd.CategoricalDtype):
             series = series.astype(series.dtype.categories.dtype)
         values = convert(series)
-        # What turns itself into Arrow knows its nulls; of the rest they are what pandas takes for missing, NaN too.
+        # Values that convert themselves to Arrow know their nulls; for the rest, pandas' missing values count, NaN too.
         nulls = None if hasattr(values.array, "__arrow_array__") else values.isna()
         try:
             try:

@@ -22,15 +22,15 @@ Function = Callable[[tuple[Any, ...], Iterator[pd.DataFrame], GroupState], Itera
 
 
 class GroupStateCalls:
-    """``applyInPandasWithState``; stored of a group are the state's tuple and the timeout, either may be None.
+    """``applyInPandasWithState``; stores the state's tuple and the timeout of each group, either of which may be None.
 
     Args:
-        function: The user's.
+        function: The user's function.
         timeout: One of ``GroupStateTimeout``.
         state: Schema of the state.
-        rows: How the user gets rows.
-        keys: How the user gets keys.
-        returned: How the user returns rows.
+        rows: Makes the rows that the user gets.
+        keys: Makes the keys that the user gets.
+        returned: Reads the rows that the user returns.
         watermark: Whether the stream has one.
     """
 
@@ -65,17 +65,17 @@ class GroupStateCalls:
         return pandas_keys(columns, self._keys)
 
     def read(self, stored: pa.Array) -> list[tuple[Any, ...]]:
-        """Stored state of some groups."""
+        """The stored state of some groups."""
         return list(zip(self._values.read(stored.field("state")), stored.field("timeout").to_pylist(), strict=True))
 
     def write(self, kept: Sequence[tuple[Any, ...] | None]) -> list[pa.Array]:
-        """Columns of the state of some groups; None is a group without any."""
+        """Columns with the state of some groups; None is a group without state."""
         states, timeouts = zip(*((None, None) if each is None else each for each in kept), strict=True)
         normalized = [None if each is None else self._values.normalized(each) for each in states]
         return [self._values.write(normalized), pa.array(timeouts, pa.int64())]
 
     def call(self, group: Group) -> Iterator[pd.DataFrame]:
-        """What the user returns for a group: for its rows if there are any, then for the timeout if it has passed."""
+        """The user's output for a group: for its rows if there are any, then for the timeout if it has passed."""
         key, rows = group.key, group.inputs()
         value, timeout = group.stored or (None, None)
         if rows is not None:
@@ -91,11 +91,11 @@ class GroupStateCalls:
         self._kept = now != group.stored, now, None if timeout is None else timeout + 1
 
     def kept(self) -> tuple[bool, tuple[Any, ...] | None, int | None]:
-        """Of the last group: whether its state changed, the state, and the millisecond at which it is due."""
+        """The outcome for the last group: whether its state changed, the state, and the millisecond it is due at."""
         return self._kept
 
     def close(self) -> None:
-        """After the last group."""
+        """Called after the last group."""
 
     def _called(self, key: tuple[Any, ...], rows: Iterator[pd.DataFrame], state: GroupState) -> Iterable[pd.DataFrame]:
         returned: Any = self._function(key, rows, state)
@@ -114,7 +114,7 @@ class GroupStateCalls:
             defined=value is not None,
             updated=False,
             removed=False,
-            # As in Spark: each call of the function sets the timeout anew.
+            # As in Spark: each call of the function starts without a timeout.
             timeoutTimestamp=GroupState.NO_TIMESTAMP,
             keyAsUnsafe=b"",
             valueSchema=self._values.schema,

@@ -1,4 +1,4 @@
-"""Groups: the rows of one key after another, as users get them, out of pieces of a partition.
+"""Groups: the rows of one key after another, as users get them, from the pieces of a partition.
 
 Runs in Spark's Python workers.
 """
@@ -15,26 +15,26 @@ import pyarrow as pa
 from sparkjet.stateful.functions.pieces import Piece
 
 STORED, INITIAL, INPUT = range(3)
-"""Kinds of rows, in the order in which they come for a key."""
+"""Kinds of rows, in their order within a key."""
 KIND = "kind"
 MAX = 2**63 - 1
 BELOW_ALL = -(2**63) - 1
 COLUMNS = ("stored", "initial", "input")
-"""The column of each kind of row, null in the others."""
+"""The column for each kind of row, null in rows of the other kinds."""
 
 
 class Reader(Protocol):
-    """Makes what users get of Arrow."""
+    """Converts Arrow to what users get."""
 
     rows: Any
     initial: Any
 
     def keys(self, columns: Sequence[pa.Array]) -> Sequence[tuple[Any, ...]]:
-        """Keys."""
+        """Keys as the user gets them."""
         ...
 
     def read(self, stored: pa.Array) -> Sequence[tuple[Any, ...]]:
-        """Stored state."""
+        """The stored state of some keys."""
         ...
 
 
@@ -58,17 +58,17 @@ class Part:
             self._slices[INITIAL] = reader.initial.of(self._of(INITIAL, kinds).flatten())
 
     def stored(self, start: int, stop: int) -> tuple[Any, ...] | None:
-        """The stored state of a group, None without any."""
+        """The stored state of a group, None if there is none."""
         counts = self._counts[STORED]
         return self._stored[counts[start]] if counts[stop] > counts[start] else None
 
     def stored_due(self, start: int, stop: int) -> tuple[int, int]:
-        """The ``due`` of a group's stored row, and the latest that it has had; neither of a row without any."""
+        """The ``due`` of a group's stored row, and the latest it has had; the extremes if there is no row."""
         counts = self._counts[STORED]
         return self._due[counts[start]] if counts[stop] > counts[start] else (MAX, BELOW_ALL)
 
     def slices(self, kind: int, start: int, stop: int) -> Sequence[Any]:
-        """The rows of a kind of a group, as its user gets them."""
+        """A group's rows of one kind, as the user gets them."""
         first, last = self._counts[kind][start], self._counts[kind][stop]
         return self._slices[kind].slice(first, last) if last > first else ()
 
@@ -78,7 +78,7 @@ class Part:
 
 
 class _Run:
-    """What a part has of a group: the rows from start to stop."""
+    """The share of a part in a group: the rows from start to stop."""
 
     def __init__(self, part: Part, number: int, index: int, stop: int) -> None:
         self.part, self.number, self.index = part, number, index
@@ -86,14 +86,14 @@ class _Run:
 
 
 class Group:
-    """The rows of one key; they are read from Arrow as the user's function asks for them."""
+    """The rows of one key, read from Arrow as the user's function asks for them."""
 
     def __init__(self, run: _Run, others: Iterator[_Run]) -> None:
         self.key = run.part.keys[run.index]
         self.stored = run.part.stored(run.start, run.stop)
         self.stored_due = run.part.stored_due(run.start, run.stop)
         self.last = run
-        """The part that has been read so far."""
+        """The part read so far."""
         self._elements = self._read(chain([run], others))
         self._next = next(self._elements, None)
 
@@ -106,7 +106,7 @@ class Group:
         return None if self._next is None else self._taken(INPUT)
 
     def finish(self) -> None:
-        """Skip what has not been read."""
+        """Skip whatever has not been read."""
         for _ in self._elements:
             pass
 
@@ -125,7 +125,7 @@ class Group:
 
 
 def groups(pieces: Iterable[Piece], keys: Sequence[str], reader: Reader) -> Iterator[Group]:
-    """The groups of a partition, one after the other; each must be finished before the next."""
+    """The groups of a partition, one after another; each must be finished before the next."""
     for _, found in groupby(_runs(pieces, keys, reader), key=lambda run: run.number):
         runs = iter(found)
         yield Group(next(runs), runs)

@@ -1,4 +1,4 @@
-"""The handle of a stateful processor: its variables and timers, of the key in hand.
+"""The handle of a stateful processor: the variables and timers of the current key.
 
 Runs in Spark's Python workers, and on the driver to find out what a processor declares.
 """
@@ -16,11 +16,11 @@ from sparkjet.stateful.functions.variables import StoredList, StoredMap, StoredV
 
 NONE, PROCESSING_TIME, EVENT_TIME = "none", "processingtime", "eventtime"
 TIME_MODES = {NONE: "None", PROCESSING_TIME: "ProcessingTime", EVENT_TIME: "EventTime"}
-"""Spark's time modes by their names in lower case: Spark takes them in any case."""
+"""Spark's time modes by their names in lower case: Spark accepts them in any case."""
 
 
 class HandleError(Exception):
-    """A call of the handle that Spark would refuse too."""
+    """A call on the handle that Spark would refuse too."""
 
 
 NO_WATERMARK = -(2**63) // 1_000
@@ -48,11 +48,11 @@ def seen(watermark: int) -> int:
 
 
 class Handle(StatefulProcessorHandle):
-    """Spark's handle over the state of one key at a time.
+    """Spark's handle, over the state of one key at a time.
 
     Args:
         time_mode: One of :data:`TIME_MODES`.
-        schemas: What the texts of schemas mean; only the driver can parse them.
+        schemas: Schemas by their text; only the driver can parse them.
     """
 
     def __init__(self, time_mode: str, schemas: Mapping[str, StructType]) -> None:
@@ -64,13 +64,13 @@ class Handle(StatefulProcessorHandle):
         self.variables: dict[str, Variable] = {}
 
     def getValueState(self, stateName: str, schema: StructType | str, ttlDurationMs: int | None = None) -> ValueState:
-        """As Spark's."""
+        """Same as in Spark."""
         declared = StoredValue(self._parsed(schema), self._ttl(stateName, ttlDurationMs))
         self._declare(stateName, declared)
         return declared
 
     def getListState(self, stateName: str, schema: StructType | str, ttlDurationMs: int | None = None) -> ListState:
-        """As Spark's."""
+        """Same as in Spark."""
         declared = StoredList(self._parsed(schema), self._ttl(stateName, ttlDurationMs))
         self._declare(stateName, declared)
         return declared
@@ -82,43 +82,43 @@ class Handle(StatefulProcessorHandle):
         valueSchema: StructType | str,
         ttlDurationMs: int | None = None,
     ) -> MapState:
-        """As Spark's."""
+        """Same as in Spark."""
         ttl = self._ttl(stateName, ttlDurationMs)
         declared = StoredMap(self._parsed(userKeySchema), self._parsed(valueSchema), ttl)
         self._declare(stateName, declared)
         return declared
 
     def deleteIfExists(self, stateName: str) -> None:
-        """As Spark's: what earlier runs kept under the name is dropped."""
+        """Same as in Spark: whatever earlier runs kept under the name is dropped."""
         if not self._open:
             raise HandleError(f"deleteIfExists({stateName!r}): call it in init().")
         self.variables.pop(stateName, None)
 
     def registerTimer(self, expiryTimestampMs: int) -> None:
-        """As Spark's."""
+        """Same as in Spark."""
         self._check_timers("registerTimer")
         self._timers.add(int(expiryTimestampMs))
         self._timers_changed = True
 
     def deleteTimer(self, expiryTimestampMs: int) -> None:
-        """As Spark's."""
+        """Same as in Spark."""
         self._check_timers("deleteTimer")
         self._timers.discard(int(expiryTimestampMs))
         self._timers_changed = True
 
     def listTimers(self) -> Iterator[int]:
-        """As Spark's, the earliest first."""
+        """Same as in Spark, the earliest first."""
         self._check_timers("listTimers")
         return iter(sorted(self._timers))
 
     def start(self, times: EpochTimes) -> None:
-        """End of ``init``: from here on keys come, in an epoch at these times."""
+        """End of ``init``: keys follow, in an epoch at these times."""
         self._open = False
         for variable in self.variables.values():
             variable.expiry.now = times.now
 
     def open(self, stored: tuple[Any, ...] | None) -> None:
-        """Hold the state of a key: what is stored of each variable, and the timers."""
+        """Hold the state of a key: the stored value of each variable, and the timers."""
         *kept, timers = stored or (*(None for _ in self.variables), None)
         for variable, each in zip(self.variables.values(), kept, strict=True):
             variable.open(each)
@@ -127,7 +127,7 @@ class Handle(StatefulProcessorHandle):
 
     @property
     def changed(self) -> bool:
-        """Whether the state of the key is no longer what is stored."""
+        """Whether the state of the key differs from what is stored."""
         return self._timers_changed or any(each.expiry.changed for each in self.variables.values())
 
     def stored(self) -> tuple[Any, ...] | None:
@@ -138,17 +138,17 @@ class Handle(StatefulProcessorHandle):
         return (*kept, sorted(self._timers) or None)
 
     def due(self) -> int | None:
-        """The millisecond at which the key has something to do although no rows come, None for never.
+        """The millisecond at which the key has something to do even without rows, None for never.
 
-        That is the next timer. A key all of which expires has to be dropped then; what expires earlier is dropped
-        when the key is next read.
+        That is the next timer. A key whose entire state expires has to be dropped then; parts that expire earlier are
+        dropped when the key is next read.
         """
         expiries = [each.last_expiry() for each in self.variables.values() if each.expiry.ttl is not None]
         due = [*self._timers, *(each for each in expiries if each is not None)]
         return min(due, default=None)
 
     def expired(self, until: int) -> Iterator[int]:
-        """The timers up to a time, the earliest first; one that is deleted meanwhile does not come."""
+        """The timers up to a time, the earliest first, without those deleted in the meantime."""
         for timer in sorted(each for each in self._timers if each <= until):
             if timer in self._timers:
                 yield timer

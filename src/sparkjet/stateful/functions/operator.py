@@ -1,4 +1,4 @@
-"""The operator of a user's function: each key's state in a keyed store, and an epoch's call of the function."""
+"""The operator of a user's function: each key's state in a keyed store, and one call of the function per epoch."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ _NO_TIME = MIN + 1
 class FunctionOperator(KeyedOperator):
     """Calls a user's function for the keys that have rows and for those that are due, and keeps their state.
 
-    Rows come as ``(keys…, row)``. A stored row is ``(key_hash, keys…, version, latest, state…, due, deleted)``: one for
-    each key that has state. The time of ``due`` is the watermark, or the clock; a key without timers never is.
+    Rows come as ``(keys…, row)``. A stored row is ``(key_hash, keys…, version, latest, state…, due, deleted)``, one per
+    key with state. ``due`` is compared to the watermark, or the clock; a key without timers is never due.
 
     Args:
         function: The user's function.
         keys: Schema of the key columns.
         rows: Schema of the rows.
-        session: The query's.
+        session: The query's session.
         partitions: Number of partitions of the state, hash-partitioned by the keys.
-        initial: What the function gets in the first epoch as initial state, ``(keys…, row)``; None without any.
+        initial: The initial state that the function gets in the first epoch, ``(keys…, row)``; None without any.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class FunctionOperator(KeyedOperator):
         self._arrived = of_kind(_INPUT, "input", F.col("row"))
         self._first = None if initial is None else of_kind(_INITIAL, "initial", F.col("row"))
         self._found = of_kind(_STORED, "stored", stored)
-        # A window function, not only a sort: it makes sure that all rows of a key are in one partition.
+        # A window function, not just a sort: it ensures that all rows of a key are in one partition.
         position = F.row_number().over(Window.partitionBy(*named).orderBy("kind")).alias("position")
         self._ordered = CompiledColumns([*named, "kind", *nothing, position])
         kept = [F.col(f"kept.{quoted(name)}").alias(name) for name in (*keys.names, "due", *payload)]
@@ -98,38 +98,38 @@ class FunctionOperator(KeyedOperator):
         self._summary = self._store.summary("count_if(emits)", kept="NOT emits")
         last = F.col("due")
         if TIMERS in function.payload.names:
-            # A key is due at the first of its timers, and not done before the last.
+            # A key is due at its first timer, and not done before its last.
             last = F.greatest(last, F.least(F.array_max(TIMERS), F.lit(MAX // 1_000)) * 1_000 - 1)
         self._last = F.max(F.when(F.col("due") < NEVER, last))
 
     @property
     def closed(self) -> int | None:
-        """The watermark or clock reading that keys have been called for; None before the first epoch."""
+        """The watermark or clock reading for which keys have been called; None before the first epoch."""
         return _NO_TIME if self._store.closed is None and self._started else self._store.closed
 
     @property
     def settings(self) -> FunctionSettings:
-        """The time that its timers are in."""
+        """The kind of time that its timers use."""
         return FunctionSettings(self._function.domain.value)
 
     @property
     def open_until(self) -> int | None:
-        """The watermark at which all event-time timers of now have fired, None if there are none."""
+        """The watermark at which all current event-time timers will have fired, None if there are none."""
         live = self._store.live() if self._function.domain is TimeDomain.WATERMARK else None
         last = None if live is None else live.agg(self._last).collect()[0][0]
         return None if last is None else min(last + 1, MAX)
 
     def begin(self, now: int, before: int) -> None:
-        """Learn the epoch's processing time and the watermark that its rows were judged by."""
+        """Take note of the epoch's processing time and the watermark that its rows were judged by."""
         self._now, self._before = now, before
 
     @property
     def judged_by(self) -> int | None:
-        """The watermark of the last :meth:`close`, where timers are in event time."""
+        """The watermark of the last :meth:`close`, if timers are in event time."""
         return self._store.closed if self._function.domain is TimeDomain.WATERMARK else None
 
     def close(self, watermark: int) -> DataFrame | None:
-        """What the function returns for the rows, and for the timers that have expired; None if it was not called."""
+        """The output of the function for the rows and for the expired timers; None if it was not called."""
         reached = self._reached(watermark)
         initial = None if self._started or self._initial is None else self._store.partitioned(self._initial)
         self._started = True
@@ -140,7 +140,7 @@ class FunctionOperator(KeyedOperator):
         if initial is not None and self._first is not None:
             arrived.append(Rows(initial, self._first.select))
             self._store.discard(Segment(initial, SegmentStatistics(0, reached, reached)))
-        # At the end of the input, a stage without timers is given none.
+        # At the end of the input, a stage without timers is given no watermark.
         shown = reached if self._function.domain is TimeDomain.WATERMARK else watermark
         found = self._store.touched(arrived, reached, self._called, constants=(self._now, self._before, shown))
         # Not what the function returned: it is freed when it is written, and not when the state is merged.
@@ -155,7 +155,7 @@ class FunctionOperator(KeyedOperator):
         if self._function.domain is not TimeDomain.CLOCK or not self._store.has_due(now):
             return False
         if self._next is None:
-            # Lowest times of segments are also of rows that are dead or replaced; one job says when to look next.
+            # The lowest times of segments include rows that are dead or replaced; one job tells when to look next.
             alive = [
                 segment.partials.where(F.col("due") >= self._alive_from).select("due") for segment in self.segments
             ]
@@ -164,19 +164,19 @@ class FunctionOperator(KeyedOperator):
         return self._next < now
 
     def skip_to(self, watermark: int) -> None:
-        """Advance to ``watermark``, but not past a timer that another one has set meanwhile."""
+        """Advance to ``watermark``, but not past a timer that another timer has set in the meantime."""
         if self._function.domain is TimeDomain.WATERMARK:
             lowest = min((segment.statistics.low for segment in self.segments), default=MAX)
             super().skip_to(min(watermark, lowest))
 
     def restore(self, segments: Sequence[Segment], closed: int | None) -> None:
-        """Replace the state by that of a snapshot."""
+        """Replace the state with that of a snapshot."""
         self._next = None
         self._started = closed is not None
         super().restore(segments, None if closed == _NO_TIME else closed)
 
     def _called(self, touched: Touched) -> DataFrame:
-        """What the function makes of what has arrived and of what is stored of its keys, and of those that are due."""
+        """The function's output for new rows, with the stored state of their keys, and for keys that are due."""
         rows = [] if touched.arrived is None else [touched.arrived]
         if touched.stored is not None:
             rows.append(self._found.select(touched.stored))
@@ -193,6 +193,6 @@ class FunctionOperator(KeyedOperator):
         return MIN if self._store.closed is None else self._store.closed
 
     def _reached(self, watermark: int) -> int:
-        """The time that makes keys due; it never goes back, though the clock may."""
+        """The time up to which keys are due; it never goes back, though the clock may."""
         times = {TimeDomain.WATERMARK: watermark, TimeDomain.CLOCK: self._now, TimeDomain.NONE: MIN}
         return super()._reached(times[self._function.domain])

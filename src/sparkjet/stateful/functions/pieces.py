@@ -1,4 +1,4 @@
-"""Pieces: the record batches of a partition, cut between the groups of rows that have one key.
+"""Pieces: the record batches of a partition, cut between groups of rows with the same key.
 
 Runs in Spark's Python workers.
 """
@@ -17,12 +17,12 @@ POSITION = "position"
 
 @dataclass(frozen=True)
 class Piece:
-    """Rows of whole groups; but the last one may go on in the next piece, if it is long.
+    """Rows of whole groups, except that a long last group may continue in the next piece.
 
     Attributes:
-        rows: The rows, group after group.
+        rows: The rows, group by group.
         starts: Where groups start, 0 first.
-        continues: Whether the first group is the last one of the piece before.
+        continues: Whether the first group continues the last one of the piece before.
     """
 
     rows: pa.RecordBatch
@@ -33,8 +33,8 @@ class Piece:
 def pieces(batches: Iterable[pa.RecordBatch], longest: int) -> Iterator[Piece]:
     """Cut record batches into pieces.
 
-    What a batch has of its last group waits for the next batch, so that a group that is shorter than ``longest`` is
-    never in two pieces: users' functions get the rows of a usual key at once.
+    The last group of a batch waits for the next batch, so that a group shorter than ``longest`` is never in two pieces:
+    users' functions get the rows of a typical key at once.
     """
     waiting: pa.RecordBatch | None = None
     for batch in batches:

@@ -23,13 +23,13 @@ class ProcessorCalls:
     """``transformWithState`` and ``transformWithStateInPandas``.
 
     Args:
-        processor: The user's, not initialized.
+        processor: The user's processor, not initialized.
         time_mode: One of :data:`sparkjet.stateful.functions.handle.TIME_MODES`.
-        schemas: What the texts of schemas in ``init`` mean.
+        schemas: Schemas by their text, as given in ``init``.
         variables: Names of the declared variables, as they are stored.
-        rows: How the user gets rows.
-        returned: How the user returns rows.
-        initial: How the user gets initial state, None if there is none.
+        rows: Makes the rows that the user gets.
+        returned: Reads the rows that the user returns.
+        initial: Makes the initial state that the user gets, None if there is none.
     """
 
     def __init__(
@@ -76,13 +76,13 @@ class ProcessorCalls:
         return list(zip(*(_scalars(column) for column in columns), strict=True))
 
     def read(self, stored: pa.Array) -> list[tuple[Any, ...]]:
-        """Stored state of some keys."""
+        """The stored state of some keys."""
         variables = self._handle.variables.values()
         columns = [each.read(stored.field(f"state{i}")) for i, each in enumerate(variables)]
         return list(zip(*columns, stored.field("timers").to_pylist(), strict=True))
 
     def write(self, kept: Sequence[tuple[Any, ...] | None]) -> list[pa.Array]:
-        """Columns of the state of some keys; None is a key without any."""
+        """Columns with the state of some keys; None is a key without state."""
         empty = (None,) * (len(self._variables) + 1)
         *columns, timers = list(zip(*(empty if each is None else each for each in kept), strict=True)) or [()] * len(
             empty
@@ -91,7 +91,7 @@ class ProcessorCalls:
         return [*(variable.write(column) for variable, column in states), pa.array(timers, pa.list_(pa.int64()))]
 
     def call(self, group: Group) -> Iterator[Any]:
-        """What the user returns for a key: for initial state, then for rows if there are any, then for timers."""
+        """The user's output for a key: for initial state, then for rows if there are any, then for timers."""
         key = group.key
         self._handle.open(group.stored)
         self._method = "handleInitialState"
@@ -108,21 +108,21 @@ class ProcessorCalls:
                 self._handle.deleteTimer(timer)
 
     def kept(self) -> tuple[bool, tuple[Any, ...] | None, int | None]:
-        """Of the last key: whether its state changed, the state, and the millisecond at which it is due."""
+        """The outcome for the last key: whether its state changed, the state, and the millisecond it is due at."""
         due = self._handle.due()
         if due is not None and self._until is not None:
-            # A timer that was registered for the past by another one is of the next epoch.
+            # A timer that another timer has registered for the past belongs to the next epoch.
             due = max(due, self._until + 1)
         return self._handle.changed, self._handle.stored(), due
 
     def close(self) -> None:
-        """After the last key."""
+        """Called after the last key."""
         self._method = "close"
         self._processor.close()
 
 
 def _scalars(column: pa.Array) -> list[Any]:
-    """Keys as ``transformWithStateInPandas`` of Spark passes them: pandas' timestamps, else Python's types."""
+    """Keys as Spark's ``transformWithStateInPandas`` passes them: pandas timestamps, otherwise Python types."""
     if pa.types.is_timestamp(column.type):
         naive = column if column.type.tz is None else pc.local_timestamp(column)
         return naive.to_pandas().tolist()  # type: ignore[no-any-return]

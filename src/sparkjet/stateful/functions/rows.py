@@ -1,4 +1,4 @@
-"""Rows as Spark's Row objects: what ``transformWithState`` passes and takes.
+"""Rows as Spark's Row objects, as ``transformWithState`` passes and takes them.
 
 Runs in Spark's Python workers.
 """
@@ -16,18 +16,18 @@ from sparkjet.stateful.functions.frames import OutputError
 
 
 class Rows:
-    """Rows from Arrow, as ``transformWithState`` of Spark makes them: structs are dicts, instants have a zone."""
+    """Makes rows from Arrow as Spark's ``transformWithState`` does: structs are dicts, instants have a zone."""
 
     def __init__(self, schema: StructType) -> None:
         self._row = Row(*schema.names)
 
     def of(self, columns: Sequence[pa.Array]) -> RowSlices:
-        """Rows by their columns."""
+        """The rows of these columns, to be sliced."""
         return RowSlices([self._row(*values) for values in zip(*(each.to_pylist() for each in columns), strict=True)])
 
 
 class RowSlices:
-    """Rows of which each key gets a slice."""
+    """Rows from which each key gets a slice."""
 
     def __init__(self, rows: Sequence[Row]) -> None:
         self._rows = rows
@@ -55,7 +55,7 @@ class ReturnedRows:
         return [returned]
 
     def count(self, returned: Sequence[Row]) -> int:
-        """How many rows they are."""
+        """The number of rows."""
         return len(returned)
 
     def array(self, returned: Sequence[Row]) -> pa.Array:

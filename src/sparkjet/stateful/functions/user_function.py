@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 
 TIMERS = "timers"
-"""Column of the state of a processor's key: its timers, in milliseconds."""
+"""Column in the state of a processor's key: its timers, in milliseconds."""
 
 
 class TimeDomain(Enum):
-    """What makes a key due that has no rows."""
+    """The kind of time that makes keys without rows due."""
 
     NONE = "none"
     CLOCK = "clock"
@@ -42,12 +42,12 @@ class UserFunction:
     """A user's function with state; pure description.
 
     Attributes:
-        name: What the user calls it.
-        domain: The time that its timers are in.
+        name: The user's name for it.
+        domain: The kind of time that its timers use.
         output: Schema of the rows that it returns.
-        payload: Columns of the state of a key.
-        variables: What the user calls them, with their types.
-        calls: Makes what calls it in a worker, given the schemas of the rows and of the keys.
+        payload: Columns of a key's state.
+        variables: The user's names for them, with their types.
+        calls: Makes the object that calls it in a worker, given the schemas of the rows and of the keys.
     """
 
     name: str
@@ -58,7 +58,7 @@ class UserFunction:
     calls: Callable[[StructType, StructType], Calls]
 
     def step(self, session: SparkSession, rows: StructType, keys: StructType) -> Callable[[DataFrame], DataFrame]:
-        """The function as a step over rows by key, as :class:`sparkjet.stateful.functions.worker.Worker` says."""
+        """The function as a step over rows by key, as :class:`sparkjet.stateful.functions.worker.Worker` takes it."""
         from sparkjet.stateful.functions.worker import Worker  # noqa: PLC0415 - pyarrow and pandas are extras
 
         _ship()
@@ -124,7 +124,7 @@ def processor_function(
     pandas: bool,
     initial: StructType | None = None,
 ) -> UserFunction:
-    """``transformWithStateInPandas``, or with Rows ``transformWithState``."""
+    """``transformWithStateInPandas`` or, with Rows, ``transformWithState``."""
     from sparkjet.stateful.functions.frames import Frames, ReturnedFrames  # noqa: PLC0415
     from sparkjet.stateful.functions.handle import EVENT_TIME, NONE, PROCESSING_TIME, TIME_MODES  # noqa: PLC0415
     from sparkjet.stateful.functions.processor_calls import ProcessorCalls  # noqa: PLC0415
@@ -180,7 +180,7 @@ def _nullable(declared: DataType) -> DataType:
 
 
 class _Schemas(dict[str, StructType]):
-    """Schemas by their text, parsed when they are asked for."""
+    """Schemas by their text, parsed on demand."""
 
     def __missing__(self, text: str) -> StructType:
         self[text] = schema_of("init", "schema", text)
@@ -188,7 +188,7 @@ class _Schemas(dict[str, StructType]):
 
 
 def _declared(method: str, processor: StatefulProcessor, mode: str) -> tuple[dict[str, StructType], dict[str, Any]]:
-    """What ``init`` declares, run on a copy as Spark does, and the schemas that it gives as text."""
+    """The declarations made by ``init``, run on a copy as in Spark, and the schemas that it gives as text."""
     from sparkjet.stateful.functions.handle import Handle  # noqa: PLC0415
 
     schemas = _Schemas()
@@ -203,13 +203,13 @@ def _declared(method: str, processor: StatefulProcessor, mode: str) -> tuple[dic
 
 
 def _settings(session: SparkSession) -> tuple[str, bool]:
-    """The session's time zone, and whether columns of DataFrames are found by name."""
+    """The session's time zone, and whether DataFrame columns are matched by name."""
     by_name = session.conf.get("spark.sql.legacy.execution.pandas.groupedMap.assignColumnsByName") or "true"
     return session.conf.get("spark.sql.session.timeZone") or "UTC", by_name.lower() == "true"
 
 
 def _ship() -> None:
-    """Have Spark ship what workers run like the user's code: sparkjet need not be installed there."""
+    """Have Spark ship what workers run, along with the user's code: sparkjet need not be installed there."""
     from sparkjet.stateful import functions  # noqa: PLC0415
 
     for each in (functions, spark_line):

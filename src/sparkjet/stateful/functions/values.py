@@ -1,7 +1,7 @@
 """Values of state as users see them, to and from Arrow by the declared schema.
 
-Runs in Spark's Python workers. What a value becomes between the two is what Spark makes of it: ``toInternal`` and
-``fromInternal`` of its data type.
+Runs in Spark's Python workers. In between, values take the form that Spark gives them by ``toInternal`` and
+``fromInternal`` of their data type.
 """
 
 from __future__ import annotations
@@ -45,21 +45,21 @@ class StateValues:
         self.schema = schema
         self.arrow = arrow_type(schema)
         self.immutable = not any(isinstance(each.dataType, ArrayType | MapType | StructType) for each in schema.fields)
-        """Whether a tuple that is handed out cannot be changed."""
+        """Whether a tuple handed out cannot be changed."""
         self._converts = any(each.needConversion() for each in schema.fields)
         self._without_nan = [isinstance(each.dataType, _WITHOUT_NAN) for each in schema.fields]
 
     def normalized(self, value: Iterable[Any]) -> tuple[Any, ...]:
-        """A user's value without NumPy's and pandas' types, independent of what was passed."""
+        """A user's value without NumPy and pandas types, independent of what was passed."""
         found = tuple([each if type(each) in _PLAIN else _plain(each) for each in value])
         if float not in map(type, found) or len(found) != len(self._without_nan):
             return found
-        # Here too, so that it is read as what a restart would read.
+        # Here too, so that it is read as it would be after a restart.
         lacks = zip(found, self._without_nan, strict=True)
         return tuple([_null_for_nan(each) if without else each for each, without in lacks])
 
     def identity(self, value: tuple[Any, ...]) -> Hashable:
-        """What equal values have in common: of a normalized value, for a dict."""
+        """A dict key that is the same for equal normalized values."""
         return value if self.immutable and not self._converts else repr(self.schema.toInternal(value))
 
     def read(self, array: pa.Array) -> list[tuple[Any, ...] | None]:
@@ -74,7 +74,7 @@ class StateValues:
         try:
             return self._write(values)
         except Exception:
-            # The fast way does not say which value it was.
+            # The fast path does not tell which value it was.
             for value in values:
                 try:
                     self._write([value])
@@ -156,12 +156,12 @@ def _write(values: Sequence[Any], declared: pa.DataType) -> pa.Array:
 
 
 def _null_for_nan(value: Any) -> Any:
-    """What Spark stores for NaN where the declared type has none: pandas has it for null."""
+    """The value that Spark stores for NaN if the declared type has none: null, for which pandas uses NaN."""
     return None if isinstance(value, float) and math.isnan(value) else value
 
 
 def _whole(value: Any) -> int:
-    """A number as an int: pyarrow would truncate 1.5 to 1. In pandas, whole numbers beside nulls are floats."""
+    """A number as an int: pyarrow would truncate 1.5 to 1. In pandas, integers in a column with nulls are floats."""
     return int(value) if isinstance(value, float) and value.is_integer() else operator.index(value)
 
 
@@ -179,7 +179,7 @@ def _written_structs(values: Sequence[Any], declared: pa.DataType) -> pa.Array:
 
 
 def written_lists(lists: Sequence[Sequence[Any] | None], items: pa.Array, declared: pa.DataType) -> pa.Array:
-    """A list array with the lengths of ``lists``, null where there is none, of the flat ``items``."""
+    """A list array of the flat ``items``, with the lengths of ``lists``; null where there is no list."""
     return pa.ListArray.from_arrays(_offsets(lists), items, declared)
 
 
@@ -207,7 +207,7 @@ def lengths(array: pa.Array) -> list[int]:
 
 
 def _offsets(lists: Sequence[Sequence[Any] | None]) -> pa.Array:
-    """Offsets of lists one after the other; null where there is none, as pyarrow wants it."""
+    """Offsets of consecutive lists; null where there is no list, as pyarrow wants it."""
     ends = list(accumulate((len(each or ()) for each in lists), initial=0))
     starts = [None if each is None else start for each, start in zip(lists, ends, strict=False)]
     return pa.array([*starts, ends[-1]], pa.int32())

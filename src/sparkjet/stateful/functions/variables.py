@@ -1,4 +1,4 @@
-"""State variables of the key in hand, as a user's processor holds them: Spark's classes over values in memory.
+"""State variables of the current key, as a user's processor holds them: Spark's classes over values in memory.
 
 Runs in Spark's Python workers, and on the driver to find out what a processor declares.
 """
@@ -19,10 +19,10 @@ _Tuple = tuple[Any, ...]
 
 
 class Expiry:
-    """When what a variable holds expires: at once with the clock of the epoch.
+    """Tells when the values of a variable expire, by the epoch's clock.
 
     Args:
-        ttl: Milliseconds that a value lives after its last update, None for ever.
+        ttl: Milliseconds that a value lives after its last update, None for forever.
     """
 
     def __init__(self, ttl: int | None) -> None:
@@ -52,7 +52,7 @@ class StoredValue(ValueState):
         self._expires: int | None = None
 
     def open(self, stored: tuple[_Tuple, int | None] | None) -> None:
-        """Hold what is stored of a key."""
+        """Hold the stored value of a key."""
         self.expiry.changed = False
         self._value, self._expires = stored or (None, None)
         if self._value is not None and not self.expiry.is_live(self._expires):
@@ -63,24 +63,24 @@ class StoredValue(ValueState):
         return None if self._value is None else (self._value, self._expires)
 
     def exists(self) -> bool:
-        """As Spark's."""
+        """Same as in Spark."""
         return self._value is not None
 
     def get(self) -> _Tuple | None:
-        """As Spark's; None without a value."""
+        """Same as in Spark; None without a value."""
         return self._value if self._values.immutable else deepcopy(self._value)
 
     def update(self, newValue: _Tuple) -> None:
-        """As Spark's."""
+        """Same as in Spark."""
         self._value = self._values.normalized(newValue)
         self._expires = self.expiry.of_update()
 
     def clear(self) -> None:
-        """As Spark's."""
+        """Same as in Spark."""
         self._value, self.expiry.changed = None, True
 
     def last_expiry(self) -> int | None:
-        """When nothing of it will be left; None if that is never, or now."""
+        """When nothing of it will be left; None if that is never, or already the case."""
         return None if self._value is None else self._expires
 
     def read(self, array: pa.Array) -> list[tuple[_Tuple, int | None] | None]:
@@ -105,7 +105,7 @@ class StoredList(ListState):
         self._items: list[tuple[_Tuple, int | None]] = []
 
     def open(self, stored: list[tuple[_Tuple, int | None]] | None) -> None:
-        """Hold what is stored of a key."""
+        """Hold the stored list of a key."""
         self.expiry.changed = False
         self._items = _live(stored or [], self.expiry)
 
@@ -114,33 +114,33 @@ class StoredList(ListState):
         return self._items or None
 
     def exists(self) -> bool:
-        """As Spark's."""
+        """Same as in Spark."""
         return bool(self._items)
 
     def get(self) -> Iterator[_Tuple]:
-        """As Spark's; what is appended meanwhile does not come."""
+        """Same as in Spark, without what is appended in the meantime."""
         return iter([value if self._values.immutable else deepcopy(value) for value, _ in self._items])
 
     def put(self, newState: Iterable[_Tuple]) -> None:
-        """As Spark's; an empty list removes the variable."""
+        """Same as in Spark; an empty list removes the variable."""
         self._items = []
         self.appendList(newState)
 
     def appendValue(self, newState: _Tuple) -> None:
-        """As Spark's."""
+        """Same as in Spark."""
         self._items.append((self._values.normalized(newState), self.expiry.of_update()))
 
     def appendList(self, newState: Iterable[_Tuple]) -> None:
-        """As Spark's."""
+        """Same as in Spark."""
         expires = self.expiry.of_update()
         self._items += [(self._values.normalized(each), expires) for each in newState]
 
     def clear(self) -> None:
-        """As Spark's."""
+        """Same as in Spark."""
         self._items, self.expiry.changed = [], True
 
     def last_expiry(self) -> int | None:
-        """When nothing of it will be left; None if that is never, or now."""
+        """When nothing of it will be left; None if that is never, or already the case."""
         return _last(expires for _, expires in self._items)
 
     def read(self, array: pa.Array) -> list[list[tuple[_Tuple, int | None]]]:
@@ -157,7 +157,7 @@ class StoredList(ListState):
 
 
 class StoredMap(MapState):
-    """A map; stored as ``array<struct<key, value, expires>>``, in the order of its first updates."""
+    """A map; stored as ``array<struct<key, value, expires>>``, in the order of first updates."""
 
     def __init__(self, key_schema: StructType, schema: StructType, ttl: int | None) -> None:
         self.expiry = Expiry(ttl)
@@ -167,7 +167,7 @@ class StoredMap(MapState):
         self._entries: dict[Hashable, tuple[tuple[_Tuple, _Tuple], int | None]] = {}
 
     def open(self, stored: list[tuple[tuple[_Tuple, _Tuple], int | None]] | None) -> None:
-        """Hold what is stored of a key."""
+        """Hold the stored map of a key."""
         self.expiry.changed = False
         self._entries = {self._keys.identity(each[0][0]): each for each in _live(stored or [], self.expiry)}
 
@@ -176,46 +176,46 @@ class StoredMap(MapState):
         return list(self._entries.values()) or None
 
     def exists(self) -> bool:
-        """As Spark's."""
+        """Same as in Spark."""
         return bool(self._entries)
 
     def getValue(self, key: _Tuple) -> _Tuple | None:
-        """As Spark's; None without a value."""
+        """Same as in Spark; None without a value."""
         found = self._entries.get(self._identity(key))
         return None if found is None else self._out(found[0][1])
 
     def containsKey(self, key: _Tuple) -> bool:
-        """As Spark's."""
+        """Same as in Spark."""
         return self._identity(key) in self._entries
 
     def updateValue(self, key: _Tuple, value: _Tuple) -> None:
-        """As Spark's."""
+        """Same as in Spark."""
         pair = self._keys.normalized(key), self._values.normalized(value)
         self._entries[self._keys.identity(pair[0])] = (pair, self.expiry.of_update())
 
     def iterator(self) -> Iterator[tuple[_Tuple, _Tuple]]:
-        """As Spark's; the map may be changed meanwhile."""
+        """Same as in Spark; the map may be changed in the meantime."""
         return iter([(key, self._out(value)) for (key, value), _ in self._entries.values()])
 
     def keys(self) -> Iterator[_Tuple]:
-        """As Spark's; the map may be changed meanwhile."""
+        """Same as in Spark; the map may be changed in the meantime."""
         return iter([key for (key, _), _ in self._entries.values()])
 
     def values(self) -> Iterator[_Tuple]:
-        """As Spark's; the map may be changed meanwhile."""
+        """Same as in Spark; the map may be changed in the meantime."""
         return iter([self._out(value) for (_, value), _ in self._entries.values()])
 
     def removeKey(self, key: _Tuple) -> None:
-        """As Spark's."""
+        """Same as in Spark."""
         if self._entries.pop(self._identity(key), None) is not None:
             self.expiry.changed = True
 
     def clear(self) -> None:
-        """As Spark's."""
+        """Same as in Spark."""
         self._entries, self.expiry.changed = {}, True
 
     def last_expiry(self) -> int | None:
-        """When nothing of it will be left; None if that is never, or now."""
+        """When nothing of it will be left; None if that is never, or already the case."""
         return _last(expires for _, expires in self._entries.values())
 
     def read(self, array: pa.Array) -> list[list[tuple[tuple[_Tuple, _Tuple], int | None]]]:

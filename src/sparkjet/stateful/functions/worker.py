@@ -18,9 +18,9 @@ from sparkjet.stateful.functions.pieces import Piece, pieces
 from sparkjet.stateful.functions.values import UnfitStateError
 
 NEVER = 2**63 - 1
-"""When a key is due that has no timer."""
+"""The time at which a key without a timer is due."""
 TIMES = ("now", "before", "watermark", "reached")
-"""Columns of :class:`EpochTimes`, and what rows in the store are dead before; microseconds, the same in each row."""
+"""Columns of :class:`EpochTimes`, and the time before which stored rows are dead; microseconds, equal in all rows."""
 _OUT = ("key_hash", "emitted", "kept")
 _MILLISECOND = 1_000
 _LONGEST_SHOWN = 300
@@ -37,7 +37,7 @@ class FunctionError(Exception):
 
 
 class _Kept(NamedTuple):
-    """What is to be stored of a group; ``row`` is one of its rows in the part that was read last."""
+    """The state to store for a group; ``row`` is one of its rows in the part that was read last."""
 
     group: Group
     row: int
@@ -47,13 +47,13 @@ class _Kept(NamedTuple):
 
 
 class Calls(Reader, Protocol):
-    """How a user's function is called."""
+    """Calls a user's function."""
 
     returned: Any
 
     @property
     def where(self) -> str:
-        """What of the user's is being called, in words."""
+        """The user's method that is being called, in words."""
         ...
 
     def start(self, times: EpochTimes) -> None:
@@ -61,35 +61,35 @@ class Calls(Reader, Protocol):
         ...
 
     def call(self, group: Group) -> Iterable[Any]:
-        """What the user returns for a key."""
+        """The user's output for a key."""
         ...
 
     def kept(self) -> tuple[bool, tuple[Any, ...] | None, int | None]:
-        """Of the last key: whether its state changed, the state, and the millisecond at which it is due."""
+        """The outcome for the last key: whether its state changed, the state, and the millisecond it is due at."""
         ...
 
     def write(self, kept: Sequence[tuple[Any, ...] | None]) -> Sequence[pa.Array]:
-        """Columns of the state of some keys; None is a key without any."""
+        """Columns with the state of some keys; None is a key without state."""
         ...
 
     def close(self) -> None:
-        """After the last key."""
+        """Called after the last key."""
         ...
 
 
 class Worker:
-    """A user's function over the rows of its keys, those of a key one after the other, sorted by ``kind``.
+    """Runs a user's function over rows grouped by key, those of a key sorted by ``kind``.
 
-    Takes ``(key_hash, keys…, kind, stored, input, position, now, before, watermark, reached)``. Gives
-    ``(key_hash, emitted, kept)``, one of the last two is null: ``emitted`` is a row of the output, ``kept`` is the
-    new state ``(keys…, due, latest, gone, state…)`` of a key. ``stored`` is ``(due, latest, state…)``: rows in
-    the store are alive until ``due``, and ``latest`` is the latest ``due`` that the key has had. A row with ``gone``
-    hides older ones until those are dead.
+    Takes ``(key_hash, keys…, kind, stored, input, position, now, before, watermark, reached)``. Returns ``(key_hash,
+    emitted, kept)``, where one of the last two is null: ``emitted`` is an output row, ``kept`` is the new state
+    ``(keys…, due, latest, gone, state…)`` of a key. ``stored`` is ``(due, latest, state…)``: rows in the store are
+    alive until ``due``, and ``latest`` is the latest ``due`` that the key has had. A row with ``gone`` hides older ones
+    until those are dead.
 
     Args:
-        calls: How the user's function is called.
+        calls: Calls the user's function.
         keys: Names of the key columns.
-        longest: Rows of a key that are passed at once, at most.
+        longest: Maximum number of rows of a key that are passed at once.
     """
 
     def __init__(self, calls: Calls, keys: Sequence[str], longest: int) -> None:
@@ -152,7 +152,7 @@ class Worker:
         if not changed and due >= self._reached:
             return
         if state is not None:
-            # Just before it, as the watermark reaches it; but alive, if it is for the past.
+            # Just before it, as the watermark reaches it; but alive, if it is in the past.
             due = NEVER if millisecond is None else min(max(millisecond * _MILLISECOND - 1, self._reached), NEVER)
             self._kept.append(_Kept(group, group.last.start, state, due, max(due, latest)))
         elif latest >= self._reached:
