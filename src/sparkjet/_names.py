@@ -12,6 +12,7 @@ from sparkjet.engine.held_tables import read_once
 from sparkjet.engine.phases import EpochPhase
 from sparkjet.errors import (
     AnalysisError,
+    ChangedQueryError,
     CopiedHomeError,
     ExpectationError,
     FailuresError,
@@ -49,6 +50,7 @@ __all__ = [
     "Aggregate",
     "AggregateOperation",
     "AnalysisError",
+    "ChangedQueryError",
     "Clock",
     "CopiedHomeError",
     "EpochInfo",

@@ -22,6 +22,8 @@ QUERY_OPTIONS: Mapping[str, str] = {
     "pinRetention": "How long a pin keeps its record and what came after it: 12h, 7d, 30 days (for ever).",
     "snapshotBackup": "Another home, to which snapshots are copied in the background; a grid's copy in a directory.",
     "snapshotBackupEvery": "Number of epochs from one copy to the next (100).",
+    "onChange": "What a start does if the query has changed and saved state would have to: refuse (default), approve "
+    "(name the changes and a digest), approve:DIGEST (apply those), or apply.",
     "processingGuarantee": "exactly-once (default), at-least-once or none.",
     "closeWindowsAtEnd": "With trigger(availableNow=True): also emit the windows that are still open at the end.",
     "overlapEpochs": "Whether the next batch is read while the results of this one are still being written: auto "

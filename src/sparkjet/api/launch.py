@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Mapping
 from concurrent.futures import Future
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,7 @@ from sparkjet.engine.committer import Committer
 from sparkjet.engine.context import EngineContext
 from sparkjet.engine.ending import Ending
 from sparkjet.engine.entry_point import EntryPoint
+from sparkjet.engine.on_change import OnChange
 from sparkjet.engine.plain_logs import plain_logs
 from sparkjet.engine.receivers import Receivers
 from sparkjet.engine.recovery import recover
@@ -96,6 +97,8 @@ class Launch:
     """How long pins stay, in microseconds; None if for ever."""
     replay: ReplayRequest | None = None
     """Dead letters that go through the query first."""
+    on_change: OnChange = field(default_factory=OnChange)
+    """Whether to go on from a record of the query as it was before it was changed."""
 
     @property
     def places(self) -> list[Path]:
@@ -193,6 +196,7 @@ class Launch:
             home=self.home,
             name=self.name,
             steps=steps,
+            on_change=self.on_change,
         )
         context.configure(session)
         engine, checkpoint = recover(context, self._spark_directory)

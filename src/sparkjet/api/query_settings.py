@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import quote
 
+from sparkjet.engine.on_change import OnChange
 from sparkjet.errors import AnalysisError
 from sparkjet.options import MOST_PARTITIONS, Options
 from sparkjet.sinks.protocol import Guarantee
@@ -29,6 +30,7 @@ class QuerySettings:
         backup: The option ``snapshotBackup``.
         backup_every: The option ``snapshotBackupEvery``, in epochs.
         pin_retention: The option ``pinRetention``, in microseconds; None for ever.
+        on_change: The option ``onChange``.
     """
 
     guarantee: Guarantee = Guarantee.EXACTLY_ONCE
@@ -41,6 +43,7 @@ class QuerySettings:
     backup: str | None = None
     backup_every: int = 100
     pin_retention: int | None = None
+    on_change: OnChange = field(default_factory=OnChange)
 
     @staticmethod
     def of(options: Options, trigger: Mapping[str, str | bool]) -> QuerySettings:
@@ -60,6 +63,7 @@ class QuerySettings:
             options.get("snapshotBackup"),
             options.number("snapshotBackupEvery", default=100),
             options.age("pinRetention"),
+            OnChange.of(options.get("onChange")),
         )
         if settings.close_at_end and not trigger.get("availableNow"):
             message = "closeWindowsAtEnd needs trigger(availableNow=True): other queries have no end."

@@ -125,6 +125,9 @@ class ProgressReport(msgspec.Struct, frozen=True, rename="camel"):
     """The copies that `snapshotBackup` asks for; null without it."""
     failed_rows: dict[str, int] = {}
     """Rows that have failed behind `divert` in this epoch, by the `_stage` of their dead letters."""
+    changes: list[str] = []
+    """What had changed in the query when this run began, and what became of its state: a line each, as in the report
+    that `onChange` asks to agree to."""
     expectations: dict[str, DroppedCount] = {}
     """Rows that have not met each expectation, by its name; `total` is since it is in the query."""
 

@@ -11,6 +11,7 @@ from sparkjet.api.diverted import DeadLetters
 from sparkjet.api.grouped import LateStream
 from sparkjet.api.stream import Stream
 from sparkjet.api.writer import settings_of
+from sparkjet.engine.on_change import OnChange
 from sparkjet.errors import AnalysisError, nearest
 from sparkjet.options import Options
 from sparkjet.sinks.protocol import Guarantee
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
     from sparkjet.plan.outputs import AnyOutput
     from sparkjet.sinks.protocol import Sink
 
-_KNOWN = ("processingGuarantee", "overlapEpochs", "statePartitions", "outputMode", "earlyResultsPeriod", "isEarly")
+_OF_OUTPUTS = ("outputMode", "earlyResultsPeriod", "isEarly")
+_KNOWN = ("processingGuarantee", "overlapEpochs", "statePartitions", "onChange", *_OF_OUTPUTS)
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,7 @@ class DriverOptions:
     guarantee: Guarantee
     overlap: bool
     partitions: int
+    on_change: OnChange
     output_mode: str
     early_period: str | None
     marks_early: str | None
@@ -51,6 +54,7 @@ class DriverOptions:
             ),
             overlap=options.flag("overlapEpochs"),
             partitions=options.number("statePartitions", default=2),
+            on_change=OnChange.of(options.get("onChange")),
             output_mode=options.get("outputMode") or "append",
             early_period=options.get("earlyResultsPeriod"),
             marks_early=options.get("isEarly"),

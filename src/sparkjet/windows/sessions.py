@@ -181,6 +181,10 @@ class SessionWindows(KeyedOperator):
         last = F.max(time)
         return {"start": F.min(time), "end": F.when(last > MAX - self.gap, MAX).otherwise(last + self.gap)}
 
+    def renewed(self, rows: DataFrame) -> DataFrame:
+        """See :meth:`sparkjet.state.UpgradableOperator.renewed`; no two keys may have become one."""
+        return self._store.renewed(rows)
+
     def close(self, watermark: int) -> DataFrame | None:
         """Final rows of the sessions that end before ``watermark``, None without any."""
         reached = self._reached(watermark)

@@ -1,0 +1,120 @@
+"""Upgrades: a query changed between two runs, against Spark's batch: the old rule up to the cut, then the new."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import Column, Row, SparkSession
+from pyspark.sql import functions as F
+
+import sparkjet as sj
+from sparkjet.testing import StreamDriver
+
+pytestmark = pytest.mark.spark
+
+Query = Callable[[Any], Any]
+
+OLD = "ts timestamp, shop int, town string, px int, paid decimal(10,2), at struct<x:int>"
+NEW = "ts timestamp, shop long, town string, px long, paid decimal(20,4), at struct<x:int,y:string>"
+"""The same columns, wider."""
+SHAPES: dict[str, Callable[[], Column | Any]] = {
+    "tumbling": lambda: sj.window("ts", "10 seconds"),
+    "sliding": lambda: sj.window("ts", "20 seconds", "10 seconds"),
+    "sessions": lambda: sj.session_window("ts", "5 seconds"),
+}
+
+
+def row(second: int, shop: int, town: str, px: int | None, *more: Any) -> tuple[Any, ...]:
+    paid = None if px is None else Decimal(px % 100)
+    return (f"2026-01-01 12:00:{second:02}", shop, town, px, paid, (second, *more))
+
+
+BEFORE = [
+    *(row(1, 1, "a", 5), row(8, 1, "b", 7), row(9, 2, "a", 1)),
+    *(row(14, 1, "b", None), row(21, 1, "a", 3), row(23, 2, "a", 9)),
+]
+AFTER = [
+    *(row(24, 1, "a", 2**40, "n"), row(27, 1, "b", -3, "n"), row(31, 1, "a", 4, "n")),
+    *(row(33, 3, "b", 6, "n"), row(45, 1, "b", 8, "n")),
+]
+"""Behind the cut, some of them of windows that are open there."""
+CUT = "timestamp'2026-01-01 12:00:23'"
+"""The watermark there."""
+
+
+def grouped(stream: Any, shape: str | None, *keys: str) -> Any:
+    if shape is None:
+        return stream.groupBy(*keys)
+    return stream.withWatermark("ts", "0 seconds").groupBy(SHAPES[shape](), *keys)
+
+
+def begun(spark: SparkSession, home: Path, old: Query, schema: str = OLD, **options: Any) -> None:
+    """A run of the old query up to the cut."""
+    driver = StreamDriver(spark, old, schema, directory=home, **options)
+    driver.process(BEFORE[:3])
+    driver.process(BEFORE[3:])
+    driver.stop()
+    driver.close()
+
+
+def changed(spark: SparkSession, home: Path, shape: str | None, old: Query, new: Query, schema: str = NEW) -> list[Row]:
+    """The rows of the new query, which goes on from the old one."""
+    mode = {"outputMode": "update"} if shape is None else {}
+    begun(spark, home, old, **mode)
+    driver = StreamDriver(spark, new, schema, directory=home, onChange="apply", **mode)
+    driver.process(AFTER)
+    # What this run has left is of the query of today.
+    driver.restart()
+    if shape is not None:
+        driver.close_windows()
+    found = driver.results()
+    driver.close()
+    return found
+
+
+def batch(spark: SparkSession, shape: str | None, keys: Sequence[str], *columns: Column) -> list[Row]:
+    """What the columns are over all rows, of what was not final at the cut; ``old`` counts the rows from before."""
+    rows = [(*each[:-1], (*each[-1], None)[:2], old) for old in (True, False) for each in (BEFORE if old else AFTER)]
+    frame = spark.createDataFrame(rows, f"{NEW.replace('ts timestamp', 'ts string')}, old boolean")
+    frame = frame.withColumn("ts", F.col("ts").cast("timestamp"))
+    if shape is None:
+        found = frame.groupBy(*keys).agg(*columns)
+    else:
+        lengths = {"tumbling": ("10 seconds",), "sliding": ("20 seconds", "10 seconds")}
+        window = F.window("ts", *lengths[shape]) if shape in lengths else F.session_window("ts", "5 seconds")
+        found = frame.groupBy(window.alias("w"), *keys).agg(*columns).where(f"w.end > {CUT}")
+    return found.collect()
+
+
+def unless_old(column: Column) -> Column:
+    """Null where a row is from before the cut."""
+    return F.when(F.count_if("old") == 0, column)
+
+
+def same(found: Sequence[Row], expected: Sequence[Row]) -> None:
+    assert sorted(map(repr, map(tuple, found))) == sorted(map(repr, map(tuple, expected)))
+
+
+@pytest.mark.parametrize("shape", [*SHAPES, None])
+def test_all_that_can_be_made_of_the_state(spark: SparkSession, tmp_path: Path, shape: str | None) -> None:
+    def old(stream: Any) -> Any:
+        kept = F.count("*").alias("n"), F.sum("px").alias("px"), F.max("at").alias("at"), F.sum("paid").alias("paid")
+        return grouped(stream, shape, "shop", "town").agg(F.avg("px").alias("gone"), *kept)
+
+    def columns(least: Callable[[Column], Column]) -> list[Column]:
+        kept = F.max("at").alias("at"), F.sum("paid").alias("paid"), F.sum("px").alias("px"), F.count("*").alias("n")
+        return [least(F.coalesce(F.min("px"), F.lit(0))).alias("least"), *kept]
+
+    def new(stream: Any) -> Any:
+        return grouped(stream, shape, "shop", "town").agg(*columns(lambda column: column))
+
+    found = changed(spark, tmp_path, shape, old, new)
+    expected = batch(spark, shape, ["shop", "town"], *columns(unless_old))
+    if shape is None:
+        # Of keys that have changed.
+        expected = [each for each in expected if (each.shop, each.town) != (2, "a")]
+    same(found, expected)
