@@ -12,7 +12,8 @@ from pyspark.sql import Column, Row, SparkSession
 from pyspark.sql import functions as F
 
 import sparkjet as sj
-from sparkjet.testing import StreamDriver
+from sparkjet.snapshots import DirectoryStore
+from sparkjet.testing import CollectingSink, StreamDriver
 
 pytestmark = pytest.mark.spark
 
@@ -118,3 +119,83 @@ def test_all_that_can_be_made_of_the_state(spark: SparkSession, tmp_path: Path, 
         # Of keys that have changed.
         expected = [each for each in expected if (each.shop, each.town) != (2, "a")]
     same(found, expected)
+
+
+@pytest.mark.parametrize("shape", ["tumbling", "sliding", None])
+def test_partial_results_of_a_dropped_key_are_combined(spark: SparkSession, tmp_path: Path, shape: str | None) -> None:
+    """One of a wider column, and one that does not deduct."""
+    columns = F.max("px").alias("most"), F.count("*").alias("n"), F.sum(F.col("px") / 2).alias("half")
+    found = changed(
+        spark,
+        tmp_path,
+        shape,
+        lambda stream: grouped(stream, shape, "town", "shop").agg(*columns),
+        lambda stream: grouped(stream, shape, "shop").agg(*columns),
+    )
+    expected = batch(spark, shape, ["shop"], *columns)
+    # Of keys that have changed.
+    same(found, expected if shape is not None else [each for each in expected if each.shop != 2])
+
+
+def test_what_lacks_rows_is_known_at_the_next_change_too(spark: SparkSession, tmp_path: Path) -> None:
+    def query(*columns: Column) -> Query:
+        return lambda stream: stream.groupBy("shop").agg(*columns)
+
+    count, most, total = F.count("*").alias("n"), F.max("px").alias("most"), F.sum("px").alias("px")
+    begun(spark, tmp_path, query(count), outputMode="update")
+    second = StreamDriver(spark, query(most, count), OLD, directory=tmp_path, onChange="apply", outputMode="update")
+    second.process([row(30, 1, "a", 2), row(31, 3, "a", 3)])
+    assert second.results() == [Row(shop=1, most=None, n=5), Row(shop=3, most=3, n=1)]
+    second.stop()
+    second.close()
+    third = StreamDriver(spark, query(total, most), OLD, directory=tmp_path, onChange="apply", outputMode="update")
+    third.process([row(40, 1, "a", 4), row(41, 3, "a", 5), row(42, 4, "a", 6)])
+    found = sorted(third.results(), key=lambda each: each.shop)
+    assert found == [Row(shop=1, px=None, most=None), Row(shop=3, px=None, most=5), Row(shop=4, px=6, most=6)]
+    third.stop()
+    third.close()
+    # Without a change.
+    fourth = StreamDriver(spark, query(total, most), OLD, directory=tmp_path, outputMode="update")
+    fourth.process([row(50, 3, "a", 7)])
+    assert fourth.results() == [Row(shop=3, px=None, most=7)]
+    fourth.close()
+
+
+class Dying(DirectoryStore):
+    """A store whose driver dies before it puts a record."""
+
+    def put(self, slot: int, content: bytes) -> bool:
+        raise KeyboardInterrupt
+
+
+def test_a_crash_before_and_after_the_takeover(spark: SparkSession, tmp_path: Path) -> None:
+    old_columns = F.sum("px").alias("px"), F.count("*").alias("n")
+    new_columns = F.max("px").alias("most"), F.sum("px").alias("px")
+
+    def old(stream: Any) -> Any:
+        return grouped(stream, "sliding", "shop").agg(*old_columns)
+
+    def new(stream: Any) -> Any:
+        return grouped(stream, "sliding", "shop").agg(*new_columns)
+
+    begun(spark, tmp_path, old)
+    sink = CollectingSink()
+    with pytest.raises(KeyboardInterrupt):
+        StreamDriver(spark, new, NEW, directory=tmp_path, onChange="apply", store=Dying(tmp_path / "snapshots"))
+    # Taken over, and no epoch yet: it can still be taken back.
+    StreamDriver(spark, new, NEW, directory=tmp_path, onChange="apply").close()
+    StreamDriver(spark, old, OLD, directory=tmp_path).close()
+    driver = StreamDriver(spark, new, NEW, directory=tmp_path, onChange="apply", sinks=[sink])
+    with driver.crash(at=sj.EpochPhase.PREPARE):
+        driver.process(AFTER[:3])
+    driver.restart()
+    with driver.crash(at=sj.EpochPhase.DECIDE):
+        driver.process()
+    driver.restart()
+    driver.process(AFTER[3:])
+    driver.close_windows()
+    driver.close()
+    most = unless_old(F.max("px")).alias("most")
+    same(sink.rows(), batch(spark, "sliding", ["shop"], most, F.sum("px").alias("px")))
+    with pytest.raises(sj.ChangedQueryError, match=r"key shop: bigint → int: refused"):
+        StreamDriver(spark, old, OLD, directory=tmp_path)
