@@ -65,7 +65,7 @@ class ChangedQueryError(RecoveryError):
 
     condition = "SPARKJET_RECOVERY.CHANGED_QUERY"
 
-    def __init__(self, message: str, *, changes: Sequence[str], digest: str | None) -> None:
+    def __init__(self, message: str, *, changes: Sequence[str] = (), digest: str | None = None) -> None:
         super().__init__(message)
         self.changes = list(changes)
         self.digest = digest

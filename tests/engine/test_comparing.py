@@ -78,7 +78,7 @@ REFUSED: dict[str, tuple[Query, str, str]] = {
         SCHEMA,
         r"aggregate sum\(px\) of px: px → \(px \+ .*1.*\): refused \(another meaning; under another name",
     ),
-    "narrower": (totals, SCHEMA.replace("px long", "px int"), r"sum\(px\): bigint → int: refused \(narrower"),
+    "narrower": (totals, SCHEMA.replace("px long", "px int"), r"sum\(px\): bigint → int: refused \(not wider"),
     "narrower key": (
         keyed("shop", "town", shop="int(shop)"),
         SCHEMA,

@@ -62,17 +62,17 @@ def begun(spark: SparkSession, home: Path, old: Query, schema: str = OLD, **opti
     driver.close()
 
 
-def changed(spark: SparkSession, home: Path, shape: str | None, old: Query, new: Query, schema: str = NEW) -> list[Row]:
-    """The rows of the new query, which goes on from the old one."""
+def changed(spark: SparkSession, home: Path, shape: str | None, old: Query, new: Query) -> tuple[list[Row], int]:
+    """The rows of the new query, which goes on from the old one, and how many windows it has withheld."""
     mode = {"outputMode": "update"} if shape is None else {}
     begun(spark, home, old, **mode)
-    driver = StreamDriver(spark, new, schema, directory=home, onChange="apply", **mode)
+    driver = StreamDriver(spark, new, NEW, directory=home, onChange="apply", **mode)
     driver.process(AFTER)
     # What this run has left is of the query of today.
     driver.restart()
     if shape is not None:
         driver.close_windows()
-    found = driver.results()
+    found = driver.results(), driver.engine.state.withheld
     driver.close()
     return found
 
@@ -113,7 +113,7 @@ def test_all_that_can_be_made_of_the_state(spark: SparkSession, tmp_path: Path, 
     def new(stream: Any) -> Any:
         return grouped(stream, shape, "shop", "town").agg(*columns(lambda column: column))
 
-    found = changed(spark, tmp_path, shape, old, new)
+    found, _ = changed(spark, tmp_path, shape, old, new)
     expected = batch(spark, shape, ["shop", "town"], *columns(unless_old))
     if shape is None:
         # Of keys that have changed.
@@ -121,11 +121,11 @@ def test_all_that_can_be_made_of_the_state(spark: SparkSession, tmp_path: Path, 
     same(found, expected)
 
 
-@pytest.mark.parametrize("shape", ["tumbling", "sliding", None])
+@pytest.mark.parametrize("shape", [*SHAPES, None])
 def test_partial_results_of_a_dropped_key_are_combined(spark: SparkSession, tmp_path: Path, shape: str | None) -> None:
     """One of a wider column, and one that does not deduct."""
     columns = F.max("px").alias("most"), F.count("*").alias("n"), F.sum(F.col("px") / 2).alias("half")
-    found = changed(
+    found, withheld = changed(
         spark,
         tmp_path,
         shape,
@@ -133,6 +133,10 @@ def test_partial_results_of_a_dropped_key_are_combined(spark: SparkSession, tmp_
         lambda stream: grouped(stream, shape, "shop").agg(*columns),
     )
     expected = batch(spark, shape, ["shop"], *columns)
+    if shape == "sessions":
+        # What is open and began before the cut may lack what has closed.
+        expected = [each for each in expected if each[0].start.second >= 23]
+    assert withheld == (shape == "sessions")
     # Of keys that have changed.
     same(found, expected if shape is not None else [each for each in expected if each.shop != 2])
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sparkjet.aggregates.widening import Widening, conversion, parsed, widening
 from sparkjet.engine.changed_query import Change, Consequence, MovedKey, StageUpgrade, Upgrade
-from sparkjet.engine.changed_windows import changed_shape
+from sparkjet.engine.changed_windows import changed_shape, shown
 from sparkjet.plan.aggregation import Aggregation
 from sparkjet.spark_line import LINE_NAME
 from sparkjet.windows import SessionWindow
@@ -105,7 +105,7 @@ class _Aggregation:
             if texts is not None:
                 self._add(f"key {name}", *texts, Consequence.REFUSED, f"another meaning; {_READ_AGAIN}")
             elif found is None:
-                self._add(f"key {name}", saved[name], kind, Consequence.REFUSED, f"narrower; {_READ_AGAIN}")
+                self._add(f"key {name}", saved[name], kind, Consequence.REFUSED, f"not wider; {_READ_AGAIN}")
             elif kind != saved[name]:
                 note = _ROUNDED if found is Widening.ROUNDED else ""
                 self._add(f"key {name}", saved[name], kind, Consequence.CAST, note)
@@ -118,12 +118,16 @@ class _Aggregation:
         return moved or [MovedKey(0 if not saved else None, "int", "int")]
 
     def _merge(self, name: str, kind: str) -> None:
-        window = self._stage.grouping.window
-        if isinstance(window, SessionWindow) and self._has_rows:
-            note = f"sessions that were apart may have been one with closed ones; {_READ_AGAIN}"
+        window, closed = self._stage.grouping.window, None if self._state is None else self._state.closed
+        if not isinstance(window, SessionWindow) or not self._has_rows or closed is None:
+            self._add(f"key {name}", kind, "none", Consequence.MERGED)
+        elif self._is_read or window.max_duration is not None:
+            note = "another stage reads these results" if self._is_read else "a longest duration is counted from there"
+            note = f"the beginning of a session may be gone with a closed one, and {note}; {_READ_AGAIN}"
             self._add(f"key {name}", kind, "none", Consequence.REFUSED, note)
         else:
-            self._add(f"key {name}", kind, "none", Consequence.MERGED)
+            note = f"sessions that start before {shown(closed)} are withheld, as closed ones may be a part of them"
+            self._add(f"key {name}", kind, "none", Consequence.MERGED, note)
 
     def _aggregates(self) -> list[tuple[str, int | None]]:
         saved, found = list(self._saved["aggregates"]), list[tuple[str, int | None]]()
@@ -188,7 +192,7 @@ class _Aggregation:
         kinds = [_widening(*each) for each in types]
         found = None if None in kinds else conversion(computes, old, new)
         if found is None:
-            narrower = "narrower" if None in kinds else "no rule says what it has seen in the other type"
+            narrower = "not wider" if None in kinds else "no rule says what it has seen in the other type"
             self._add(what, one, other, Consequence.REFUSED, f"{narrower}; {_ANOTHER_NAME}")
         else:
             is_rounded = Widening.ROUNDED in (*kinds, found[1])

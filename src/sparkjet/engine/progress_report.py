@@ -110,8 +110,8 @@ class ProgressReport(msgspec.Struct, frozen=True, rename="camel"):
     null_timestamps: DroppedCount
     """Rows without an event time. `lateRows` delivers them, with the reason `null_timestamp`."""
     withheld_windows: int
-    """Windows since the query's first start that have no rows, because their length or slide was changed between two
-    runs and some of what they are computed from was no longer there."""
+    """Windows since the query's first start that have no rows, because their length, slide or keys were changed between
+    two runs and some of what they are computed from was no longer there."""
     epoch: EpochReport
     """The epoch that has ended."""
     snapshot: SnapshotReport

@@ -193,7 +193,7 @@ class StageState:
         stored = [(each.stored, each) for each in self.operator.segments if isinstance(each.stored, Delta)]
         self.recorded = {delta.name: segment for delta, segment in stored}
         whole_from, withheld = None, 0
-        if isinstance(self.operator, SlidingWindows):
+        if isinstance(self.operator, SlidingWindows | SessionWindows):
             whole_from, withheld = self.operator.whole_from, self.operator.withheld
         return SavedStage(
             settings=self.operator.settings,
@@ -240,6 +240,8 @@ class StageState:
                 self.operator.restore(segments, saved.closed, saved.whole_from, saved.withheld)
             else:
                 self._realign(self.operator, grid_of(before), saved, segments, store, name)
+        elif isinstance(self.operator, SessionWindows):
+            self.operator.restore(segments, saved.closed, saved.whole_from, saved.withheld)
         elif isinstance(self.operator, IntervalJoin) and isinstance(before, JoinSettings):
             self.operator.restore(segments, saved.closed, before.watermarks)
         else:
@@ -305,7 +307,10 @@ class StageState:
         self._forget(saved, name)
         if isinstance(operator, SlidingWindows) and is_moved and before is not None:
             self._restore_moved(operator, before, saved, segments, name)
-        elif isinstance(operator, SlidingWindows):
+        elif isinstance(operator, SessionWindows) and upgrade.merges:
+            # What has closed of one key may have been a part of what is open of another.
+            operator.restore(segments, saved.closed, saved.closed, saved.withheld)
+        elif isinstance(operator, SlidingWindows | SessionWindows):
             operator.restore(segments, saved.closed, saved.whole_from, saved.withheld)
         else:
             operator.restore(segments, saved.closed)

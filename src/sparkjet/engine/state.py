@@ -13,7 +13,7 @@ from sparkjet.engine.changes import Changes
 from sparkjet.engine.stage_state import StageState
 from sparkjet.plan.windowed_aggregation import WindowedAggregation
 from sparkjet.state import TimedOperator
-from sparkjet.windows import SlidingWindows
+from sparkjet.windows import SessionWindows, SlidingWindows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -70,7 +70,7 @@ class QueryState:
     def withheld(self) -> int:
         """Windows that were withheld since the query's first start, over all stages."""
         operators = [stage.operator for stage in self.stages.values()]
-        return sum(each.withheld for each in operators if isinstance(each, SlidingWindows))
+        return sum(each.withheld for each in operators if isinstance(each, SlidingWindows | SessionWindows))
 
     def saved_into(self, record: Record) -> Record:
         """The record with this state in it."""

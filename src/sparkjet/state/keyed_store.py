@@ -104,9 +104,13 @@ class KeyedStore:
         saved = KeyedRows(keys, (), versioned=self._versioned, deletable=self._deletable)
         return saved.live(saved.hashed(rows), closed).drop(KEY_HASH, VERSION, NEWEST, DELETED)
 
+    def hashed(self, rows: DataFrame) -> DataFrame:
+        """Rows with the hash of their keys."""
+        return self._rows.hashed(rows)
+
     def renewed(self, rows: DataFrame) -> DataFrame:
         """Rows as those of the first version, without their hash."""
-        return self._rows.stamped(self._rows.hashed(rows), 1).drop(KEY_HASH)
+        return self.stamped(self.hashed(rows), version=1).drop(KEY_HASH)
 
     def measured(self, rows: DataFrame) -> SegmentStatistics | None:
         """What the driver has to know of rows, None if there are none; one Spark job."""
