@@ -7,11 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 import sparkjet as sj
+from sparkjet.engine.comparing import compared
+from sparkjet.spark_line import LINE_NAME
 from sparkjet.testing import CollectingSink, StreamDriver
 
 pytestmark = pytest.mark.spark
@@ -68,6 +71,16 @@ def test_what_is_not_read_may_change_without_asking(spark: SparkSession, home: P
         assert driver.engine.state.upgrade is not None
         assert driver.engine.state.upgrade.changes == ()
         driver.close()
+
+
+def test_texts_of_another_line_of_spark_say_nothing(spark: SparkSession, home: Path, tmp_path: Path) -> None:
+    driver, other = start(spark, home, totals), start(spark, tmp_path, keyed("shop", "town", px="px + 1"))
+    record, plan = driver.engine.record, other.plan
+    assert [change.what for change in compared(plan, record).changes] == ["aggregate sum(px) of px"]
+    unsaid = {what: ["4.0", *value[1:]] if value[0] == LINE_NAME else value for what, value in record.unsaid.items()}
+    assert compared(plan, msgspec.structs.replace(record, unsaid=unsaid)).changes == ()
+    driver.close()
+    other.close()
 
 
 REFUSED: dict[str, tuple[Query, str, str]] = {

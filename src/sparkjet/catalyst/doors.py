@@ -187,6 +187,7 @@ DOORS = (
             "catalyst/plan_analysis",
             "catalyst/python_sources",
             "catalyst/time_bounds",
+            "catalyst/written_out",
         ),
         (
             f"{_EXECUTION}.datasources.v2.DataSourceV2Relation.options(0)",
@@ -208,6 +209,10 @@ DOORS = (
             f"{_CATALYST}.trees.TreePattern.EXPRESSION_WITH_RANDOM_SEED(0)",
             f"{_CATALYST}.trees.TreePattern.PLAN_EXPRESSION(0)",
             f"{_CATALYST}.trees.TreePattern.PYTHON_UDF(0)",
+            f"{_CATALYST}.trees.TreePattern.WITH_EXPRESSION(0)",
+            f"{_CATALYST}.optimizer.CollapseProject$.apply(1)",
+            f"{_CATALYST}.optimizer.CollapseProject$.getAliasMap(1)",
+            f"{_CATALYST}.optimizer.CollapseProject$.replaceAlias(2)",
         ),
     ),
     Door(

@@ -105,8 +105,8 @@ def _take_over(context: EngineContext, spark_directory: Path) -> tuple[int, Reco
             record = known
         else:
             upgrade = compared(context.plan, before)
-            context.on_change.decide(upgrade)
             check_changed_windows(context.plan, before)
+            context.on_change.decide(upgrade)
             next_takeover = before.takeover + 1
             # Its `overlap` stays: until an epoch is recorded, a start may still find the old run's checkpoint.
             overlap = before.overlap or context.overlap

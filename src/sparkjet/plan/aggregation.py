@@ -93,11 +93,17 @@ class Aggregation(Stage):
     @cached_property
     def accumulators(self) -> Accumulators:
         """The fields of the partial rows with their types."""
+        return Accumulators(self._named, self.accumulated.schema, self.lacking)
+
+    @cached_property
+    def accumulated(self) -> DataFrame:
+        """The fields over all rows, for analysis only."""
+        return self.feed.shape.groupBy().agg(*Accumulators.aggregations(self._named))
+
+    @cached_property
+    def _named(self) -> list[tuple[str, AggregateOperation]]:
         named = [(result_name(i), aggregate.operation) for i, aggregate in enumerate(self.aggregates)]
-        found = Accumulators.with_lacking(named, self.lacking)
-        return Accumulators(
-            found, self.feed.shape.groupBy().agg(*Accumulators.aggregations(found)).schema, self.lacking
-        )
+        return Accumulators.with_lacking(named, self.lacking)
 
     @property
     def untried(self) -> str | None:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from sparkjet.catalyst.logical_plans import analyzed, attribute_id, listed, selected
 from sparkjet.catalyst.written_out import WrittenOut
 from sparkjet.spark_line import LINE_NAME
-from sparkjet.windows import Accumulators
 
 if TYPE_CHECKING:
     from sparkjet.catalyst.unsaid import Unsaid
@@ -39,18 +38,16 @@ class Reads:
         given = [] if feed.parent is None else listed(analyzed(feed.transformations.source).output())
         written = WrittenOut(shape, map(attribute_id, given))
         keys = {key.name: written.text(selected(shape, key.column)) for key in aggregation.keys}
-        named = [(str(number), each.operation) for number, each in enumerate(aggregation.aggregates)]
-        aggregated = listed(analyzed(shape.groupBy().agg(*Accumulators.aggregations(named))).aggregateExpressions())
-        found: list[set[str]] = [set() for _ in named]
+        aggregated = listed(analyzed(aggregation.accumulated).aggregateExpressions())
+        found: list[set[str]] = [set() for _ in aggregation.aggregates]
         columns: dict[str, tuple[str | None, str]] = {}
         for expression in aggregated:
             prefix, _, _ = str(expression.name()).partition("_")
-            if not prefix.startswith("acc"):
-                # The count of all rows.
-                continue
-            for attribute in listed(expression.references().toSeq()):
+            # Besides, rows are counted, and those that an aggregate lacks.
+            number = int(prefix.removeprefix("acc")) if prefix.startswith("acc") else len(found)
+            for attribute in listed(expression.references().toSeq()) if number < len(found) else ():
                 name = str(attribute.name())
-                found[int(prefix.removeprefix("acc"))].add(name)
+                found[number].add(name)
                 if name not in columns:
                     columns[name] = written.text(attribute), str(attribute.dataType().catalogString())
         return Reads(keys, columns, tuple(map(frozenset, found)))
