@@ -19,8 +19,8 @@ pytestmark = pytest.mark.spark
 
 Query = Callable[[Any], Any]
 
-OLD = "ts timestamp, shop int, town string, px int, paid decimal(10,2), at struct<x:int>"
-NEW = "ts timestamp, shop long, town string, px long, paid decimal(20,4), at struct<x:int,y:string>"
+OLD = "ts timestamp, shop int, town string, px int, paid decimal(10,2), half float, at struct<x:int>"
+NEW = "ts timestamp, shop long, town string, px long, paid decimal(20,4), half double, at struct<x:int,y:string>"
 """The same columns, wider."""
 SHAPES: dict[str, Callable[[], Column | Any]] = {
     "tumbling": lambda: sj.window("ts", "10 seconds"),
@@ -31,7 +31,7 @@ SHAPES: dict[str, Callable[[], Column | Any]] = {
 
 def row(second: int, shop: int, town: str, px: int | None, *more: Any) -> tuple[Any, ...]:
     paid = None if px is None else Decimal(px % 100)
-    return (f"2026-01-01 12:00:{second:02}", shop, town, px, paid, (second, *more))
+    return (f"2026-01-01 12:00:{second:02}", shop, town, px, paid, second / 2, (second, *more))
 
 
 BEFORE = [
@@ -100,14 +100,20 @@ def same(found: Sequence[Row], expected: Sequence[Row]) -> None:
     assert sorted(map(repr, map(tuple, found))) == sorted(map(repr, map(tuple, expected)))
 
 
-@pytest.mark.parametrize("shape", [pytest.param("tumbling", marks=pytest.mark.long), "sliding", "sessions", None])
+@pytest.mark.parametrize(
+    "shape",
+    # Rolling aggregates lack rows and are combined below.
+    ["sliding", "sessions", *(pytest.param(shape, marks=pytest.mark.long) for shape in ("tumbling", None))],
+)
 def test_all_that_can_be_made_of_the_state(spark: SparkSession, tmp_path: Path, shape: str | None) -> None:
     def old(stream: Any) -> Any:
         kept = F.count("*").alias("n"), F.sum("px").alias("px"), F.max("at").alias("at"), F.sum("paid").alias("paid")
+        kept += (F.max("half").alias("half"), F.avg("paid").alias("mean"))
         return grouped(stream, shape, "shop", "town").agg(F.avg("px").alias("gone"), *kept)
 
     def columns(least: Callable[[Column], Column]) -> list[Column]:
         kept = F.max("at").alias("at"), F.sum("paid").alias("paid"), F.sum("px").alias("px"), F.count("*").alias("n")
+        kept += (F.avg("paid").alias("mean"), F.max("half").alias("half"))
         return [least(F.coalesce(F.min("px"), F.lit(0))).alias("least"), *kept]
 
     def new(stream: Any) -> Any:
@@ -123,8 +129,8 @@ def test_all_that_can_be_made_of_the_state(spark: SparkSession, tmp_path: Path, 
 
 @pytest.mark.parametrize(
     "shape",
-    # Tumbling windows are sliding ones of one frame; rows of rolling aggregates are combined as frames are.
-    ["sliding", "sessions", *(pytest.param(shape, marks=pytest.mark.long) for shape in ("tumbling", None))],
+    # Tumbling windows are sliding ones of one frame.
+    ["sliding", "sessions", None, pytest.param("tumbling", marks=pytest.mark.long)],
 )
 def test_partial_results_of_a_dropped_key_are_combined(spark: SparkSession, tmp_path: Path, shape: str | None) -> None:
     """One of a wider column, and one that does not deduct."""
@@ -168,6 +174,16 @@ def test_what_lacks_rows_is_known_at_the_next_change_too(spark: SparkSession, tm
     fourth.process([row(50, 3, "a", 7)])
     assert fourth.results() == [Row(shop=3, px=None, most=7)]
     fourth.close()
+    # What is read is that of the query that has been added to.
+    with pytest.raises(sj.ChangedQueryError, match="another meaning"):
+        StreamDriver(
+            spark,
+            lambda stream: query(total, most)(stream.withColumn("px", F.col("px") + 1)),
+            OLD,
+            directory=tmp_path,
+            onChange="apply",
+            outputMode="update",
+        )
 
 
 class Dying(DirectoryStore):

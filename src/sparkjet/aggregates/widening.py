@@ -30,21 +30,10 @@ if TYPE_CHECKING:
 _WHOLE = (ByteType, ShortType, IntegerType, LongType)
 _KEEPING = frozenset(
     {
-        *(
-            "any",
-            "any_value",
-            "array_agg",
-            "avg",
-            "bool_and",
-            "bool_or",
-            "collect_list",
-            "collect_set",
-            "corr",
-            "count",
-        ),
-        *("count_if", "covar_pop", "covar_samp", "every", "first", "first_value", "kurtosis", "last", "last_value"),
-        *("max", "max_by", "mean", "min", "min_by", "product", "skewness", "some", "std", "stddev", "stddev_pop"),
-        *("stddev_samp", "sum", "try_avg", "try_sum", "var_pop", "var_samp", "variance"),
+        *("any", "any_value", "array_agg", "avg", "bool_and", "bool_or", "collect_list", "collect_set", "corr"),
+        *("count", "count_if", "covar_pop", "covar_samp", "every", "first", "first_value", "kurtosis", "last"),
+        *("last_value", "max", "max_by", "mean", "min", "min_by", "product", "skewness", "some", "std", "stddev"),
+        *("stddev_pop", "stddev_samp", "sum", "try_avg", "try_sum", "var_pop", "var_samp", "variance"),
     }
 )
 """Functions that have seen the same, whether values were widened before or after. Not so sketches: they hash values."""
