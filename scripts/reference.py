@@ -60,8 +60,17 @@ NAMES: Mapping[str, Sequence[str]] = {
     ),
     "clocks": ("Clock", "SystemClock", "ManualClock"),
     "errors": (
-        *("SparkjetError", "AnalysisError", "CopiedHomeError", "ExpectationError", "FailuresError", "FencedError"),
-        *("LostTransactionError", "RecoveryError", "RefusedRowsError", "SinkError", "SourceError", "StorageError"),
+        *("SparkjetError", "AnalysisError", "ChangedQueryError", "CopiedHomeError", "ExpectationError"),
+        *(
+            "FailuresError",
+            "FencedError",
+            "LostTransactionError",
+            "RecoveryError",
+            "RefusedRowsError",
+            "SinkError",
+            "SourceError",
+            "StorageError",
+        ),
         "UnsettledError",
     ),
 }

@@ -15,6 +15,7 @@ from sparkjet.engine.held_tables import read_once
 from sparkjet.engine.phases import EpochPhase
 from sparkjet.errors import (
     AnalysisError,
+    ChangedQueryError,
     CopiedHomeError,
     ExpectationError,
     FailuresError,
@@ -53,6 +54,7 @@ __all__ = [
     "Aggregate",
     "AggregateOperation",
     "AnalysisError",
+    "ChangedQueryError",
     "Clock",
     "Completeness",
     "CopiedHomeError",

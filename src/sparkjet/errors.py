@@ -6,7 +6,7 @@ import difflib
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from typing import ClassVar
 
@@ -53,6 +53,22 @@ class RecoveryError(SparkjetError):
     """The stored state cannot be continued safely; nothing has been changed."""
 
     condition = "SPARKJET_RECOVERY"
+
+
+class ChangedQueryError(RecoveryError):
+    """The query is not the one that its record is of, and what becomes of its state was not agreed to, or is refused.
+
+    Attributes:
+        changes: The differences, a line each: the stage, what differs, from what to what, and what becomes of it.
+        digest: What ``onChange`` agrees to them by; None if one of them is refused.
+    """
+
+    condition = "SPARKJET_RECOVERY.CHANGED_QUERY"
+
+    def __init__(self, message: str, *, changes: Sequence[str] = (), digest: str | None = None) -> None:
+        super().__init__(message)
+        self.changes = list(changes)
+        self.digest = digest
 
 
 class FencedError(SparkjetError):

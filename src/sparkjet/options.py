@@ -215,6 +215,15 @@ SNAPSHOT_BACKUP = text(
     "snapshotBackup", "Another home, to which snapshots are copied in the background; a grid's copy in a directory."
 )
 SNAPSHOT_BACKUP_EVERY = number("snapshotBackupEvery", "Number of epochs from one copy to the next.", 100)
+ON_CHANGE = Option(
+    "onChange",
+    "What a start does if the query has changed and its state would have to: refuse; approve, which names the changes "
+    "and a digest; approve:DIGEST, which applies those; or apply.",
+    "refuse, approve, approve:DIGEST, apply",
+    _is,
+    "refuse",
+    "refuse",
+)
 PROCESSING_GUARANTEE = choice(
     "processingGuarantee",
     "What holds for results and state after a failure.",
@@ -244,6 +253,7 @@ QUERY_OPTIONS: Sequence[Option[Any]] = (
     PIN_RETENTION,
     SNAPSHOT_BACKUP,
     SNAPSHOT_BACKUP_EVERY,
+    ON_CHANGE,
     PROCESSING_GUARANTEE,
     CLOSE_WINDOWS_AT_END,
     OVERLAP_EPOCHS,

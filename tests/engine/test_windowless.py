@@ -164,7 +164,10 @@ def windows(stream: Stream) -> WindowedStream:
 
 @pytest.mark.parametrize(
     ("before", "after", "named"),
-    [(windows, positive, "kept state and keeps none"), (positive, windows, "kept no state and keeps some")],
+    [
+        (windows, positive, "stage0: stage: kept → none: refused"),
+        (positive, windows, "stage0: stage: none → new: refused"),
+    ],
 )
 def test_windows_cannot_come_or_go(
     spark: SparkSession, tmp_path: Path, before: Callable[..., Any], after: Callable[..., Any], named: str

@@ -102,6 +102,11 @@ def _integer(value: Column) -> Total:
     )
 
 
+def halves_of(total: Column) -> dict[str, Column]:
+    """A sum of 64 bits as the accumulator of sums of bigint has it, but for the number of values."""
+    return {"high": F.shiftright(total, _HALF), "low": total.bitwiseAND(F.lit(_LOW_MASK))}
+
+
 def _long(name: str, value: Column, overflow: Overflow) -> Total:
     zero = F.lit(0).cast("bigint")
     accumulate = {

@@ -109,6 +109,7 @@ def checked(
         trigger=trigger,
         close_at_end=settings.close_at_end,
         pin_retention=settings.pin_retention,
+        on_change=settings.on_change,
         name=name,
         clock=_only("clock", [output.clock for output in outputs]) or SystemClock(),
         listener=_only("onEpochPhase", [output.listener for output in outputs]) or _no_listener,

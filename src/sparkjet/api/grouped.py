@@ -55,7 +55,7 @@ class GroupedStream(GroupedMethods["WindowedStream"]):
     def _aggregated(self, exprs: Sequence[Expression]) -> WindowedStream:
         feed, grouping, by_key = self._feed, self._grouping, self._grouping.by_key
         kept = None if by_key is None else RollingAggregation(feed, by_key, *self._resolved(exprs, by_key))
-        return WindowedStream.of(WindowedAggregation(feed, grouping, *self._resolved(exprs, grouping), kept))
+        return WindowedStream.of(WindowedAggregation(feed, grouping, *self._resolved(exprs, grouping), by_key=kept))
 
 
 class ComputedWindows(StatefulMethods, GroupedStream):

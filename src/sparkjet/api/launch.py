@@ -7,25 +7,25 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 from pyspark.sql import SparkSession
 
 from sparkjet.api.interrupts import INTERRUPTS
 from sparkjet.api.listener_events import ListenerEvents
+from sparkjet.api.places import Places
 from sparkjet.api.query import StreamingQuery
 from sparkjet.api.worker_check import check_workers
-from sparkjet.connectors.formats import SINKS
 from sparkjet.engine.backfilling import backfilling
 from sparkjet.engine.batch_runner import BatchRunner
 from sparkjet.engine.committer import Committer
 from sparkjet.engine.context import EngineContext
 from sparkjet.engine.ending import Ending
 from sparkjet.engine.entry_point import EntryPoint
+from sparkjet.engine.on_change import OnChange
 from sparkjet.engine.plain_logs import plain_logs
 from sparkjet.engine.receivers import Receivers
 from sparkjet.engine.recovery import recover
@@ -34,24 +34,19 @@ from sparkjet.engine.start_steps import StartSteps
 from sparkjet.engine.supervisor import Supervisor
 from sparkjet.engine.ticker import Ticker, tick_interval
 from sparkjet.errors import AnalysisError
-from sparkjet.executors import AwaitedExecutors, is_local, platform_of, slots
+from sparkjet.executors import AwaitedExecutors, is_local, slots
 from sparkjet.monitoring.feeding import Feed
 from sparkjet.monitoring.runs import DRIVER, Run
 from sparkjet.monitoring.spark_metrics import SparkGauges
 from sparkjet.plan.spark_sources import guarantee_of_sources
 from sparkjet.plan.worker_packages import worker_packages
-from sparkjet.platforms import Weight
-from sparkjet.query_log import about, logger
-from sparkjet.sinks.files import FilesSink
+from sparkjet.query_log import about
 from sparkjet.sinks.outbox import Outbox
 from sparkjet.sinks.protocol import Guarantee
 from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.record_log import RecordLog
 from sparkjet.storage.directory import HoldsRows
 from sparkjet.storage.full_disk import full_disks_named
-from sparkjet.storage.local_directory import local_directory
-from sparkjet.storage.schemes import is_within
-from sparkjet.storage.sharing import check_reached, check_shared
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery as SparkQuery
@@ -71,11 +66,6 @@ if TYPE_CHECKING:
 
 RECENT = 100
 """Epochs that ``recentProgress`` keeps."""
-_CLEANERS = {each.name: each.cleaner for each in SINKS.values() if each.cleaner is not None}
-_NO_HOME = (
-    "checkpointLocation is missing, and executors on other machines cannot use the driver's temporary directory. Give "
-    'option("checkpointLocation", "…") a directory that all machines share'
-)
 
 
 class Reran(NamedTuple):
@@ -119,48 +109,24 @@ class Launch:
     """How long pins stay, in microseconds; None if for ever."""
     replay: ReplayRequest | None = None
     """Dead letters that go through the query first."""
-
-    @property
-    def places(self) -> list[Path]:
-        """Directories that the driver writes into, which may be on several disks."""
-        home = self.home.path
-        names = () if home is None else ("log", "state", "blobs", "outbox")
-        snapshots = [self.home.below("snapshots").below(name).path for name in names]
-        return list(dict.fromkeys([*filter(None, snapshots), self._spark_directory, *self._output_paths]))
-
-    @property
-    def _output_paths(self) -> dict[Path, str]:
-        """Directories of files below a path, each with the option that sets it."""
-        return {sink.directory.path: sink.option for sink in self._file_sinks if sink.directory.path is not None}
-
-    @property
-    def _file_sinks(self) -> list[Any]:
-        files = [output.sink for output in self.plan.outputs if isinstance(output.sink, FilesSink)]
-        return [*files, *(sink for sink, _ in self._table_sinks)]
-
-    @property
-    def _table_sinks(self) -> list[tuple[Any, str]]:
-        """Those of tables that are directories, each with what removes files from there that are not the table's."""
-        # By their name: the classes need the packages of extras.
-        outputs: list[Any] = [output for output in self.plan.outputs if output.format in _CLEANERS]
-        return [(each.sink, _CLEANERS[each.format]) for each in outputs if each.sink.directory is not None]
+    on_change: OnChange = field(default_factory=OnChange)
+    """Whether to go on from a record of the query as it was before it was changed."""
 
     @cached_property
-    def _spark_directory(self) -> Path:
-        """Where Spark's own checkpoint lies: on this machine where the home is in a store, as it is derived anyway."""
-        home = self.home.path
-        return local_directory(str(self.home)) if home is None else home / "spark"
+    def places(self) -> Places:
+        """Where it writes."""
+        return Places(self.plan, self.home, self.has_own_home)
 
     def start(self) -> StreamingQuery:
         """Check the destinations, recover and start; see :func:`sparkjet.start`."""
         steps = StartSteps()
-        with full_disks_named(self.places), about(self.name or self.home), steps.told():
+        with full_disks_named(self.places.all), about(self.name or self.home), steps.told():
             return self._start(steps)
 
     def rerun(self, epochs: RecordedEpochs) -> Reran:
         """Check and recover as :meth:`start`, and run what another query has recorded; see :meth:`Fork.replay`."""
         steps, rows, done = StartSteps(), Counter[str](), 0
-        with full_disks_named(self.places), about(self.name or self.home), steps.told():
+        with full_disks_named(self.places.all), about(self.name or self.home), steps.told():
             check_rerun(self.plan)
             newest = RecordLog(DirectoryStore(self.home.below("snapshots"))).newest()
             if newest is not None:
@@ -221,12 +187,12 @@ class Launch:
         for output in self.plan.outputs:
             output.check()
             steps.one()
-        self._check_home()
+        self.places.check_home()
         steps.at("checking the executors")
-        self._check_platform()
+        self.places.check_platform()
         packages = self.home.packages if isinstance(self.home, HoldsRows) else {}
         check_workers(self.plan.source.sparkSession, {**worker_packages(self.plan), **packages})
-        self._check_shared()
+        self.places.check_shared()
         store.open("checkpointLocation")
         session = _own_session(self.plan.source.sparkSession)
         for sink in committer.sinks.values():
@@ -264,9 +230,10 @@ class Launch:
             home=self.home,
             name=self.name,
             steps=steps,
+            on_change=self.on_change,
         )
         context.configure(session)
-        engine, checkpoint = recover(context, self._spark_directory)
+        engine, checkpoint = recover(context, self.places.spark_directory)
         run.query = engine.record.query
         return _Recovered(context, engine, checkpoint, reports, events, feed)
 
@@ -304,7 +271,7 @@ class Launch:
             finish.callback(self.backup.finish)
         finish.callback(receivers.stop)
         finish.callback(engine.close)
-        ending = Ending(engine.fenced, self.places, finish.close)
+        ending = Ending(engine.fenced, self.places.all, finish.close)
         finish.callback(lambda: feed.end(ending.failure))
         started: Future[SparkQuery] = Future()
         entry_point = EntryPoint(BatchRunner(engine, ending, started, history))
@@ -377,57 +344,6 @@ class Launch:
                 "another name."
             )
             raise AnalysisError(message)
-
-    def _check_home(self) -> None:
-        """Refuse a home among the files of a table: its maintenance removes what no version names.
-
-        Raises:
-            AnalysisError: It is there.
-        """
-        for table, cleaner in ((sink.directory, cleaner) for sink, cleaner in self._table_sinks):
-            top, home = table.resolved().rstrip("/"), self.home.resolved()
-            if is_within(home, top) and not home.startswith((f"{top}/_", f"{top}/.")):
-                message = (
-                    f'checkpointLocation: "{self.home}" is in the table {table}, where {cleaner} removes what no '
-                    f"version names. Give it a place of its own, or one below {table}/_checkpoints."
-                )
-                raise AnalysisError(message)
-
-    def _check_platform(self) -> None:
-        """Name what does not work where this driver runs.
-
-        Raises:
-            AnalysisError: The home will be gone when the driver comes back.
-        """
-        home = self.home.path if self.has_own_home else None
-        for note in platform_of(self.plan.source.sparkSession).notes(None if home is None else str(home)):
-            if note.weight is Weight.REFUSED:
-                message = f"checkpointLocation: {note.told} {note.remedy}"
-                raise AnalysisError(message)
-            if note.weight is Weight.WARNED:
-                logger.warning("%s %s", note.told, note.remedy)
-
-    def _check_shared(self) -> None:
-        """Check that the executors write where this driver reads; before anything is created or taken over.
-
-        Raises:
-            AnalysisError: They do not.
-        """
-        home = self.home.path
-        options: dict[Path, str] = {}
-        if home is not None:
-            # Not into a home that only this machine has: executors would create a directory that is never removed.
-            options = {home / "snapshots": "checkpointLocation"} if self.has_own_home else {home.parent: _NO_HOME}
-        stores = {sink.directory: sink.option for sink in self._file_sinks if sink.directory.path is None}
-        if home is None:
-            stores[self.home] = "checkpointLocation"
-        check_reached(self.plan.source.sparkSession, stores)
-        try:
-            check_shared(self.plan.source.sparkSession, options | self._output_paths)
-        except AnalysisError:
-            if home is not None and not self.has_own_home:
-                home.rmdir()
-            raise
 
     @property
     def _guarantees(self) -> dict[str, str]:

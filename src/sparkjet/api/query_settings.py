@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import quote
 
+from sparkjet.engine.on_change import OnChange
 from sparkjet.errors import AnalysisError
 from sparkjet.options import (
     AUTO,
     CHECKPOINT_LOCATION,
     CLOSE_WINDOWS_AT_END,
+    ON_CHANGE,
     OVERLAP_EPOCHS,
     PIN_RETENTION,
     PROCESSING_GUARANTEE,
@@ -40,6 +42,7 @@ class QuerySettings:
         backup: The option ``snapshotBackup``.
         backup_every: The option ``snapshotBackupEvery``, in epochs.
         pin_retention: The option ``pinRetention``, in microseconds; None for ever.
+        on_change: The option ``onChange``.
     """
 
     guarantee: Guarantee = Guarantee.EXACTLY_ONCE
@@ -52,6 +55,7 @@ class QuerySettings:
     backup: str | None = None
     backup_every: int = 100
     pin_retention: int | None = None
+    on_change: OnChange = field(default_factory=OnChange)
 
     @staticmethod
     def of(options: Options, trigger: Mapping[str, str | bool]) -> QuerySettings:
@@ -71,6 +75,7 @@ class QuerySettings:
             options[SNAPSHOT_BACKUP],
             options[SNAPSHOT_BACKUP_EVERY],
             options[PIN_RETENTION],
+            OnChange.of(options[ON_CHANGE]),
         )
         if settings.close_at_end and not trigger.get("availableNow"):
             message = "closeWindowsAtEnd needs trigger(availableNow=True): other queries have no end."

@@ -125,11 +125,9 @@ TRIES = Door(
     "expressions that may raise for a row",
     ("catalyst/tries", "catalyst/python_calls"),
     (
-        f"{_CATALYST}.expressions.PythonUDF.evalType(0)",
-        f"{_CATALYST}.expressions.PythonUDF.func(0)",
+        *(f"{_CATALYST}.expressions.PythonUDF.{each}(0)" for each in ("evalType", "func")),
         f"{_CATALYST}.expressions.NamedArgumentExpression.key(0)",
-        "org.apache.spark.api.python.PythonFunction.command(0)",
-        "org.apache.spark.api.python.PythonFunction.broadcastVars(0)",
+        *(f"org.apache.spark.api.python.PythonFunction.{each}(0)" for each in ("command", "broadcastVars")),
         f"{_CATALYST}.expressions.TryEval(1)",
         f"{_CATALYST}.plans.logical.LocalRelation(4)",
         f"{_EXECUTION}.QueryExecution.optimizedPlan(0)",
@@ -139,6 +137,8 @@ TRIES = Door(
     ),
     "divert(…) is refused",
 )
+_COLLAPSED = ("apply(1)", "getAliasMap(1)", "replaceAlias(2)")
+_PATTERNS = ["CURRENT_LIKE", "EXPRESSION_WITH_RANDOM_SEED", "PLAN_EXPRESSION", "PYTHON_UDF", "WITH_EXPRESSION"]
 RECORDED = Door(
     "batches that a query has read before, from sources that are opened outside of Spark's query",
     ("catalyst/recorded_batches",),
@@ -198,6 +198,7 @@ DOORS = (
             "catalyst/plan_analysis",
             "catalyst/python_sources",
             "catalyst/time_bounds",
+            "catalyst/written_out",
         ),
         (
             f"{_EXECUTION}.datasources.v2.DataSourceV2Relation.options(0)",
@@ -215,10 +216,8 @@ DOORS = (
             f"{_CATALYST}.optimizer.ReplaceExpressions.apply(1)",
             f"{_CATALYST}.plans.logical.LogicalPlan.transformAllExpressions(1)",
             f"{_CATALYST}.plans.logical.LogicalPlan.containsPattern(1)",
-            f"{_CATALYST}.trees.TreePattern.CURRENT_LIKE(0)",
-            f"{_CATALYST}.trees.TreePattern.EXPRESSION_WITH_RANDOM_SEED(0)",
-            f"{_CATALYST}.trees.TreePattern.PLAN_EXPRESSION(0)",
-            f"{_CATALYST}.trees.TreePattern.PYTHON_UDF(0)",
+            *(f"{_CATALYST}.trees.TreePattern.{each}(0)" for each in _PATTERNS),
+            *(f"{_CATALYST}.optimizer.CollapseProject$.{each}" for each in _COLLAPSED),
         ),
     ),
     Door(
@@ -288,7 +287,7 @@ DOORS = (
     ),
     Door(
         "files read by their names, in a session with Spark's defaults",
-        ("api/launch", "storage/file_reader", "storage/read_back", "testing/stream_driver"),
+        ("api/launch", "engine/shown_state", "storage/file_reader", "storage/read_back", "testing/stream_driver"),
         (
             f"{_FILES}.InMemoryFileIndex(7)",
             f"{_FILES}.InMemoryFileIndex.$lessinit$greater$default$5(0)",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
 
-from sparkjet.java import as_seq, java_class, nothing, scala_context, static_method
+from sparkjet.catalyst.logical_plans import analyzed
+from sparkjet.java import as_map, as_seq, java_class, nothing, scala_context, static_method
 from sparkjet.spark_line import LINE
 
 if TYPE_CHECKING:
@@ -67,3 +69,10 @@ def as_frame(session: SparkSession, logical: Any) -> DataFrame:
     """The DataFrame of a logical plan."""
     rows = static_method(session, "org.apache.spark.sql.classic.Dataset.ofRows")
     return DataFrame(rows(session._jsparkSession, logical), session)
+
+
+def exchanged_nodes(frame: DataFrame, pairs: Iterable[tuple[Any, DataFrame]]) -> DataFrame:
+    """The same rows, with other rows in the place of nodes of its plan, which must have the same columns."""
+    session = frame.sparkSession
+    replaced = [(node, analyzed(rows)) for node, rows in pairs]
+    return as_frame(session, analyzed(frame).transformUp(as_map(session, replaced)))

@@ -12,6 +12,7 @@ from sparkjet.time import WindowGrid
 from sparkjet.windows import Window
 
 if TYPE_CHECKING:
+    from sparkjet.plan.aggregation import Aggregation
     from sparkjet.plan.plan import Plan
     from sparkjet.snapshots.record import Record, SavedStage
 
@@ -31,6 +32,21 @@ def whole_from(window: WindowGrid, before: WindowGrid, saved: SavedStage) -> int
 def shown(time: int) -> str:
     """A time in microseconds, for messages."""
     return f"{datetime(1970, 1, 1) + timedelta(microseconds=time)} UTC"  # noqa: DTZ001 - only printed
+
+
+def changed_shape(stage: Aggregation, saved: SavedStage | None) -> tuple[str, str, str] | None:
+    """Shape of a stage's windows in a record and now, and what is withheld, in words; None if it has not changed."""
+    if saved is None or not isinstance(saved.settings, SlidingSettings):
+        return None
+    if not (isinstance(stage, WindowedAggregation) and isinstance(stage.window, Window)):
+        return None
+    window, before = stage.window.grid, grid_of(saved.settings)
+    if window == before:
+        return None
+    start = whole_from(window, before, saved)
+    is_held = start is not None and (saved.closed is None or window.last_partial(start) > saved.closed)
+    note = f"windows that start before {shown(start)} are withheld" if start is not None and is_held else ""
+    return _described(before), _described(window), note
 
 
 def check_changed_windows(plan: Plan, record: Record) -> None:

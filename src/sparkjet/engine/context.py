@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sparkjet.engine.hash_table import CAPACITY, USUAL
+from sparkjet.engine.on_change import OnChange
 from sparkjet.engine.start_steps import StartSteps
 from sparkjet.snapshots.record import EpochKind
 from sparkjet.storage.paths import PLAIN_FILES
@@ -43,6 +44,7 @@ class EngineContext:
         home: Where the store is, for messages and to know a query by it whose home was lost.
         name: What the user calls the query.
         steps: Told what a start or a recovery is doing.
+        on_change: Whether to go on from a record of the query as it was before it was changed.
     """
 
     plan: Plan
@@ -60,6 +62,7 @@ class EngineContext:
     home: Directory | None = None
     name: str | None = None
     steps: StartSteps = field(default_factory=StartSteps)
+    on_change: OnChange = field(default_factory=OnChange)
 
     @property
     def label(self) -> object:

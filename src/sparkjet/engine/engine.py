@@ -171,7 +171,9 @@ class Engine:
 
     def replay(self, request: ReplayRequest) -> None:
         """Have dead letters go through the query, as an epoch of their own; before Spark's query starts."""
-        replay = request.replay(self.record)
+        # Not the plan that it was made with: this one has what aggregates lack.
+        query = replace(request.replaying, plan=self._context.plan)
+        replay = replace(request, replaying=query).replay(self.record)
         if replay is not None:
             self._context.configure(self._context.session)
             batch = as_frame(self._context.session, analyzed(replay.letters))

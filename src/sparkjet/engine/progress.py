@@ -91,6 +91,7 @@ class EpochProgress:
             open_windows=open_windows(record.stages.values()),
             # Those that go to two outputs have failed once.
             failed_rows=dict(sum(self.failed.values(), Counter())),
+            changes=[] if state.upgrade is None else [str(change) for change in state.upgrade.changes],
             expectations={
                 name: DroppedCount(self.violated[name], total) for name, total in record.expectations.items()
             },

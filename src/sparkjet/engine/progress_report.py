@@ -110,8 +110,8 @@ class ProgressReport(msgspec.Struct, frozen=True, rename="camel"):
     null_timestamps: DroppedCount
     """Rows without an event time. `lateRows` delivers them, with the reason `null_timestamp`."""
     withheld_windows: int
-    """Windows since the query's first start that have no rows, because their length or slide was changed between two
-    runs and some of what they are computed from was no longer there."""
+    """Windows since the query's first start that have no rows, because their length, slide or keys were changed between
+    two runs and some of what they are computed from was no longer there."""
     epoch: EpochReport
     """The epoch that has ended."""
     snapshot: SnapshotReport
@@ -125,6 +125,9 @@ class ProgressReport(msgspec.Struct, frozen=True, rename="camel"):
     """The copies that `snapshotBackup` asks for; null without it."""
     failed_rows: dict[str, int] = {}
     """Rows that have failed behind `divert` in this epoch, by the `_stage` of their dead letters."""
+    changes: list[str] = []
+    """What had changed in the query when this run began, and what became of its state: a line each, as in the report
+    that `onChange` asks to agree to."""
     expectations: dict[str, DroppedCount] = {}
     """Rows that have not met each expectation, by its name; `total` is since it is in the query."""
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import uuid
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ import msgspec
 
 from sparkjet.clock import SteadyClock
 from sparkjet.engine.changed_windows import check_changed_windows
+from sparkjet.engine.comparing import compared, lacking_of
 from sparkjet.engine.engine import Engine
 from sparkjet.engine.spark_checkpoint import SparkCheckpoint, check_agreement, check_readable
 from sparkjet.engine.state import QueryState
@@ -22,9 +23,8 @@ from sparkjet.storage.directory import Losable
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from sparkjet.engine.changed_query import Upgrade
     from sparkjet.engine.context import EngineContext
-    from sparkjet.plan.plan import Plan
-    from sparkjet.snapshots.record import Fingerprint
 
 
 def recover(context: EngineContext, spark_directory: Path) -> tuple[Engine, SparkCheckpoint]:
@@ -35,9 +35,13 @@ def recover(context: EngineContext, spark_directory: Path) -> tuple[Engine, Spar
     remove what no record names; restore the state; rebuild Spark's checkpoint for this run.
     """
     context.steps.at("comparing record, sinks and Spark's checkpoint")
-    slot, record = _take_over(context, spark_directory)
+    slot, record, upgrade = _take_over(context, spark_directory)
+    if upgrade is not None:
+        context = replace(context, plan=context.plan.with_lacking(lacking_of(context.plan, record, upgrade)))
+        # Now: with the columns of what lacks rows.
+        upgrade = replace(upgrade, now=context.plan.fingerprint)
     try:
-        return _recovered(context, slot, record, spark_directory)
+        return _recovered(context, slot, record, spark_directory, upgrade)
     except Exception as error:
         fenced = context.log.fenced(slot, record)
         if fenced is not None:
@@ -47,7 +51,7 @@ def recover(context: EngineContext, spark_directory: Path) -> tuple[Engine, Spar
 
 
 def _recovered(
-    context: EngineContext, slot: int, record: Record, spark_directory: Path
+    context: EngineContext, slot: int, record: Record, spark_directory: Path, upgrade: Upgrade | None
 ) -> tuple[Engine, SparkCheckpoint]:
     """Bring sinks, store, state and checkpoint to the position of the record."""
     # Not before the takeover: a start that is refused must leave nothing behind.
@@ -60,7 +64,7 @@ def _recovered(
     context.committer.abort_orphans(record)
     steps.at("removing what no record names")
     _remove_leftovers(context, record)
-    state = QueryState.of(context.plan, context.partitions)
+    state = QueryState.of(context.plan, context.partitions, upgrade)
     steps.at("restoring the state", sum(len(stage.deltas) for stage in record.stages.values()))
     name = f"{record.takeover:06d}-{record.epoch:09d}-moved"
     state.restore(record, context.session, context.store, name, loaded=steps.one)
@@ -80,8 +84,8 @@ def _recovered(
     return Engine(context, slot, record, state, checkpoint, clock), checkpoint
 
 
-def _take_over(context: EngineContext, spark_directory: Path) -> tuple[int, Record]:
-    """Write a takeover record on top of the newest one that passes the checks."""
+def _take_over(context: EngineContext, spark_directory: Path) -> tuple[int, Record, Upgrade | None]:
+    """Write a takeover record on top of the newest one that passes the checks; and say what has changed since."""
     run = str(uuid.uuid4())
     while True:
         newest = context.log.newest()
@@ -96,11 +100,13 @@ def _take_over(context: EngineContext, spark_directory: Path) -> tuple[int, Reco
             if again is not None and again[0] != slot:
                 continue
             raise
+        upgrade = None
         if before is None:
             record = known
         else:
-            _check_fingerprint(before, context.plan)
+            upgrade = compared(context.plan, before)
             check_changed_windows(context.plan, before)
+            context.on_change.decide(upgrade)
             next_takeover = before.takeover + 1
             # Its `overlap` stays: until an epoch is recorded, a start may still find the old run's checkpoint.
             overlap = before.overlap or context.overlap
@@ -110,15 +116,16 @@ def _take_over(context: EngineContext, spark_directory: Path) -> tuple[int, Reco
                 takeover=next_takeover,
                 run=run,
                 overlap=overlap,
-                unsaid=context.plan.unsaid,
-                shown=context.plan.shown,
+                # With what they belong to: the first epoch of this run records all three.
+                unsaid=before.unsaid if upgrade.is_pending else context.plan.unsaid,
+                shown=before.shown if upgrade.is_pending else context.plan.shown,
             )
         try:
             context.log.append(slot + 1, record)
         except FencedError:
             # The driver we are replacing, or another successor, was faster: look again at what it decided.
             continue
-        return slot + 1, record
+        return slot + 1, record, upgrade
 
 
 def _first(run: str, context: EngineContext) -> Record:
@@ -160,44 +167,6 @@ def _check_checkpoint(spark_directory: Path, record: Record | None) -> None:
     else:
         batch = record.spark.batch if record.spark is not None else None
         check_agreement(current, record.query, batch, record.takeover, ahead=int(record.overlap))
-
-
-def _check_fingerprint(record: Record, plan: Plan) -> None:
-    """Refuse a query whose saved partial rows would no longer fit."""
-    saved, current = record.fingerprint, plan.fingerprint
-    had, has = (any(name != "inputs" for name in fingerprint) for fingerprint in (saved, current))
-    if had != has:
-        change = "kept state and keeps none now" if had else "kept no state and keeps some now"
-        loss = (
-            "What is in open windows and other aggregates would be lost."
-            if had
-            else "That would lack the rows that were read before."
-        )
-        message = (
-            f"The query has changed since its last run: it {change}. {loss} Change it back, or start from scratch with "
-            "another checkpointLocation."
-        )
-        raise RecoveryError(message)
-    before, now = _parts_of(saved), _parts_of(current)
-    parts = [*{**before, **now}, *(what for what in plan.unsaid if what in record.unsaid)]
-    before, now = before | record.unsaid, now | plan.unsaid
-    changed = [part for part in parts if _plain(before.get(part)) != _plain(now.get(part))]
-    if changed:
-        details = "; ".join(f"{part} were {before.get(part)}, are {now.get(part)}" for part in changed)
-        message = (
-            f"The query has changed since its last run: {details}. Saved partial results do not fit. Change it back, "
-            "or start from scratch with another checkpointLocation. (Length, slide and offset of a window may change.)"
-        )
-        raise RecoveryError(message)
-
-
-def _parts_of(fingerprint: Fingerprint) -> dict[str, object]:
-    """The parts that are compared one by one, so that a refusal names the keys or the aggregates, not everything."""
-    return {f"{name} {part}": value for name, parts in fingerprint.items() for part, value in parts.items()}
-
-
-def _plain(value: object) -> str:
-    return json.dumps(value)
 
 
 def _newest_checkpoint(spark_directory: Path) -> SparkCheckpoint | None:

@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame
 from sparkjet.catalyst.columns import quoted
 from sparkjet.catalyst.kept_plans import KeptPlans
 from sparkjet.engine.changed_windows import grid_of, shown, whole_from
+from sparkjet.engine.upgraded_state import upgraded
 from sparkjet.errors import RecoveryError
 from sparkjet.query_log import logger
 from sparkjet.snapshots.record import JoinSettings, SavedStage, SlidingSettings
@@ -24,7 +25,8 @@ from sparkjet.state.partitions import LOST, partition_count, patched, release
 from sparkjet.state.segments import to_store
 from sparkjet.state.tasks import FEW, tasks_of_few
 from sparkjet.stateful.interval_join import IntervalJoin
-from sparkjet.windows import SlidingWindows
+from sparkjet.stateful.rolling import RollingGroups
+from sparkjet.windows import SessionWindows, SlidingWindows
 
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from sparkjet.engine.arrival import Arrival
+    from sparkjet.engine.changed_query import StageUpgrade
     from sparkjet.snapshots import SnapshotStore
     from sparkjet.snapshots.store import Delta
     from sparkjet.state import Operator
@@ -78,11 +81,15 @@ class Loading:
                 self.kept += count - len(lost)
                 return found
         partials = self._operator.partitioned(self._store.read_delta(self._session, delta))
-        found_rows = _counted(partials, delta)
-        if found_rows != delta.rows:
-            raise _damaged(f"Delta {delta.name} should hold {delta.rows} entries, but {found_rows} were found")
+        _check(partials, delta)
         self.read += partition_count(partials)
         return _segment(partials, delta)
+
+    def rows(self, delta: Delta) -> DataFrame:
+        """The rows of a delta as they are stored."""
+        rows = self._store.read_delta(self._session, delta)
+        _check(rows, delta)
+        return rows
 
     def _patched(self, delta: Delta, held: Segment, lost: AbstractSet[int]) -> Segment | None:
         """The segment with only the lost partitions read; None if that does not give all of its rows."""
@@ -113,6 +120,12 @@ class Loading:
 
 def _segment(partials: DataFrame, delta: Delta) -> Segment:
     return Segment(partials, SegmentStatistics(delta.rows, delta.low, delta.high), delta)
+
+
+def _check(partials: DataFrame, delta: Delta) -> None:
+    found = _counted(partials, delta)
+    if found != delta.rows:
+        raise _damaged(f"Delta {delta.name} should hold {delta.rows} entries, but {found} were found")
 
 
 def _counted(partials: DataFrame, delta: Delta) -> int:
@@ -188,7 +201,7 @@ class StageState:
         stored = [(each.stored, each) for each in self.operator.segments if isinstance(each.stored, Delta)]
         self.recorded = {delta.name: segment for delta, segment in stored}
         whole_from, withheld = None, 0
-        if isinstance(self.operator, SlidingWindows):
+        if isinstance(self.operator, SlidingWindows | SessionWindows):
             whole_from, withheld = self.operator.whole_from, self.operator.withheld
         return SavedStage(
             settings=self.operator.settings,
@@ -207,11 +220,12 @@ class StageState:
         store: SnapshotStore,
         name: str,
         loaded: Callable[[], None] = lambda: None,
+        upgrade: StageUpgrade | None = None,
     ) -> Loading:
         """Become what the record says; what executors still hold of it is not read again.
 
-        Where the length or step of a sliding window has changed since, the frames are moved to the new grid and
-        stored again under ``name``, as one delta. After each delta that is there ``loaded`` is called.
+        Where the length or step of a sliding window has changed since, or an ``upgrade`` says what else has, the rows
+        are moved and stored again under ``name``, as one delta. After each delta that is there ``loaded`` is called.
         """
         self.obsolete = set()
         loading = Loading(self.operator, session, store)
@@ -220,6 +234,9 @@ class StageState:
             self.operator.restore([], None)
             return loading
         self.late, self.null_timestamps = Counter(saved.late), Counter(saved.null_timestamps)
+        if upgrade is not None:
+            self._upgrade(upgrade, saved, loading, store, name, loaded)
+            return loading
         segments = []
         for delta in saved.deltas:
             segments.append(loading.segment(delta, self.recorded.get(delta.name)))
@@ -231,6 +248,8 @@ class StageState:
                 self.operator.restore(segments, saved.closed, saved.whole_from, saved.withheld)
             else:
                 self._realign(self.operator, grid_of(before), saved, segments, store, name)
+        elif isinstance(self.operator, SessionWindows):
+            self.operator.restore(segments, saved.closed, saved.whole_from, saved.withheld)
         elif isinstance(self.operator, IntervalJoin) and isinstance(before, JoinSettings):
             self.operator.restore(segments, saved.closed, before.watermarks)
         else:
@@ -261,18 +280,73 @@ class StageState:
         segments = []
         if loaded:
             united = reduce(DataFrame.unionByName, [segment.partials for segment in loaded])
-            partials = operator.partitioned(operator.realigned(united, before, saved.closed))
-            statistics = SegmentStatistics.measure(partials, self.kept)
-            # Only now: the new partial rows are computed when they are first read, from these.
+            segments = self._moved(operator, operator.realigned(united, before, saved.closed), store, name)
             for segment in loaded:
                 segment.release()
-            if statistics is not None:
-                moved = Segment(partials, statistics)
-                moved.stored = self._write(name, moved, store)
-                segments.append(moved)
+        self._forget(saved, name)
+        self._restore_moved(operator, before, saved, segments, name)
+
+    def _upgrade(
+        self,
+        upgrade: StageUpgrade,
+        saved: SavedStage,
+        loading: Loading,
+        store: SnapshotStore,
+        name: str,
+        loaded: Callable[[], None],
+    ) -> None:
+        operator, settings, found = self.operator, saved.settings, list[DataFrame]()
+        assert isinstance(operator, SlidingWindows | SessionWindows | RollingGroups)  # noqa: S101 - others are refused
+        before = grid_of(settings) if isinstance(settings, SlidingSettings) else None
+        is_moved = isinstance(operator, SlidingWindows) and operator.settings != settings
+        for delta in saved.deltas:
+            found.append(loading.rows(delta))
+            loaded()
+        segments = []
+        if found:
+            old_keys = [f"key{number}" for number in range(upgrade.old_keys)]
+            newest = operator.newest(reduce(DataFrame.unionByName, found), old_keys, saved.closed)
+            rows = upgraded(newest, upgrade, operator.accumulators, operator.keys)
+            if isinstance(operator, SlidingWindows) and is_moved and before is not None:
+                rows = operator.realigned(rows, before, saved.closed)
+            else:
+                rows = operator.renewed(rows)
+            segments = self._moved(operator, rows, store, name)
+        self._forget(saved, name)
+        if isinstance(operator, SlidingWindows) and is_moved and before is not None:
+            self._restore_moved(operator, before, saved, segments, name)
+        elif isinstance(operator, SessionWindows) and upgrade.merges:
+            # What has closed of one key may have been a part of what is open of another.
+            operator.restore(segments, saved.closed, saved.closed, saved.withheld)
+        elif isinstance(operator, SlidingWindows | SessionWindows):
+            operator.restore(segments, saved.closed, saved.whole_from, saved.withheld)
+        else:
+            operator.restore(segments, saved.closed)
+
+    def _moved(
+        self,
+        operator: SlidingWindows | SessionWindows | RollingGroups,
+        rows: DataFrame,
+        store: SnapshotStore,
+        name: str,
+    ) -> list[Segment]:
+        """Rows that take the place of all that was saved: stored, and held by the executors."""
+        partials = operator.partitioned(rows)
+        statistics = operator.measured(partials)
+        if statistics is None:
+            return []
+        moved = Segment(partials, statistics)
+        moved.stored = self._write(name, moved, store)
+        return [moved]
+
+    def _forget(self, saved: SavedStage, name: str) -> None:
         # The new one too: merged away in the very next epoch, it would never have been in a record that drops it.
         self.obsolete = {name, *(delta.name for delta in saved.deltas)}
         self.recorded = {}
+
+    def _restore_moved(
+        self, operator: SlidingWindows, before: WindowGrid, saved: SavedStage, segments: list[Segment], name: str
+    ) -> None:
         closed = operator.realigned_end(saved.closed)
         operator.restore(segments, closed, whole_from(operator.window, before, saved), saved.withheld)
         start = operator.whole_from

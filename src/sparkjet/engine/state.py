@@ -13,11 +13,12 @@ from sparkjet.engine.changes import Changes
 from sparkjet.engine.stage_state import StageState
 from sparkjet.plan.windowed_aggregation import WindowedAggregation
 from sparkjet.state import TimedOperator
-from sparkjet.windows import SlidingWindows
+from sparkjet.windows import SessionWindows, SlidingWindows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from sparkjet.engine.changed_query import Upgrade
     from sparkjet.plan.plan import Plan
     from sparkjet.snapshots import SnapshotStore
     from sparkjet.snapshots.record import Record
@@ -34,6 +35,7 @@ class QueryState:
         partitions: Number of partitions of that state.
         early_at: When each output last had early rows.
         changes: What each output in update mode has not been sent.
+        upgrade: How to go on from a record of the query as it was before, None if it is the same.
     """
 
     tracker: InputTracker
@@ -41,9 +43,10 @@ class QueryState:
     partitions: int
     early_at: dict[str, int] = field(default_factory=dict)
     changes: Mapping[str, Changes] = field(default_factory=dict)
+    upgrade: Upgrade | None = None
 
     @staticmethod
-    def of(plan: Plan, partitions: int) -> QueryState:
+    def of(plan: Plan, partitions: int, upgrade: Upgrade | None = None) -> QueryState:
         """The state of a new query."""
         operators = {each.name: each.stage.operator(partitions) for each in plan.stages}
         states = {name: StageState(each, partitions) for name, each in operators.items() if each is not None}
@@ -51,7 +54,7 @@ class QueryState:
         changes = {
             output.name: Changes(output.stage) for output in updated if isinstance(output.stage, WindowedAggregation)
         }
-        return QueryState(plan.tracker(), states, partitions, changes=changes)
+        return QueryState(plan.tracker(), states, partitions, changes=changes, upgrade=upgrade)
 
     @property
     def late(self) -> Counter[str]:
@@ -67,10 +70,13 @@ class QueryState:
     def withheld(self) -> int:
         """Windows that were withheld since the query's first start, over all stages."""
         operators = [stage.operator for stage in self.stages.values()]
-        return sum(each.withheld for each in operators if isinstance(each, SlidingWindows))
+        return sum(each.withheld for each in operators if isinstance(each, SlidingWindows | SessionWindows))
 
     def saved_into(self, record: Record) -> Record:
         """The record with this state in it."""
+        if self.upgrade is not None:
+            of_it = {"unsaid": self.upgrade.unsaid, "shown": dict(self.upgrade.shown)}
+            record = msgspec.structs.replace(record, fingerprint=self.upgrade.now, **of_it)
         return msgspec.structs.replace(
             record,
             watermarks=self.tracker.snapshot(),
@@ -99,10 +105,14 @@ class QueryState:
         for changes in self.changes.values():
             changes.forget()
         read = kept = 0
+        # The records of this run have today's; a takeover leaves all as it was, so that it can still be undone.
+        is_old = self.upgrade is not None and record.fingerprint == self.upgrade.before
+        upgrades = self.upgrade.stages if self.upgrade is not None and is_old else {}
         for stage, state in self.stages.items():
             if whole:
                 state.recorded = {}
-            loading = state.restore(record.stages.get(stage), session, store, f"{name}-{stage}", loaded)
+            saved, upgrade = record.stages.get(stage), upgrades.get(stage)
+            loading = state.restore(saved, session, store, f"{name}-{stage}", loaded, upgrade)
             read, kept = read + loading.read, kept + loading.kept
         return read, kept
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import add
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
@@ -11,13 +12,15 @@ from pyspark.sql.types import StructField
 
 from sparkjet.catalyst.aggregate_calls import GroupWindow
 from sparkjet.catalyst.columns import HIDDEN, ONLY_SUBSTREAM, SUBSTREAM, TIME, CompiledColumns, Once
-from sparkjet.catalyst.expressions import parts_of
+from sparkjet.catalyst.expressions import expression_of, parts_of
 from sparkjet.catalyst.logical_plans import analyzed, children, kind_of, listed, selected
 from sparkjet.catalyst.tries import never_raises
 from sparkjet.plan.partial_rows import PartialRows
+from sparkjet.plan.reads import Reads
 from sparkjet.plan.stage import Feed, Stage, fields_of
 from sparkjet.snapshots.record import Shown
 from sparkjet.windows import Accumulators, SessionWindow
+from sparkjet.windows.accumulators import lacking_name
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -74,12 +77,14 @@ class Aggregation(Stage):
         grouping: The keys, and the window if there is one.
         aggregates: What is computed.
         columns: The columns of the result that follow the grouping ones, from keys and results by their names inside.
+        lacking: Numbers of the aggregates that have not seen all rows of the state, as they were added to it.
     """
 
     feed: Feed
     grouping: Grouping
     aggregates: tuple[ResolvedAggregate, ...]
     columns: tuple[ResultColumn, ...]
+    lacking: tuple[int, ...] = ()
 
     @property
     def keys(self) -> tuple[Key, ...]:
@@ -99,8 +104,17 @@ class Aggregation(Stage):
     @cached_property
     def accumulators(self) -> Accumulators:
         """The fields of the partial rows with their types."""
+        return Accumulators(self._named, self.accumulated.schema, self.lacking)
+
+    @cached_property
+    def accumulated(self) -> DataFrame:
+        """The fields over all rows, for analysis only."""
+        return self.feed.shape.groupBy().agg(*Accumulators.aggregations(self._named))
+
+    @cached_property
+    def _named(self) -> list[tuple[str, AggregateOperation]]:
         named = [(result_name(i), aggregate.operation) for i, aggregate in enumerate(self.aggregates)]
-        return Accumulators(named, self.feed.shape.groupBy().agg(*Accumulators.aggregations(named)).schema)
+        return Accumulators.with_lacking(named, self.lacking)
 
     @property
     def untried(self) -> str | None:
@@ -127,7 +141,13 @@ class Aggregation(Stage):
             "keys": {key.name: key.type.simpleString() for key in self.keys},
             "aggregates": [aggregate.computes for aggregate in self.aggregates],
             "accumulators": self.accumulators.shape,
+            **({"lacking": [*self.lacking]} if self.lacking else {}),
         }
+
+    @cached_property
+    def reads(self) -> Reads:
+        """The columns behind keys and aggregates."""
+        return Reads.of(self)
 
     @property
     def unsaid(self) -> Unsaid:
@@ -136,7 +156,7 @@ class Aggregation(Stage):
             f"aggregate {number}, {aggregate.computes}, {what}": value
             for number, aggregate in enumerate(self.aggregates, 1)
             for what, value in aggregate.unsaid.items()
-        }
+        } | self.reads.unsaid
 
     @property
     def shown(self) -> Shown:
@@ -187,5 +207,18 @@ class Aggregation(Stage):
             # Spark's own mark of a window column, without which F.window_time refuses it.
             grouped[window.name] = window_column().alias(window.name, metadata={marker: True})
             hidden = [(F.col("end") - 1).alias(TIME), F.lit(ONLY_SUBSTREAM).alias(SUBSTREAM)]
-        results = [each.column.alias(each.name) for each in self.columns]
+        results = [self._result(each).alias(each.name) for each in self.columns]
         return CompiledColumns([*(grouped[name] for name in self.grouping.order), *results, *hidden])
+
+    def _result(self, result: ResultColumn) -> Column:
+        """A column of the result, null where an aggregate that it is computed from lacks rows.
+
+        Not the aggregate alone: what is computed from it, such as COALESCE(…, 0), would look whole.
+        """
+        if not self.lacking:
+            return result.column
+        session = self.feed.shape.sparkSession
+        parts = parts_of(expression_of(result.column, session))
+        names = {str(part.name()) for part in parts if kind_of(part) == "UnresolvedAttribute"}
+        lacked = [F.col(lacking_name(number)) for number in self.lacking if result_name(number) in names]
+        return F.when(reduce(add, lacked) == 0, result.column) if lacked else result.column

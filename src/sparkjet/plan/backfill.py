@@ -16,9 +16,8 @@ from sparkjet.catalyst.columns import quoted
 from sparkjet.catalyst.identities import IdentifiedColumns
 from sparkjet.catalyst.logical_plans import analyzed, children, streaming_nodes
 from sparkjet.catalyst.moments import Moment
-from sparkjet.catalyst.physical_plans import as_frame, no_rows
+from sparkjet.catalyst.physical_plans import as_frame, exchanged_nodes, no_rows
 from sparkjet.errors import AnalysisError, RecoveryError
-from sparkjet.java import as_map
 from sparkjet.known_types import known
 
 if TYPE_CHECKING:
@@ -223,7 +222,7 @@ class Backfilled:
 
     def live(self, seam: Seam) -> DataFrame:
         """What Spark runs: without the rows that history has."""
-        return self._exchanged([(self.stream, self.backfill.live(self.stream, seam))])
+        return exchanged_nodes(self.rows, [(analyzed(self.stream), self.backfill.live(self.stream, seam))])
 
     def of_bucket(self, seam: Seam, number: int, epoch: str, now: int) -> DataFrame:
         """A batch of the rows of a bucket; other sources have none in it.
@@ -239,22 +238,14 @@ class Backfilled:
         rows = IdentifiedColumns([F.col(quoted(name)) for name in stream.columns], stream).select(found)
         plan = analyzed(stream)
         inside = [*streaming_nodes(plan)]
-        nothing = [
-            as_frame(stream.sparkSession, no_rows(stream.sparkSession, leaf.output())) for leaf in self._others(inside)
-        ]
-        others = [as_frame(stream.sparkSession, leaf) for leaf in self._others(inside)]
-        batch = self._exchanged([(stream, rows), *zip(others, nothing, strict=True)])
-        return Moment(epoch, now).of(batch, "sources")
+        session = stream.sparkSession
+        nothing = [(leaf, as_frame(session, no_rows(session, leaf.output()))) for leaf in self._others(inside)]
+        return Moment(epoch, now).of(exchanged_nodes(self.rows, [(plan, rows), *nothing]), "sources")
 
     def _others(self, inside: Sequence[Any]) -> list[Any]:
         """The streaming sources beside the stream."""
         leaves = [node for node in streaming_nodes(analyzed(self.rows)) if not children(node)]
         return [leaf for leaf in leaves if not any(leaf.equals(node) for node in inside)]
-
-    def _exchanged(self, pairs: Sequence[tuple[DataFrame, DataFrame]]) -> DataFrame:
-        session = self.rows.sparkSession
-        replaced = [(analyzed(before), after._jdf.logicalPlan()) for before, after in pairs]
-        return as_frame(session, analyzed(self.rows).transformUp(as_map(session, replaced)))
 
 
 def backfilled(rows: DataFrame) -> Backfilled | None:

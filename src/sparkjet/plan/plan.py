@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from sparkjet.catalyst.columns import ONLY_SUBSTREAM
 from sparkjet.catalyst.row_counter import RowCounter
+from sparkjet.plan.aggregation import Aggregation
 from sparkjet.plan.diverting import has_failed
 from sparkjet.plan.inputs import several_substreams, tracker_of
 from sparkjet.plan.outputs import DeadLetterOutput, Output, Rows, StageOutput, StreamOutput
@@ -222,6 +223,26 @@ class Plan:
         """What readers of the state have to know of the stages."""
         shown = {stage.name: stage.stage.shown for stage in self.stages}
         return {name: each for name, each in shown.items() if each != Shown()}
+
+    def with_lacking(self, lacking: Mapping[str, tuple[int, ...]]) -> Plan:
+        """The plan with aggregates that have not seen all rows, by stage; none of these stages is read by another."""
+        if not lacking:
+            return self
+        changed = {
+            stage.name: replace(stage.stage, lacking=lacking[stage.name])
+            for stage in self.stages
+            if stage.name in lacking and isinstance(stage.stage, Aggregation)
+        }
+        return replace(
+            self,
+            stages=tuple(
+                replace(each, stage=changed[each.name]) if each.name in changed else each for each in self.stages
+            ),
+            outputs=tuple(
+                replace(each, stage=changed.get(each.reads, each.stage)) if isinstance(each, PlannedOutput) else each
+                for each in self.outputs
+            ),
+        )
 
     def watermark_of(self, output: Output, reached: int) -> int | None:
         """Where the watermark of an output's rows is: none of a later epoch is older, but for late ones."""

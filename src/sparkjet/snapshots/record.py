@@ -90,7 +90,7 @@ class SavedStage(msgspec.Struct, frozen=True):
     """State of one stage: its operator's numbers, what it has closed, the deltas of its rows, and its counters.
 
     ``late`` and ``null_timestamps`` count the rows that it dropped, by substream, since the query's first start.
-    Windows that start before ``whole_from`` are withheld, as their shape has changed; ``withheld`` counts them.
+    Windows that start before ``whole_from`` are withheld, as their shape or keys have changed, and counted.
     """
 
     settings: StageSettings

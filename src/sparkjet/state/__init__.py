@@ -2,7 +2,7 @@
 
 from sparkjet.state.keyed_rows import DELETED, KEY_HASH, NEVER
 from sparkjet.state.keyed_store import KeyedStore
-from sparkjet.state.operator import KeyedOperator, OneSided, Operator, Side, TimedOperator
+from sparkjet.state.operator import KeyedOperator, OneSided, Operator, Side, TimedOperator, UpgradableOperator
 from sparkjet.state.segments import Segment, SegmentStatistics
 
 __all__ = [
@@ -17,4 +17,5 @@ __all__ = [
     "SegmentStatistics",
     "Side",
     "TimedOperator",
+    "UpgradableOperator",
 ]

@@ -27,6 +27,8 @@ DUE = "due"
 """The time of a row: when the watermark has passed it, the row is dead, and need not be removed."""
 DELETED = "deleted"
 """Whether a row says that its key has none."""
+NEWEST = "newest"
+"""The newest version of a row's key."""
 NEVER = MAX
 """The ``due`` of rows that only a newer version ends."""
 WANTED, FRESH = "wanted", "fresh"
@@ -140,7 +142,7 @@ class KeyedRows:
 
     def _newest(self, rows: DataFrame, *, and_deleted: bool = False, single: bool = False) -> DataFrame:
         if self._newest_version is not None and not single:
-            rows = rows.withColumn("newest", self._newest_version).where(f"{VERSION} = newest")
+            rows = rows.withColumn(NEWEST, self._newest_version).where(f"{VERSION} = {NEWEST}")
         return rows.where(f"NOT {DELETED}") if self._deletable and not and_deleted else rows
 
 

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from sparkjet.catalyst.kept_plans import KeptPlans
 from sparkjet.catalyst.tables import Rows
-from sparkjet.state.keyed_rows import DELETED, DUE, KEY_HASH, VERSION, KeyedRows, Touched
+from sparkjet.state.keyed_rows import DELETED, DUE, KEY_HASH, NEWEST, VERSION, KeyedRows, Touched
 from sparkjet.state.partitions import release
 from sparkjet.state.segments import Segment, SegmentStatistics, free, mergeable
 from sparkjet.time import MAX, MIN
@@ -98,6 +98,24 @@ class KeyedStore:
     def shuffled(self, rows: DataFrame) -> DataFrame:
         """New or stored rows with their hash, partitioned like a segment."""
         return self._rows.hashed(rows).repartition(self.partitions, KEY_HASH)
+
+    def newest(self, rows: DataFrame, keys: Sequence[str], closed: int | None) -> DataFrame:
+        """The live ones of saved rows, which may have had other keys; without hashes and versions."""
+        saved = KeyedRows(keys, (), versioned=self._versioned, deletable=self._deletable)
+        return saved.live(saved.hashed(rows), closed).drop(KEY_HASH, VERSION, NEWEST, DELETED)
+
+    def hashed(self, rows: DataFrame) -> DataFrame:
+        """Rows with the hash of their keys."""
+        return self._rows.hashed(rows)
+
+    def renewed(self, rows: DataFrame) -> DataFrame:
+        """Rows as those of the first version, without their hash."""
+        return self.stamped(self.hashed(rows), version=1).drop(KEY_HASH)
+
+    def measured(self, rows: DataFrame) -> SegmentStatistics | None:
+        """What the driver has to know of rows, None if there are none; one Spark job."""
+        statistics, _ = self._found("measured", rows, self._merged)
+        return statistics if statistics.rows else None
 
     def touched(
         self,

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from sparkjet.snapshots.record import StageSettings
     from sparkjet.state.keyed_store import KeyedStore
-    from sparkjet.state.segments import Segment
+    from sparkjet.state.segments import Segment, SegmentStatistics
 
 
 class Side(Protocol):
@@ -108,6 +108,22 @@ class TimedOperator(Protocol):
         ...
 
 
+class UpgradableOperator(Protocol):
+    """An operator whose saved rows may be of a query that was changed since."""
+
+    def newest(self, rows: DataFrame, keys: Sequence[str], closed: int | None) -> DataFrame:
+        """The rows of a snapshot that its operator would read, by the keys that they had."""
+        ...
+
+    def renewed(self, rows: DataFrame) -> DataFrame:
+        """Such rows with today's keys and accumulators as rows of a segment, those of one key combined."""
+        ...
+
+    def measured(self, rows: DataFrame) -> SegmentStatistics | None:
+        """The statistics of rows that are partitioned like a segment, None if there are none; one Spark job."""
+        ...
+
+
 class OneSided(ABC):
     """The base of operators of one feed, which are their own only side."""
 
@@ -154,6 +170,14 @@ class KeyedOperator(OneSided):
     def shuffled(self, rows: DataFrame) -> DataFrame:
         """Arriving or stored rows with the hash of their keys, partitioned by it."""
         return self._store.shuffled(rows)
+
+    def newest(self, rows: DataFrame, keys: Sequence[str], closed: int | None) -> DataFrame:
+        """See :meth:`UpgradableOperator.newest`."""
+        return self._store.newest(rows, keys, closed)
+
+    def measured(self, rows: DataFrame) -> SegmentStatistics | None:
+        """See :meth:`UpgradableOperator.measured`."""
+        return self._store.measured(rows)
 
     def append(self, segment: Segment) -> None:
         """Add the rows of an epoch, which become state at the next :meth:`Operator.close`."""

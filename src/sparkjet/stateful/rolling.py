@@ -84,6 +84,15 @@ class RollingGroups(KeyedOperator):
         """Stored rows, hash-partitioned by the keys, and persisted in memory once read."""
         return self._store.partitioned(rows)
 
+    def newest(self, rows: DataFrame, keys: Sequence[str], closed: int | None) -> DataFrame:
+        """See :meth:`sparkjet.state.UpgradableOperator.newest`."""
+        return super().newest(rows, keys if self.window is None else [*keys, _START], closed)
+
+    def renewed(self, rows: DataFrame) -> DataFrame:
+        """See :meth:`sparkjet.state.UpgradableOperator.renewed`."""
+        grouped = self.accumulators.group(rows, *self._store.keys)
+        return self._store.renewed(grouped.withColumn("due", self._never))
+
     def close(self, watermark: int) -> DataFrame | None:  # noqa: ARG002 - the operator's protocol
         """Rows of the keys with new rows, None without any; the watermark has no meaning here.
 

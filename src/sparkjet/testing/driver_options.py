@@ -11,10 +11,12 @@ from sparkjet.api.diverted import DeadLetters
 from sparkjet.api.grouped import LateStream
 from sparkjet.api.stream import Stream
 from sparkjet.api.writer import settings_of
+from sparkjet.engine.on_change import OnChange
 from sparkjet.errors import AnalysisError, nearest
 from sparkjet.options import (
     EARLY_RESULTS_PERIOD,
     IS_EARLY,
+    ON_CHANGE,
     OVERLAP_EPOCHS,
     PROCESSING_GUARANTEE,
     STATE_PARTITIONS,
@@ -28,8 +30,9 @@ if TYPE_CHECKING:
     from sparkjet.sinks.protocol import Sink
 
 _OUTPUT_MODE = text("outputMode", "As of writeStream.outputMode.", "append")
-_OPTIONS = (PROCESSING_GUARANTEE, OVERLAP_EPOCHS, STATE_PARTITIONS, _OUTPUT_MODE, EARLY_RESULTS_PERIOD, IS_EARLY)
-_KNOWN = [option.name for option in _OPTIONS]
+_OF_OUTPUTS = [_OUTPUT_MODE.name, EARLY_RESULTS_PERIOD.name, IS_EARLY.name]
+_OPTIONS = (PROCESSING_GUARANTEE, OVERLAP_EPOCHS, STATE_PARTITIONS, ON_CHANGE)
+_KNOWN = [*(option.name for option in _OPTIONS), *_OF_OUTPUTS]
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,7 @@ class DriverOptions:
     guarantee: Guarantee
     overlap: bool
     partitions: int
+    on_change: OnChange
     output_mode: str
     early_period: str | None
     marks_early: str | None
@@ -59,6 +63,7 @@ class DriverOptions:
             guarantee=Guarantee(options[PROCESSING_GUARANTEE]),
             overlap=options[OVERLAP_EPOCHS] == "true",
             partitions=options[STATE_PARTITIONS] or 2,
+            on_change=OnChange.of(options[ON_CHANGE]),
             output_mode=options[_OUTPUT_MODE],
             early_period=options.get(EARLY_RESULTS_PERIOD),
             marks_early=options.get(IS_EARLY),

@@ -66,7 +66,7 @@ class StreamDriver:
         store: Where snapshots go; by default a directory store in the home.
         clock: The processing time; by default it stands at 1970.
         onEpochPhase: As ``writeStream.onEpochPhase``.
-        **options: ``processingGuarantee``, ``overlapEpochs``, ``statePartitions`` (2), ``outputMode``,
+        **options: ``processingGuarantee``, ``overlapEpochs``, ``statePartitions`` (2), ``onChange``, ``outputMode``,
             ``earlyResultsPeriod`` and ``isEarly``, as of ``writeStream``.
 
     Raises:
@@ -276,6 +276,7 @@ class StreamDriver:
             receivers=Receivers(self.store, identified=self._options.guarantee is Guarantee.EXACTLY_ONCE),
             clock=self.clock,
             listener=self._crash_point,
+            on_change=self._options.on_change,
         )
         context.configure(self._session)
         self.engine: Engine

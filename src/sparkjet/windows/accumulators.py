@@ -7,18 +7,22 @@ code for sums and maxima of flat columns, but not of struct fields.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from sparkjet.aggregates.operation import AggregateOperation
+from sparkjet.aggregates.totals import summing
 from sparkjet.catalyst.columns import CompiledColumns, Once
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 ROW_COUNT = "row_count"
+LACKED = "lacked"
+"""The field that counts the rows that an operation has not seen."""
 
 
 class Accumulators:
@@ -30,12 +34,25 @@ class Accumulators:
     Args:
         results: Name of each result column and its operation, in output order.
         schema: Schema of the partial rows; every combine casts to exactly these types.
+        lacking: Positions of operations that have not seen all rows, whose results are null where that is so; the last
+            of ``results`` count these rows: see :meth:`with_lacking`.
     """
 
-    def __init__(self, results: Sequence[tuple[str, AggregateOperation]], schema: StructType) -> None:
+    def __init__(
+        self, results: Sequence[tuple[str, AggregateOperation]], schema: StructType, lacking: Sequence[int] = ()
+    ) -> None:
         self.results = tuple(results)
+        first = len(self.results) - len(lacking)
+        self._lacking = {number: field_name(first + place, LACKED) for place, number in enumerate(lacking)}
         self.types = {field.name: _nullable(field.dataType) for field in schema.fields}
         self.once = Once()
+
+    @staticmethod
+    def with_lacking(
+        results: Sequence[tuple[str, AggregateOperation]], lacking: Sequence[int]
+    ) -> list[tuple[str, AggregateOperation]]:
+        """Operations, and behind them those that count the rows that some of them have not seen."""
+        return [*results, *((lacking_name(number), _lacked()) for number in lacking)]
 
     @staticmethod
     def aggregations(results: Sequence[tuple[str, AggregateOperation]]) -> list[Column]:
@@ -106,7 +123,12 @@ class Accumulators:
         return self.once("finish", build=self._finish)
 
     def _finish(self) -> list[Column]:
-        return [op.finish(self.fields_of(i)).alias(name) for i, (name, op) in enumerate(self.results)]
+        return [self._finished(i, op).alias(name) for i, (name, op) in enumerate(self.results)]
+
+    def _finished(self, position: int, operation: AggregateOperation) -> Column:
+        lacked, result = self._lacking.get(position), operation.finish(self.fields_of(position))
+        # Beside the result, not above it: without any row, what the user has written may divide by zero.
+        return result if lacked is None else F.when(F.col(lacked) == 0, result)
 
     def _combined(self, beside: Sequence[str]) -> CompiledColumns:
         """Aggregate Columns that combine partial rows; operations without ``combine_group`` as lists, to be folded."""
@@ -162,6 +184,17 @@ class Accumulators:
     def fields_in(self, position: int, struct: Column) -> Mapping[str, Column]:
         """One operation's fields, from an :meth:`item`."""
         return {field: struct[field_name(position, field)] for field in self.results[position][1].create}
+
+
+def _lacked() -> AggregateOperation:
+    """Of the rows that come there are none: what is not 0 was put there with the state."""
+    operation = summing({LACKED: "bigint"}, {LACKED: F.count(F.lit(None))}, exact=True)
+    return replace(operation, finish=lambda acc: acc[LACKED])
+
+
+def lacking_name(number: int) -> str:
+    """Name of the result that says how many rows an aggregate has not seen."""
+    return f"lacking{number}"
 
 
 def field_name(position: int, field: str) -> str:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.window import WindowSpec
 
+    from sparkjet.state import Segment
+
 
 class GapsAndIslands:
     """From rows ``(key_hash, keys…, start, end, fresh, fields…)`` to sessions, on the driver.
@@ -143,9 +145,11 @@ class SessionWindows(KeyedOperator):
                 kept=self._kept,
             )
         )
-        self._summary = self._store.summary(
-            f"count_if(closing AND {ROW_COUNT} > 0)", kept="kept", due="CASE WHEN closing THEN `end` ELSE due END"
-        )
+        self.whole_from: int | None = None
+        """Sessions that start before it are withheld, as some of their rows may be gone; None if none is."""
+        self.withheld = 0
+        """How many sessions were, since the query's first start."""
+        self._summary = self._summed()
         self._spans = CompiledColumns([KEY_HASH, *self.keys, "start", "end", "fresh", *accumulators.fields])
         self._final = CompiledColumns([*self.keys, "start", F.col("due").alias("end"), *accumulators.finish()])
 
@@ -181,6 +185,29 @@ class SessionWindows(KeyedOperator):
         last = F.max(time)
         return {"start": F.min(time), "end": F.when(last > MAX - self.gap, MAX).otherwise(last + self.gap)}
 
+    def renewed(self, rows: DataFrame) -> DataFrame:
+        """See :meth:`sparkjet.state.UpgradableOperator.renewed`; with a maximum no two keys may have become one."""
+        if self.max_duration is not None:
+            return self._store.renewed(rows)
+        fresh = self._spans.select(self._store.hashed(rows).withColumn("fresh", F.lit(False)))
+        return self._store.renewed(self._islands.sessions(fresh, None))
+
+    def restore(
+        self, segments: Sequence[Segment], closed: int | None, whole_from: int | None = None, withheld: int = 0
+    ) -> None:
+        """Replace the state by that of a snapshot with the same settings."""
+        super().restore(segments, closed)
+        self.whole_from, self.withheld = whole_from, withheld
+        self._summary = self._summed()
+
+    def _summed(self) -> CompiledColumns:
+        """What a job that closes sessions counts: those that close, and those of them that are withheld."""
+        closing = f"closing AND {ROW_COUNT} > 0"
+        counts = [f"count_if({closing})"]
+        if self.whole_from is not None:
+            counts.append(f"count_if({closing} AND start < {self.whole_from}L)")
+        return self._store.summary(*counts, kept="kept", due="CASE WHEN closing THEN `end` ELSE due END")
+
     def close(self, watermark: int) -> DataFrame | None:
         """Final rows of the sessions that end before ``watermark``, None without any."""
         reached = self._reached(watermark)
@@ -190,7 +217,8 @@ class SessionWindows(KeyedOperator):
         pending = self._taken()
         whole = self._store.is_small(pending)
         touched = self._store.touched([each.rows for each in pending], reached, self._sessions, whole=whole)
-        found, (closing,) = self._store.add(touched, self._summary, reached, whole=whole)
+        found, (closing, *withheld) = self._store.add(touched, self._summary, reached, whole=whole)
+        self.withheld += sum(withheld)
         return self._results(found.where("closing")) if closing else None
 
     def early(self) -> DataFrame | None:
@@ -230,4 +258,5 @@ class SessionWindows(KeyedOperator):
         return self._store.columns.select(kept)
 
     def _results(self, sessions: DataFrame) -> DataFrame:
-        return self._final.select(sessions.where(f"{ROW_COUNT} > 0"))
+        found = sessions.where(f"{ROW_COUNT} > 0")
+        return self._final.select(found if self.whole_from is None else found.where(F.col("start") >= self.whole_from))

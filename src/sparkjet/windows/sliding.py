@@ -244,6 +244,18 @@ class SlidingWindows(OneSided):
             moved = moved.where(F.col("frame") > end + self.window.step - self.window.size)
         return self.accumulators.group(moved, *self.keys, "frame")
 
+    def newest(self, rows: DataFrame, keys: Sequence[str], closed: int | None) -> DataFrame:  # noqa: ARG002
+        """See :meth:`sparkjet.state.UpgradableOperator.newest`: a snapshot has each row once."""
+        return rows
+
+    def renewed(self, rows: DataFrame) -> DataFrame:
+        """See :meth:`sparkjet.state.UpgradableOperator.renewed`."""
+        return self.accumulators.group(rows, *self.keys, "frame")
+
+    def measured(self, rows: DataFrame) -> SegmentStatistics | None:
+        """See :meth:`sparkjet.state.UpgradableOperator.measured`."""
+        return SegmentStatistics.measure(rows, self._kept)
+
     def shuffled(self, rows: DataFrame) -> DataFrame:
         """Partial rows, hash-partitioned by the keys."""
         return rows.repartition(self.partitions, *self.accumulators.once.columns(*self.keys))

@@ -1,4 +1,4 @@
-"""Launches: what is looked at of directories and platforms before anything is created."""
+"""Places of a query: what is looked at of directories and platforms before anything is created."""
 
 from __future__ import annotations
 
@@ -10,28 +10,24 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 import sparkjet as sj
-from sparkjet.api.launch import Launch
-from sparkjet.clock import SystemClock
+from sparkjet.api.places import Places
 from sparkjet.connectors.delta.sink import DeltaSink
 from sparkjet.connectors.iceberg.library import PathTable
 from sparkjet.connectors.iceberg.sink import IcebergSink
 from sparkjet.errors import AnalysisError
-from sparkjet.sinks.protocol import Guarantee
 from sparkjet.storage.posix_directory import PosixDirectory
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def launch(table: Path, home: Path, name: str = "delta", session: Any = None) -> Launch:
+def places(table: Path, home: Path, name: str = "delta", session: Any = None) -> Places:
     """Of a query into a table."""
     place = PosixDirectory(table)
     sink = DeltaSink(place, session) if name == "delta" else IcebergSink(PathTable(session, place), session)
     outputs = [SimpleNamespace(sink=sink, format=name)]
     plan = cast("Any", SimpleNamespace(source=SimpleNamespace(sparkSession=session), outputs=outputs))
-    where = PosixDirectory(home)
-    listener = cast("Any", lambda _: None)
-    return Launch(plan, where, Guarantee.EXACTLY_ONCE, 1, False, {}, False, None, SystemClock(), listener)
+    return Places(plan, PosixDirectory(home), has_own_home=True)
 
 
 @pytest.mark.parametrize("name", ["t", "t/home", "link/home"])
@@ -39,22 +35,22 @@ def test_a_home_among_the_files_of_a_delta_table_is_refused(tmp_path: Path, name
     (tmp_path / "t").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "t")
     with pytest.raises(AnalysisError, match=r"checkpointLocation: .* is in the table .*, where VACUUM removes"):
-        launch(tmp_path / "t", tmp_path / name)._check_home()
+        places(tmp_path / "t", tmp_path / name).check_home()
 
 
 def test_a_home_among_the_files_of_an_iceberg_table_is_refused(tmp_path: Path) -> None:
     with pytest.raises(AnalysisError, match=r"is in the table .*, where remove_orphan_files removes"):
-        launch(tmp_path / "t", tmp_path / "t" / "home", "iceberg")._check_home()
+        places(tmp_path / "t", tmp_path / "t" / "home", "iceberg").check_home()
 
 
 @pytest.mark.parametrize("name", ["t/_checkpoints/q", "t2/home", "home"])
 def test_other_homes_are_not(tmp_path: Path, name: str) -> None:
-    launch(tmp_path / "t", tmp_path / name)._check_home()
+    places(tmp_path / "t", tmp_path / name).check_home()
 
 
 def test_a_delta_table_is_one_of_the_places_that_tasks_write_into(tmp_path: Path) -> None:
-    started = launch(tmp_path / "t", tmp_path / "home")
-    assert tmp_path / "t" in started.places
+    started = places(tmp_path / "t", tmp_path / "home")
+    assert tmp_path / "t" in started.all
     assert started._output_paths == {tmp_path / "t": "path"}
 
 
@@ -74,12 +70,12 @@ def on(version: str, **settings: str) -> Any:
 
 def test_a_home_that_goes_with_the_application_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     yarn = on("4.3.0", spark_master="yarn")
-    launch(tmp_path / "t", tmp_path / "home", session=yarn)._check_platform()
+    places(tmp_path / "t", tmp_path / "home", session=yarn).check_platform()
     monkeypatch.setenv("LOCAL_DIRS", f"/elsewhere,{tmp_path}")
     with pytest.raises(AnalysisError, match=r"checkpointLocation: .*/home is in YARN's directory .* hdfs://"):
-        launch(tmp_path / "t", tmp_path / "home", session=yarn)._check_platform()
+        places(tmp_path / "t", tmp_path / "home", session=yarn).check_platform()
     # One of its own is refused elsewhere: executors do not share it.
-    replace(launch(tmp_path / "t", tmp_path / "home", session=yarn), has_own_home=False)._check_platform()
+    replace(places(tmp_path / "t", tmp_path / "home", session=yarn), has_own_home=False).check_platform()
 
 
 def test_a_start_warns_of_what_was_never_tried(

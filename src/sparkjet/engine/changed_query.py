@@ -1,0 +1,143 @@
+"""Changed queries: what differs between a query and the newest record of it, and what becomes of the saved state."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sparkjet.snapshots.record import Fingerprint, Shown
+
+
+class Consequence(Enum):
+    """What a change does to saved state."""
+
+    FREE = "free"
+    """Nothing: results are those of the new query."""
+    DROPPED = "its columns go"
+    LACKING = "null before the cut"
+    """Null in every window, session and key that has a row from before the start."""
+    CAST = "cast"
+    MERGED = "merged"
+    """What was apart is combined."""
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True)
+class Change:
+    """One difference.
+
+    Attributes:
+        stage: The stage, or ``query`` of what is not of one.
+        what: Of what the difference is.
+        before: As the record has it, in words.
+        now: As the query has it.
+        consequence: What it does to saved state.
+        note: What else there is to say: a caveat, or why it is refused and the way out.
+    """
+
+    stage: str
+    what: str
+    before: str
+    now: str
+    consequence: Consequence
+    note: str = ""
+
+    def __str__(self) -> str:
+        note = f" ({self.note})" if self.note else ""
+        return f"{self.stage}: {self.what}: {self.before} → {self.now}: {self.consequence.value}{note}"
+
+
+@dataclass(frozen=True)
+class MovedKey:
+    """A key of the state.
+
+    Attributes:
+        number: Its number in the saved state; None of the constant that stands for no keys.
+        before: Its type there.
+        now: Its type from now on.
+    """
+
+    number: int | None
+    before: str
+    now: str
+
+
+@dataclass(frozen=True)
+class StageUpgrade:
+    """From the saved rows of an aggregation to those of the changed one.
+
+    Attributes:
+        old_keys: How many keys the saved rows have.
+        keys: The keys.
+        aggregates: What each computes, and its number in the saved state; None of one that was added.
+        old_aggregates: How many aggregates the saved state has.
+        old_fields: The types of its accumulators' flat columns.
+        old_lacking: The aggregates that lack rows there.
+        lacking: Those that lack rows from now on.
+        merges: Whether rows of several saved keys are of one key.
+    """
+
+    old_keys: int
+    keys: tuple[MovedKey, ...]
+    aggregates: tuple[tuple[str, int | None], ...]
+    old_aggregates: int
+    old_fields: Mapping[str, str]
+    old_lacking: tuple[int, ...]
+    lacking: tuple[int, ...]
+    merges: bool
+
+
+@dataclass(frozen=True)
+class Upgrade:
+    """How a query goes on from a record of another one.
+
+    Attributes:
+        before: What the record says of that one.
+        now: What records say of this one.
+        unsaid: What their texts leave out.
+        shown: What readers of the state have to know of the stages.
+        changes: The differences.
+        stages: What becomes of the state, by the stages that it changes.
+    """
+
+    before: Fingerprint
+    now: Fingerprint
+    unsaid: dict[str, Any]
+    changes: tuple[Change, ...] = ()
+    stages: Mapping[str, StageUpgrade] = field(default_factory=dict)
+    shown: Mapping[str, Shown] = field(default_factory=dict)
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether the first epoch has to record it."""
+        return bool(self.changes or self.stages)
+
+    @property
+    def asked(self) -> list[Change]:
+        """The changes that the user has to agree to."""
+        return [change for change in self.changes if change.consequence is not Consequence.FREE]
+
+    @property
+    def digest(self) -> str:
+        """Stands for the changes that the user has to agree to: the same at every start, whatever has been read."""
+        return digest_of(self.asked)
+
+
+def digest_of(changes: Sequence[Change]) -> str:
+    """The digest of some changes, without their notes.
+
+    >>> len(digest_of([Change("stage0", "aggregate sum(px)", "kept", "none", Consequence.DROPPED)]))
+    12
+    """
+    said = [[each.stage, each.what, each.before, each.now, each.consequence.name] for each in changes]
+    return hashlib.sha256(json.dumps(said).encode()).hexdigest()[:12]
+
+
+def described(changes: Sequence[Change]) -> str:
+    """The report of some changes, one line each."""
+    return "\n".join(f"  {change}" for change in changes)

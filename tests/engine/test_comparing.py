@@ -1,0 +1,180 @@
+"""Comparing a query with its record: what is free, what has to be agreed to, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+import sparkjet as sj
+from sparkjet.engine.comparing import compared
+from sparkjet.spark_line import LINE_NAME
+from sparkjet.testing import CollectingSink, StreamDriver
+
+pytestmark = pytest.mark.spark
+
+Query = Callable[[Any], Any]
+SCHEMA = "ts timestamp, shop string, town string, px long, note string"
+ROWS = [("2026-01-01 12:00:01", "n", "a", 3, "x"), ("2026-01-01 12:00:04", "s", "a", 5, "y")]
+
+
+def start(spark: SparkSession, home: Path, query: Query, schema: str = SCHEMA, **options: Any) -> StreamDriver:
+    return StreamDriver(spark, query, schema, directory=home, **options)
+
+
+def totals(stream: Any) -> Any:
+    windows = stream.withWatermark("ts", "1 second").groupBy(sj.window("ts", "10 seconds"), "shop", "town")
+    return windows.agg(F.sum("px").alias("px"), F.count("*").alias("n"))
+
+
+@pytest.fixture(scope="module")
+def home(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home of :func:`totals` with open windows; tests leave its records as they are, or take what they do back."""
+    directory = tmp_path_factory.mktemp("home")
+    driver = start(spark, directory, totals)
+    driver.process(ROWS)
+    driver.stop()
+    driver.close()
+    return directory
+
+
+def keyed(*keys: str, **columns: str) -> Query:
+    """The same with other keys, or with columns that are computed before."""
+
+    def query(stream: Any) -> Any:
+        windows = stream.withColumns({name: F.expr(text) for name, text in columns.items()}) if columns else stream
+        grouped = windows.withWatermark("ts", "1 second").groupBy(sj.window("ts", "10 seconds"), *keys)
+        return grouped.agg(F.sum("px").alias("px"), F.count("*").alias("n"))
+
+    return query
+
+
+def lagging(stream: Any) -> Any:
+    """Another lag, filters, columns in between, another name of a result and an output more."""
+    early = stream.where("px > 0").withColumns({"twice": F.col("px") * 2, "copy": F.col("px")})
+    early = early.select("ts", "shop", "town", F.col("copy").alias("px")).withWatermark("ts", "7 seconds")
+    results = early.groupBy(sj.window("ts", "10 seconds").alias("w"), "shop", "town").agg(
+        F.sum("px").alias("sum"), (F.sum("px") / F.count("*")).alias("mean"), F.count("*").alias("rows")
+    )
+    return [results.where("rows > 1"), results.select("sum")]
+
+
+def test_what_is_not_read_may_change_without_asking(spark: SparkSession, home: Path) -> None:
+    for query in (lagging, totals):
+        driver = start(spark, home, query, SCHEMA + ", more int", statePartitions=3)
+        assert driver.engine.state.upgrade is not None
+        assert driver.engine.state.upgrade.changes == ()
+        driver.close()
+
+
+def test_texts_of_another_line_of_spark_say_nothing(spark: SparkSession, home: Path, tmp_path: Path) -> None:
+    driver, other = start(spark, home, totals), start(spark, tmp_path, keyed("shop", "town", px="px + 1"))
+    record, plan = driver.engine.record, other.plan
+    assert [change.what for change in compared(plan, record).changes] == ["aggregate sum(px) of px"]
+    unsaid = {what: ["4.0", *value[1:]] if value[0] == LINE_NAME else value for what, value in record.unsaid.items()}
+    assert compared(plan, msgspec.structs.replace(record, unsaid=unsaid)).changes == ()
+    driver.close()
+    other.close()
+
+
+REFUSED: dict[str, tuple[Query, str, str]] = {
+    "added key": (keyed("shop", "town", "note"), SCHEMA, "key note: none → string: refused"),
+    "another key": (keyed("shop", "town", town="upper(town)"), SCHEMA, r"key town: town → upper\(town\): refused"),
+    "another value": (
+        keyed("shop", "town", px="px + 1"),
+        SCHEMA,
+        r"aggregate sum\(px\) of px: px → \(px \+ .*1.*\): refused \(another meaning; under another name",
+    ),
+    "narrower": (totals, SCHEMA.replace("px long", "px int"), r"sum\(px\): bigint → int: refused \(not wider"),
+    "narrower key": (
+        keyed("shop", "town", shop="int(shop)"),
+        SCHEMA,
+        r"key shop: .* → .*int.*: refused",
+    ),
+    "rolling": (lambda stream: stream.groupBy("shop", "town").agg(F.sum("px"), F.count("*")), SCHEMA, "refused"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_refused(spark: SparkSession, home: Path, name: str) -> None:
+    query, schema, match = REFUSED[name]
+    mode = "update" if name == "rolling" else "append"
+    before = sorted(home.rglob("*"))
+    with pytest.raises(sj.ChangedQueryError, match=match) as refused:
+        start(spark, home, query, schema, onChange="apply", outputMode=mode)
+    assert refused.value.digest is None
+    assert refused.value.changes
+    assert sorted(home.rglob("*")) == before
+
+
+def dropped(stream: Any) -> Any:
+    windows = stream.withWatermark("ts", "1 second").groupBy(sj.window("ts", "10 seconds"), "shop", "town")
+    return windows.agg(F.sum("px").alias("px"), F.max("px").alias("most"))
+
+
+def test_changes_are_agreed_to_by_their_digest(spark: SparkSession, home: Path) -> None:
+    before = sorted(home.rglob("*"))
+    for given in ({}, {"onChange": "refuse"}, {"onChange": "approve"}, {"onChange": "approve:0123456789ab"}):
+        with pytest.raises(sj.ChangedQueryError, match=r"max\(px\): none → new: null before the cut") as asked:
+            start(spark, home, dropped, **given)
+        digest = asked.value.digest
+        assert digest is not None
+        assert f'option("onChange", "approve:{digest}")' in str(asked.value)
+    assert "0123456789ab, are other changes" in str(asked.value)
+    assert sorted(home.rglob("*")) == before
+    driver = start(spark, home, dropped, onChange=f"approve:{digest}")
+    assert [str(change) for change in driver.engine.state.upgrade.changes] == asked.value.changes  # type: ignore[union-attr]
+    driver.close()
+    # No epoch has recorded it: it can be asked for again, or taken back.
+    start(spark, home, dropped, onChange=f"approve:{digest}").close()
+    start(spark, home, totals).close()
+
+
+def test_an_added_aggregate_is_refused_where_another_stage_reads_it(spark: SparkSession, tmp_path: Path) -> None:
+    def hourly(*more: Any) -> Query:
+        def query(stream: Any) -> Any:
+            minutes = stream.withWatermark("ts", "1 second").groupBy(sj.window("ts", "10 seconds"))
+            inner = minutes.agg(F.sum("px").alias("px"), *more)
+            return inner.groupBy(sj.window("window", "1 hour")).agg(F.sum("px").alias("px"))
+
+        return query
+
+    driver = start(spark, tmp_path, hourly())
+    driver.process(ROWS)
+    driver.stop()
+    driver.close()
+    with pytest.raises(sj.ChangedQueryError, match="another stage reads these results"):
+        start(spark, tmp_path, hourly(F.max("px").alias("most")), onChange="apply")
+
+
+def test_the_report_is_in_the_progress_of_the_run(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    lines = [
+        json.dumps(dict(zip(("ts", "shop", "px"), row, strict=True))) for row in (("2026-01-01 12:00:01", "n", 3),)
+    ]
+    (tmp_path / "in" / "0.json").write_text("\n".join(lines))
+
+    def run(*columns: Any, **options: Any) -> Any:
+        read = spark.readStream.schema("ts timestamp, shop string, px long").json(f"{tmp_path}/in")
+        results = sj.stream(read).groupBy("shop").agg(F.sum("px").alias("px"), *columns)
+        writer = results.writeStream.format(CollectingSink()).outputMode("update").trigger(availableNow=True)
+        query = writer.options(checkpointLocation=tmp_path / "home", **options).start()
+        query.awaitTermination()
+        return query.lastProgress
+
+    assert run()["changes"] == []
+    (tmp_path / "in" / "1.json").write_text("\n".join(lines))
+    progress = run(F.max("px").alias("most"), onChange="apply")
+    assert progress["changes"] == ["stage0: aggregate max(px): none → new: null before the cut"]
+
+
+@pytest.mark.parametrize("given", ["yes", "approve:", "approve:12", "apply:0123456789ab"])
+def test_a_wrong_option_is_refused(spark: SparkSession, tmp_path: Path, given: str) -> None:
+    with pytest.raises(sj.AnalysisError, match=f'onChange="{given}" is not one of refuse, approve, approve:DIGEST'):
+        start(spark, tmp_path, totals, onChange=given)
