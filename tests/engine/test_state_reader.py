@@ -22,6 +22,7 @@ from sparkjet import functions as J
 from sparkjet.api import sources
 from sparkjet.cli import main
 from sparkjet.connectors.state.data_source import StateDataSource
+from sparkjet.engine.shown_state import _variable
 from sparkjet.engine.state_reader import StateReader
 from sparkjet.errors import AnalysisError, RecoveryError
 from sparkjet.monitoring.recorded import report_of
@@ -206,6 +207,24 @@ def test_variables_and_timers_of_functions(read: Read) -> None:
     # For a millisecond by the clock of the epoch: what is of the epoch before has expired.
     assert a.brief.v == last
     assert (by_key[None].brief is None) == (read.pin is None)
+
+
+def test_what_has_outlived_its_ttl_is_left_out(spark: SparkSession) -> None:
+    entry = (
+        "named_struct('key', named_struct('p', id), 'value', named_struct('v', id), 'expires', IF(id < 4, id, NULL))"
+    )
+    entries = spark.range(1, 5).select(F.expr(entry).alias("value"), F.expr("array(value)").alias("map"))
+    [*values] = entries.select(_variable(entries.schema["value"], 2)).collect()
+    assert [row[0] and row[0].v for row in values] == [None, None, 3, 4]
+    [*maps] = entries.select(_variable(entries.schema["map"], 2)).collect()
+    assert [row[0] for row in maps] == [{}, {}, {Row(p=3): Row(v=3)}, {Row(p=4): Row(v=4)}]
+    lists = entries.select(F.expr("array(named_struct('value', value.value, 'expires', value.expires))").alias("list"))
+    assert [row[0] for row in lists.select(_variable(lists.schema["list"], 2)).collect()] == [
+        [],
+        [],
+        [Row(v=3)],
+        [Row(v=4)],
+    ]
 
 
 def test_the_numbers_of_the_page_and_of_the_command_agree(
