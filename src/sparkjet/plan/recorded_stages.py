@@ -87,7 +87,7 @@ def recorded_aggregation(session: SparkSession, name: str, record: Record) -> Ag
         except (PySparkException, SparkjetError, ValueError, TypeError) as error:
             # Also of an own aggregate whose text is not how it was called.
             why = str(error)
-    logger.warning("%s: its results are not shown, only keys and windows: %s", name, why.partition("\n")[0])
+    logger.warning("%s: its results are not shown, only keys and windows: %s", name, why.strip().partition("\n")[0])
     return kind(feed, grouping, (), ())
 
 
