@@ -84,9 +84,10 @@ def recorded_aggregation(session: SparkSession, name: str, record: Record) -> Ag
             if is_same and _unsaid_of(found, name, record).items() <= record.unsaid.items():
                 return found
             why = f"they would be {found.fingerprint['aggregates']}, and are {fingerprint['aggregates']}"
-        except (PySparkException, SparkjetError) as error:
+        except (PySparkException, SparkjetError, ValueError, TypeError) as error:
+            # Also of an own aggregate whose text is not how it was called.
             why = str(error)
-    logger.warning("%s: its results are not shown, only keys and windows: %s", name, why.partition("\n")[0])
+    logger.warning("%s: its results are not shown, only keys and windows: %s", name, why.strip().partition("\n")[0])
     return kind(feed, grouping, (), ())
 
 
