@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,6 +12,7 @@ from sparkjet.errors import AnalysisError, RecoveryError
 from sparkjet.time import (
     MIN,
     Advance,
+    InputsState,
     InputTracker,
     PolicySettings,
     SubstreamTracker,
@@ -333,3 +336,26 @@ def test_what_is_not_a_snapshot_changes_nothing() -> None:
         with pytest.raises(RecoveryError):
             inputs.restore(broken)
         assert inputs.snapshot() == now
+
+
+@law
+@given(SEVERAL, SCRIPTS, st.lists(st.integers(0, 70), min_size=15, max_size=15))
+def test_a_poll_after_which_it_goes_on_alike_need_not_have_been(
+    settings: dict[str, Settings], script: list[Epoch], pauses: list[int]
+) -> None:
+    polled, other = union(settings), union(settings)
+    now = 0
+    for epoch, pause in zip(script, pauses, strict=False):
+        onward = [replace(action, passing=abs(action.passing)) for action in epoch.actions]
+        now += pause
+        before = other.snapshot()
+        polled.advance(now)
+        assert before.goes_on_like(msgspec.convert(through_json(before), InputsState))
+        if not polled.snapshot().goes_on_like(before):
+            # It is kept, and another tracker begins with it.
+            other.restore(polled.snapshot())
+        onwards = replace(epoch, actions=onward, passing=abs(epoch.passing))
+        found = onwards.run(other, now)
+        assert found == onwards.run(polled, now)
+        now = found[1]
+        assert other.snapshot() == polled.snapshot()

@@ -104,7 +104,9 @@ class Epoch:
         if again is not None and again.polled is not None:
             tracker.restore(again.polled)
         before = tracker.snapshot()
-        self._polled = None if before.goes_on_like(record.watermarks) else before
+        # A clock that was set back since then sets timers back by where it was.
+        goes_on = before.goes_on_like(record.watermarks) and before.now <= request.now
+        self._polled = None if goes_on else before
         self._results.begin(request.now, tracker.watermark)
         for name, side in list(self._arrivals):
             self._results.accept(name, side, self._arrivals.pop((name, side)))

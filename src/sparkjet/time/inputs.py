@@ -37,7 +37,7 @@ class InputsState(msgspec.Struct, frozen=True):
     def goes_on_like(self, other: InputsState) -> bool:
         """Whether a tracker would do the same from both, whatever they say that the next ``advance`` is told.
 
-        That is the clock, which has not passed it yet, and what sources say of their ends.
+        That is the clock, which is at no earlier reading than theirs, and what sources say of their ends.
         """
         return _untold(self) == _untold(other)
 
