@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from sparkjet.catalyst.columns import HIDDEN
 from sparkjet.catalyst.logical_plans import analyzed, attribute_id, listed, selected
 from sparkjet.catalyst.written_out import WrittenOut
 from sparkjet.spark_line import LINE_NAME
@@ -47,6 +48,9 @@ class Reads:
             number = int(prefix.removeprefix("acc")) if prefix.startswith("acc") else len(found)
             for attribute in listed(expression.references().toSeq()) if number < len(found) else ():
                 name = str(attribute.name())
+                if name in HIDDEN:
+                    # The event time, by which first and last choose: how sparkjet computes it is its own.
+                    continue
                 found[number].add(name)
                 if name not in columns:
                     columns[name] = written.text(attribute), str(attribute.dataType().catalogString())
