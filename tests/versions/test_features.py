@@ -12,7 +12,7 @@ from sparkjet import functions as J
 from sparkjet.spark_line import LINE, LINE_NAME
 from tests.lines import needs_sketches
 
-SOURCES = ("sparkjet-kafka", "sparkjet-rabbitmq", "sparkjet-artemis", "sparkjet-grid-journal")
+SOURCES = ("sparkjet-kafka", "sparkjet-files", "sparkjet-rabbitmq", "sparkjet-artemis", "sparkjet-grid-journal")
 
 
 @pytest.mark.skipif(LINE >= (4, 2), reason="since Spark 4.2, sources in Python limit what they read")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sparkjet.options import interval
+from sparkjet.time import MIN
 
 if TYPE_CHECKING:
     from sparkjet.options import Options
@@ -41,12 +42,12 @@ class Pace:
         return Pace(options[PROGRESS_INTERVAL])
 
     def note(self, transaction: TransactionId) -> None:
-        """An epoch that tells, with rows or without; an attempt at one counts too, as most are decided."""
+        """An epoch that tells, with rows or without; an attempt counts too, as most are decided."""
         self._clock, self._watermark = transaction.clock, transaction.reached
 
     def is_due(self, clock: int, watermark: int | None) -> bool:
         """Whether an epoch at that reading of the clock is to tell of a watermark."""
-        if self._interval is None or watermark is None:
+        if self._interval is None or watermark is None or watermark == MIN:
             return False
         if self._watermark is not None and watermark <= self._watermark:
             return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -17,6 +17,8 @@ from sparkjet.time import MIN
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _OURS = re.compile(r"part-\d{9}-\d{5}-")
 """How the files of an epoch begin, of which a driver may be about to tell."""
+_HIDDEN = ("_", ".")
+"""What the names begin with that readers leave alone, except for directories of partitions."""
 _MOVING = {"OPTIMIZE", "VACUUM START", "VACUUM END", "REORG", "FSCK", "CLUSTER BY", "COMPUTE STATS", "ADD FEATURE"}
 _MOVING |= {"CREATE TABLE", "SET TBLPROPERTIES", "UNSET TBLPROPERTIES", "ADD COLUMNS", "CHANGE COLUMN", "MANUAL_UPDATE"}
 """Operations of Delta's that add no rows."""
@@ -148,17 +150,18 @@ def _of_directory(path: Path) -> Completeness:
         for manifest, entry in found
         if entry is not None
     ]
-    foreign = sorted(
-        str(each.relative_to(path))
-        for each in path.rglob("*")
-        if each.is_file() and not _is_hidden(each.relative_to(path)) and not _OURS.match(each.name)
-    )
+    foreign = sorted(_foreign(path))
     more = [f"{len(foreign) - 1} other files"] if foreign[1:] else []
     return Completeness(tuple(writers), (*foreign[:1], *more))
 
 
-def _is_hidden(file: Path) -> bool:
-    return any(part.startswith((".", "_")) and "=" not in part for part in file.parts)
+def _foreign(path: Path) -> Iterator[str]:
+    """Files that readers of a directory get and that no epoch has, or is about to have."""
+    # Not below what is hidden: drivers make directories there and remove them meanwhile.
+    for folder, folders, files in os.walk(path):
+        folders[:] = [name for name in folders if "=" in name or not name.startswith(_HIDDEN)]
+        here = Path(folder).relative_to(path)
+        yield from (str(here / name) for name in files if not name.startswith(_HIDDEN) and not _OURS.match(name))
 
 
 def _of_delta(table: Any) -> Completeness:

@@ -221,7 +221,7 @@ def test_rows_that_the_table_would_refuse_are_refused_before_the_decision(
 
 @pytest.mark.parametrize("way", ["always", "never"])
 def test_markers_tell_up_to_when_the_table_is_complete(spark: SparkSession, tmp_path: Path, dsn: str, way: str) -> None:
-    sink = sink_of(spark, tmp_path, dsn, prepared=way)
+    sink = sink_of(spark, tmp_path, dsn, prepared=way, progressInterval="1s")
     rows = spark.createDataFrame([("a", 1)], SCHEMA)
     assert complete_until(dsn, table="out").writers == ()
     for epoch in (1, 2):
@@ -231,6 +231,8 @@ def test_markers_tell_up_to_when_the_table_is_complete(spark: SparkSession, tmp_
     assert complete_until(dsn, table="public.out").until == datetime.fromtimestamp(2, timezone.utc)
     assert complete_until(dsn, table="other").writers == ()
     # An epoch without rows: a marker alone.
+    assert sink.prepare(rows.where("false"), replace(transaction(3), watermark=3_000_000, clock=0)) is None
+    assert sink.tells(0, 3_000_000)
     told = sink.tell(replace(transaction(3), watermark=3_000_000))
     for _ in range(2):
         sink.commit(told, lambda: None)

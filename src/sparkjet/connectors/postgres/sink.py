@@ -123,7 +123,12 @@ class PostgresSink(Outbox):
 
     def prepare(self, rows: DataFrame, transaction: TransactionId) -> Handle | None:
         """See :meth:`Sink.prepare`."""
-        self._pace.note(transaction)
+        handle = self._written(rows, transaction)
+        if handle is not None:
+            self._pace.note(transaction)
+        return handle
+
+    def _written(self, rows: DataFrame, transaction: TransactionId) -> Handle | None:
         if self._prepares:
             # The server itself rejects what it cannot store, before the decision.
             return self._prepare(self._encoded(rows), transaction)
