@@ -99,7 +99,7 @@ def test_what_it_cannot_read_is_named(tmp_path: Path, spark: SparkSession) -> No
     with pytest.raises(AnalysisException, match="no query has published an epoch"):
         spark.readStream.format("sparkjet-files").load(str(tmp_path))
     publish(tmp_path, 1, 5, form="orc")
-    with pytest.raises(SourceError, match=r"epoch 1 in .* is orc, not Parquet"):
+    with pytest.raises(SourceError, match=r"epoch 1 in .* is orc; only Parquet can be read"):
         reader(tmp_path).latestOffset(offset({}, {}), ReadAllAvailable())
 
 
