@@ -67,7 +67,7 @@ def test_the_second_query_equals_spark_s_batch_restored_after_each_epoch_and_wai
     spark: SparkSession, location: GridLocation, tmp_path: Path, length: int
 ) -> None:
     sj.register_sources(spark)
-    place = JournalPlace("ten")
+    place = JournalPlace(f"ten{length}")
     path = f"{location}/{place.name}"
     sink = GridJournalSink(GridJournalSettings(path, keys=("k",), partitions=PARTITIONS), location, place)
     first = StreamDriver(spark, per_ten_minutes, SCHEMA, sinks=[sink], directory=tmp_path / "first")
