@@ -38,7 +38,9 @@ class Reads:
         # Above another stage, rows are what the record says of that one.
         given = [] if feed.parent is None else listed(analyzed(feed.transformations.source).output())
         written = WrittenOut(shape, map(attribute_id, given))
-        keys = {key.name: written.text(selected(shape, key.column)) for key in aggregation.keys}
+        # Behind divert(…) what has raised is to be mended, and its rows replayed into what the others are in.
+        told = written.text if feed.transformations.divert is None else _untold
+        keys = {key.name: told(selected(shape, key.column)) for key in aggregation.keys}
         aggregated = listed(analyzed(aggregation.accumulated).aggregateExpressions())
         found: list[set[str]] = [set() for _ in aggregation.aggregates]
         columns: dict[str, tuple[str | None, str]] = {}
@@ -53,7 +55,7 @@ class Reads:
                     continue
                 found[number].add(name)
                 if name not in columns:
-                    columns[name] = written.text(attribute), str(attribute.dataType().catalogString())
+                    columns[name] = told(attribute), str(attribute.dataType().catalogString())
         return Reads(keys, columns, tuple(map(frozenset, found)))
 
     @property
@@ -61,3 +63,7 @@ class Reads:
         """For the record; with the line of Spark, as another one may write the same in another way."""
         said: dict[str, Any] = {f"key {name}": [LINE_NAME, text] for name, text in self.keys.items()}
         return said | {f"column {name}": [LINE_NAME, *each] for name, each in self.columns.items()}
+
+
+def _untold(_: Any) -> None:
+    """What is not compared."""
