@@ -41,7 +41,7 @@ class Reads:
         # Behind divert(…) what has raised is to be mended, and its rows replayed into what the others are in.
         told = written.text if feed.transformations.divert is None else _untold
         keys = {key.name: told(selected(shape, key.column)) for key in aggregation.keys}
-        aggregated = listed(analyzed(aggregation.accumulated).aggregateExpressions())
+        aggregated = listed(analyzed(aggregation.accumulated).expressions())
         found: list[set[str]] = [set() for _ in aggregation.aggregates]
         columns: dict[str, tuple[str | None, str]] = {}
         for expression in aggregated:
