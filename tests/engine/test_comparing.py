@@ -73,6 +73,22 @@ def test_what_is_not_read_may_change_without_asking(spark: SparkSession, home: P
         driver.close()
 
 
+def test_a_constant_time_is_the_same_in_another_time_zone(spark: SparkSession, tmp_path: Path) -> None:
+    query = keyed("shop", px="if(ts > timestamp'2026-01-01 00:00:00 UTC', px, 0L)")
+    driver = start(spark, tmp_path, query)
+    driver.process(ROWS)
+    driver.close()
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    try:
+        other = start(spark, tmp_path, query)
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", str(before))
+    assert other.engine.state.upgrade is not None
+    assert other.engine.state.upgrade.changes == ()
+    other.close()
+
+
 def test_texts_of_another_line_of_spark_say_nothing(spark: SparkSession, home: Path, tmp_path: Path) -> None:
     driver, other = start(spark, home, totals), start(spark, tmp_path, keyed("shop", "town", px="px + 1"))
     record, plan = driver.engine.record, other.plan

@@ -7,7 +7,9 @@ from collections.abc import Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from sparkjet.catalyst.expressions import inlined, rebuilt, without_alias
+from pyspark.sql import functions as F
+
+from sparkjet.catalyst.expressions import expression_of, inlined, rebuilt, without_alias
 from sparkjet.catalyst.logical_plans import analyzed, attribute_id, kind_of, listed, passed_nodes
 from sparkjet.java import as_seq, java_class, static_method
 
@@ -18,6 +20,7 @@ _CATALYST = "org.apache.spark.sql.catalyst"
 _MOST_LEAVES = 500
 """Expressions that use one column several times, column by column, would grow without end."""
 _LONGEST, _SHOWN = 300, 200
+_ZONED = "TIMESTAMP '"
 
 
 class WrittenOut:
@@ -48,6 +51,8 @@ class WrittenOut:
         if written.containsPattern(self._pattern("WITH_EXPRESSION")):
             written = inlined(written, self._session)
         text = str(self._unqualified(written).sql())
+        if _ZONED in text:
+            text = str(self._zoneless(self._unqualified(written)).sql())
         if len(text) <= _LONGEST:
             return text
         return f"{text[:_SHOWN]}… ({hashlib.sha256(text.encode()).hexdigest()[:12]})"
@@ -74,6 +79,15 @@ class WrittenOut:
 
     def _pattern(self, name: str) -> Any:
         return static_method(self._session, f"{_CATALYST}.trees.TreePattern.{name}")()
+
+    def _zoneless(self, expression: Any) -> Any:
+        """The expression with timestamps as numbers: Spark writes them in the session's time zone, which may change."""
+
+        def number(part: Any) -> Any:
+            is_time = kind_of(part) == "Literal" and str(part.dataType().typeName()) == "timestamp"
+            return expression_of(F.lit(part.value()), self._session) if is_time and part.value() is not None else None
+
+        return rebuilt(expression, self._session, number)
 
     def _unqualified(self, expression: Any) -> Any:
         """The expression with the names of columns alone: a table that was moved has the same."""
