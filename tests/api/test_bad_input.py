@@ -389,6 +389,10 @@ def settled(writer: StreamWriter) -> StreamWriter:
         ),
         (lambda r, e, s: sj.start(table(r, "a"), lateRows=table(s, "b")), "lateRows=… takes writers of late rows"),
         (lambda r, e, s: sj.start(table(r, "a"), table(e, "b")), "before withWatermark.*Write both from what"),
+        (
+            lambda r, e, s: sj.start(table(own_gaps(s), "a"), table(own_gaps(s), "b"), table(e, "c")),
+            "before withWatermark.*Write both from what",
+        ),
         (lambda r, e, s: sj.start(table(r, "a"), table(s.alias("b").union(s.alias("c")), "b")), "different inputs"),
         (lambda r, e, s: sj.start(table(s, "a"), table(s.alias("b").union(s.alias("c")), "b")), "different inputs"),
         (lambda r, e, s: e.union(s), "only one of the streams has a watermark.*on the other one"),
@@ -412,6 +416,12 @@ def test_a_substream_of_a_query_without_windows_cannot_be_retired(events: Stream
         query.retireSubstream("a")
     assert query.isActive
     query.stop()
+
+
+def own_gaps(stream: Stream) -> WindowedStream:
+    """Sessions whose rows have gaps of their own."""
+    gap = F.expr("if(k = 'a', interval '5' second, interval '9' second)")
+    return stream.groupBy(sj.session_window("ts", gap)).count()
 
 
 def at_end(writer: StreamWriter) -> object:

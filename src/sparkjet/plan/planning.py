@@ -303,17 +303,15 @@ def _can_count(chains: Sequence[Transformations]) -> bool:
     If one has, the batch is read again: its rows must be the same, and fail again.
     """
     (chain, *others) = chains
-    root = chain
-    while root.below is not None:
-        root = root.below
+    source = chain.root.source
     return (
         not others
         and all(link.table is None for link in chain.all_links)
         # Link by link behind divert: what is tried is not deterministic to Spark, and a stage's own links read times.
         and is_repeatable(chain.diverted_shape)
         and all(link.repeats for link in chain.diverted_links)
-        and acknowledging_source(root.source) is None
-        and is_open(root.source.sparkSession, COUNTERS)
+        and acknowledging_source(source) is None
+        and is_open(source.sparkSession, COUNTERS)
     )
 
 
@@ -327,7 +325,7 @@ def _check_connected(read: Sequence[Sequence[Transformations]]) -> None:
     if not rest:
         return
     chains = [chain for each in read for chain in each]
-    if any(chain.below is None for chain in chains) and len({id(chain.bare.source) for chain in chains}) == 1:
+    if any(chain.below is None for chain in chains) and len({id(chain.root.source) for chain in chains}) == 1:
         message = (
             "start: one output reads the stream before withWatermark(…), another one after it. Write both from what "
             "withWatermark(…) returned: without windows, late rows and those without an event time are in it too."

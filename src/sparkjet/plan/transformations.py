@@ -109,6 +109,11 @@ class Transformations:
     windows: tuple[WindowColumn, ...] = field(default=(), compare=False)
 
     @property
+    def root(self) -> Transformations:
+        """The chain that begins with the user's own DataFrame."""
+        return self if self.below is None else self.below.root
+
+    @property
     def bare(self) -> Transformations:
         """The same chain without event time, from the user's own DataFrame and without hidden columns."""
         if self.below is None:
@@ -126,10 +131,7 @@ class Transformations:
     @property
     def diverted_shape(self) -> DataFrame:
         """The rows as they are at ``divert``, for analysis only."""
-        root = self
-        while root.below is not None:
-            root = root.below
-        before = len(self.all_links) - len(self.diverted_links) - 1
+        root, before = self.root, len(self.all_links) - len(self.diverted_links) - 1
         return replace(root, links=self.all_links[:before]).outlined(root.source).drop(*HIDDEN)
 
     @property
