@@ -287,6 +287,11 @@ MERGE_SCHEMA = flag(
     "mergeSchema", "Whether the start adds columns of the rows that the table lacks, as in Spark's writers."
 )
 
+PROGRESS_INTERVAL = interval(
+    "progressInterval", "Least time between epochs without rows that tell readers of the watermark; none do by default."
+)
+"""Of sinks that tell their readers; see :mod:`sparkjet.sinks.pace`."""
+
 TLS = flag("tls", "Whether to connect over TLS.")
 CA_FILE = text("caFile", "tls: PEM file of the authorities to trust; the system's by default.")
 CERT_FILE = text("certFile", "tls: PEM file of the client's certificate.")

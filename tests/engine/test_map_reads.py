@@ -92,7 +92,7 @@ def test_what_is_of_this_epoch_already_stays_as_persisted_rows_have_it(monkeypat
     options = {"path": "grid://a:1/orders"}
     reads = reads_of(options)
     pinned = read_of(reads, options, monkeypatch)
-    assert pinned == {**options, MANIFEST: '["orders",null]'}
+    assert pinned == {**options, MANIFEST.name: '["orders",null]'}
     assert read_of(reads, pinned, monkeypatch) is None
 
 
@@ -104,8 +104,8 @@ def test_a_map_that_only_a_table_of_each_epoch_reads_stays(monkeypatch: pytest.M
 def test_an_epoch_of_a_map_is_not_taken_for_a_map_that_is_called_so(monkeypatch: pytest.MonkeyPatch) -> None:
     of_epoch, of_name = {"path": "grid://a:1/orders", "epoch": "5"}, {"path": "grid://a:1/orders@5"}
     reads = reads_of(of_epoch, of_name)
-    assert (read_of(reads, of_epoch, monkeypatch) or {})[MANIFEST] == '["orders",5]'
-    assert (read_of(reads, of_name, monkeypatch) or {})[MANIFEST] == '["orders@5",null]'
+    assert (read_of(reads, of_epoch, monkeypatch) or {})[MANIFEST.name] == '["orders",5]'
+    assert (read_of(reads, of_name, monkeypatch) or {})[MANIFEST.name] == '["orders@5",null]'
 
 
 def test_an_epoch_of_a_map_that_is_asked_for_is_held_until_the_query_ends() -> None:

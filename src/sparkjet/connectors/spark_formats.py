@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 from sparkjet.connectors.format import SinkFormat, Target, always
 from sparkjet.errors import AnalysisError
-from sparkjet.options import COMPRESSION, MAX_RECORDS_PER_FILE, Option, choice, flag, interval, number, text
+from sparkjet.options import (
+    COMPRESSION,
+    MAX_RECORDS_PER_FILE,
+    PROGRESS_INTERVAL,
+    Option,
+    choice,
+    flag,
+    interval,
+    number,
+    text,
+)
 from sparkjet.sinks.console import ConsoleSink
 from sparkjet.sinks.file_formats import FORMATS
 from sparkjet.sinks.files import FilesSink
@@ -16,7 +26,7 @@ from sparkjet.sinks.foreach import ForeachSink
 from sparkjet.sinks.foreach_batch import ForeachBatchSink
 from sparkjet.sinks.memory import MemorySink
 from sparkjet.sinks.noop import NoopSink
-from sparkjet.sinks.pace import PROGRESS_INTERVAL, Pace
+from sparkjet.sinks.pace import Pace
 from sparkjet.sinks.table import table_sink
 from sparkjet.storage.schemes import directory_at
 

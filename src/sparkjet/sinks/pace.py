@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sparkjet.options import interval
+from sparkjet.options import PROGRESS_INTERVAL
 from sparkjet.time import MIN
 
 if TYPE_CHECKING:
     from sparkjet.options import Options
     from sparkjet.sinks.protocol import TransactionId
-
-PROGRESS_INTERVAL = interval(
-    "progressInterval", "Least time between epochs without rows that tell readers of the watermark; none do by default."
-)
 
 
 class Pace:

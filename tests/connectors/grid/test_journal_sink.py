@@ -216,7 +216,7 @@ def test_what_cannot_be_a_journal_is_refused_before_the_start(
         ({"retentionBytes": "much"}, 'retentionBytes: "much" is not a size such as 512m'),
         ({"retentionBytes": "2g", "maxBytes": "1g"}, "maxBytes: 1073741824 bytes are fewer than the 2147483648 of ret"),
         ({"onFull": "block"}, 'onFull="block" is not one of wait, trim'),
-        ({"numPartitions": "2000"}, "numPartitions is 2000, and 1024 are the most"),
+        ({"numPartitions": "2000"}, "numPartitions must be 1024 at most, not 2000"),
         ({"retentionAge": "soon"}, "retentionAge"),
         ({"partitions": "3"}, '"partitions" is not an option of format\\("grid-journal"\\); did you mean'),
     ],

@@ -7,9 +7,17 @@ from typing import TYPE_CHECKING
 
 from sparkjet.connectors.format import SinkFormat, Target, extra, unless_upserting
 from sparkjet.errors import AnalysisError
-from sparkjet.options import COMPRESSION, MAX_RECORDS_PER_FILE, MERGE_SCHEMA, UPSERT_OPTIONS, text, upsert_keys
+from sparkjet.options import (
+    COMPRESSION,
+    MAX_RECORDS_PER_FILE,
+    MERGE_SCHEMA,
+    PROGRESS_INTERVAL,
+    UPSERT_OPTIONS,
+    text,
+    upsert_keys,
+)
 from sparkjet.sinks.commit_every import COMMIT_EVERY, CommitEvery
-from sparkjet.sinks.pace import PROGRESS_INTERVAL, Pace
+from sparkjet.sinks.pace import Pace
 from sparkjet.storage.schemes import directory_at
 
 if TYPE_CHECKING:

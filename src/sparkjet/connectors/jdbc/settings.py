@@ -8,8 +8,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from sparkjet.errors import AnalysisError
-from sparkjet.options import MOST_PARTITIONS, PASSWORD, UPSERT_OPTIONS, Option, flag, number, text, upsert_keys
-from sparkjet.sinks.pace import PROGRESS_INTERVAL
+from sparkjet.options import (
+    MOST_PARTITIONS,
+    PASSWORD,
+    PROGRESS_INTERVAL,
+    UPSERT_OPTIONS,
+    Option,
+    flag,
+    number,
+    text,
+    upsert_keys,
+)
 
 if TYPE_CHECKING:
     from sparkjet.options import Options

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sparkjet.options import MOST_PARTITIONS, Option, choice, family, flag, names, number, text
-from sparkjet.sinks.pace import PROGRESS_INTERVAL
+from sparkjet.options import MOST_PARTITIONS, PROGRESS_INTERVAL, Option, choice, family, flag, names, number, text
 
 SOURCE_NAME = "sparkjet-kafka"
 """The name of the source."""

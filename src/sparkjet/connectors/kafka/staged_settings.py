@@ -22,7 +22,7 @@ from sparkjet.connectors.kafka.producer_settings import DEFAULTS, OURS, TIMEOUT,
 from sparkjet.connectors.kafka.producing import NAME, NAMES
 from sparkjet.connectors.kafka.publishing import READER
 from sparkjet.errors import AnalysisError
-from sparkjet.sinks.pace import PROGRESS_INTERVAL
+from sparkjet.options import PROGRESS_INTERVAL
 from sparkjet.sinks.protocol import Guarantee
 
 if TYPE_CHECKING:

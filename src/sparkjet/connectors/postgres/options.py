@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sparkjet.options import MOST_PARTITIONS, UPSERT_OPTIONS, Option, choice, number, text
-from sparkjet.sinks.pace import PROGRESS_INTERVAL
+from sparkjet.options import MOST_PARTITIONS, PROGRESS_INTERVAL, UPSERT_OPTIONS, Option, choice, number, text
 
 DSN = text("dsn", "Connection string of libpq; the next five options override it. Never logged or recorded.", "")
 PARTS = (

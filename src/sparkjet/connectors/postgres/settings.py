@@ -10,8 +10,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from sparkjet.connectors.postgres.options import DSN, NUM_PARTITIONS, PARTS, PREPARED, TABLE
 from sparkjet.errors import AnalysisError
-from sparkjet.options import upsert_keys
-from sparkjet.sinks.pace import PROGRESS_INTERVAL
+from sparkjet.options import PROGRESS_INTERVAL, upsert_keys
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
