@@ -2,8 +2,8 @@
 
     python -m benchmarks.backfill
 
-Three million events of two partitions, a million in each epoch of either; the first round warms up. Of the other way the writing
-into the topic is told beside the reading, as it may have happened long ago; the topic keeps what it was.
+Three million events of two partitions, a million in each epoch of either; the first round warms up. Of the other way
+the writing into the topic is told beside the reading, as it may have happened long ago; the topic keeps what it was.
 """
 
 from __future__ import annotations
