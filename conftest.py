@@ -89,7 +89,11 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         .appName("sparkjet-tests")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.memory", "2g")
+        # Of a thousand queries with long plans Spark would keep what its page shows of the last thousand jobs.
+        .config("spark.driver.memory", "3g")
+        .config("spark.sql.ui.retainedExecutions", "100")
+        .config("spark.ui.retainedJobs", "200")
+        .config("spark.ui.retainedStages", "200")
         # Many small queries on two cores: the optimising compiler would take more time than it saves. An epoch leaves
         # 300 MB of garbage, for which the young generation has room.
         .config("spark.driver.extraJavaOptions", " ".join([*SMALL, "-Xmn600m"]))
