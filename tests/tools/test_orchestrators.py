@@ -80,7 +80,9 @@ DAGSTER = (
 
 def recipe(name: str) -> str:
     """The block of the guide that has a name in it, over the table of the test."""
-    [block] = [each for each in re.findall(r"```python elsewhere\n(.*?)```", PAGE.read_text(), re.DOTALL) if name in each]
+    [block] = [
+        each for each in re.findall(r"```python elsewhere\n(.*?)```", PAGE.read_text(), re.DOTALL) if name in each
+    ]
     return block.replace('DeltaTable("s3://lake/minutes", storage_options=STORE)', "DeltaTable(place)")
 
 
