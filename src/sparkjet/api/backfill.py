@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.types import IntegralType, TimestampType
 
 from sparkjet.api.stream import Stream, stream
+from sparkjet.catalyst.columns import quoted
 from sparkjet.catalyst.logical_plans import attributes
 from sparkjet.catalyst.plan_analysis import check_source
 from sparkjet.errors import AnalysisError, nearest
@@ -109,7 +110,7 @@ def _check_type(argument: str, rows: DataFrame, name: str, kind: type) -> None:
     if not isinstance(given, str) or len(attributes(rows, name)) != 1:
         message = f"{argument}: there is no column {name!r}; {nearest(str(name), rows.columns)}"
         raise AnalysisError(message)
-    found = rows.select(f"`{name.replace('`', '``')}`").schema[0].dataType
+    found = rows.select(quoted(name)).schema[0].dataType
     if not isinstance(found, kind):
         wanted = "a timestamp" if kind is TimestampType else "an integer"
         message = f"{argument}: the column {name!r} is of type {found.simpleString()}, not {wanted}. Convert it first."

@@ -12,13 +12,13 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
-from pyspark.sql import SparkSession
 
 from sparkjet.api.interrupts import INTERRUPTS
 from sparkjet.api.listener_events import ListenerEvents
 from sparkjet.api.places import Places
 from sparkjet.api.query import StreamingQuery
 from sparkjet.api.worker_check import check_workers
+from sparkjet.catalyst.physical_plans import own_session
 from sparkjet.engine.backfilling import backfilling
 from sparkjet.engine.batch_runner import BatchRunner
 from sparkjet.engine.committer import Committer
@@ -194,7 +194,7 @@ class Launch:
         check_workers(self.plan.source.sparkSession, {**worker_packages(self.plan), **packages})
         self.places.check_shared()
         store.open("checkpointLocation")
-        session = _own_session(self.plan.source.sparkSession)
+        session = own_session(self.plan.source.sparkSession)
         for sink in committer.sinks.values():
             if isinstance(sink, Outbox):
                 sink.attach(self.home.below("snapshots").below("outbox"), session)
@@ -360,8 +360,3 @@ def _rows_of(report: ProgressReport) -> dict[str, int]:
     """The rows that an epoch has brought to each output, as far as their sinks count them."""
     number = report.epoch.number
     return {each.name: each.rows for each in report.sinks if each.rows is not None and each.epoch(number) == number}
-
-
-def _own_session(session: SparkSession) -> SparkSession:
-    """A session with the user's settings, so that ours do not change the user's."""
-    return SparkSession(session.sparkContext, session._jsparkSession.cloneSession())

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from sparkjet.catalyst.logical_plans import analyzed
 from sparkjet.java import as_map, as_seq, java_class, nothing, scala_context, static_method
@@ -14,7 +14,6 @@ from sparkjet.spark_line import LINE
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
-    from pyspark.sql import SparkSession
 
 PLANNED = "LogicalQueryStage"
 """Class of the logical plan that :func:`planned` makes."""
@@ -63,6 +62,11 @@ def _parts(context: SparkContext) -> tuple[Any, Any, Any]:
     row = jvm.java.lang.Class.forName("org.apache.spark.sql.catalyst.InternalRow")
     unknown = jvm.org.apache.spark.sql.catalyst.plans.physical.UnknownPartitioning(0)
     return jvm.scala.reflect.ClassTag.apply(row), unknown, jvm.org.apache.spark.sql.execution.LogicalRDD
+
+
+def own_session(session: SparkSession) -> SparkSession:
+    """A session with the settings of another one, which stay as they are when they are changed here."""
+    return SparkSession(session.sparkContext, session._jsparkSession.cloneSession())
 
 
 def as_frame(session: SparkSession, logical: Any) -> DataFrame:

@@ -14,7 +14,7 @@ from sparkjet.catalyst.doors import MICRO_BATCH, RECORDED, check_open, is_open
 from sparkjet.catalyst.logical_plans import analyzed, children, kind_of, listed, streaming_nodes
 from sparkjet.catalyst.micro_batch import planned_rows
 from sparkjet.catalyst.moments import Moment
-from sparkjet.catalyst.physical_plans import as_frame, no_rows, of_rdd, planned
+from sparkjet.catalyst.physical_plans import as_frame, no_rows, of_rdd, own_session, planned
 from sparkjet.errors import RecoveryError, SourceError
 from sparkjet.java import as_map, as_seq, java_class, nothing
 from sparkjet.spark_line import LINE
@@ -47,7 +47,7 @@ class RecordedSources:
         check_open(session, RECORDED)
         self._session = session
         # For plans only: that a plan of a stream is run without Spark's query is meant here.
-        self._unchecked = type(session)(session.sparkContext, session._jsparkSession.cloneSession())
+        self._unchecked = own_session(session)
         self._unchecked.conf.set(_CHECK, "false")
         self._plan = analyzed(rows)
         nodes = streaming_nodes(self._plan)

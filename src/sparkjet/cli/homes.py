@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sparkjet.errors import AnalysisError, RecoveryError
-from sparkjet.snapshots import DirectoryStore
-from sparkjet.snapshots.record_log import RecordLog
+from sparkjet.errors import AnalysisError
 from sparkjet.storage.schemes import directory_at
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from sparkjet.snapshots.record import Record
     from sparkjet.storage.directory import Directory
 
 
@@ -24,24 +21,6 @@ def home_at(location: str, argument: str, settings: Sequence[str]) -> Directory:
         AnalysisError: The location cannot be used; the message names the argument.
     """
     return directory_at(location, argument, lambda: session(settings))
-
-
-def newest_record(home: Directory, command: str) -> tuple[int, Record]:
-    """The newest slot of a home, and its record.
-
-    Raises:
-        AnalysisError: The home cannot be read.
-        RecoveryError: It has no record.
-    """
-    try:
-        newest = RecordLog(DirectoryStore(home.below("snapshots"))).newest()
-    except OSError as error:
-        message = f'{command}: "{home}" cannot be read: {error.strerror or error}'
-        raise AnalysisError(message) from error
-    if newest is None:
-        message = f'{command}: "{home}" contains no record of a query. Pass its checkpointLocation.'
-        raise RecoveryError(message)
-    return newest
 
 
 def session(settings: Sequence[str]) -> SparkSession:

@@ -7,12 +7,13 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from sparkjet.cli.arguments import show
-from sparkjet.cli.homes import home_at, newest_record
+from sparkjet.cli.homes import home_at
 from sparkjet.clock import SystemClock
 from sparkjet.query_log import without_users
 from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.copying import copy_newest
 from sparkjet.snapshots.pins import Pin, Pins
+from sparkjet.snapshots.record_log import newest_record
 
 if TYPE_CHECKING:
     from sparkjet.snapshots.record import Record

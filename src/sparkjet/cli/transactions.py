@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sparkjet.cli.arguments import show
-from sparkjet.cli.homes import home_at, newest_record
+from sparkjet.cli.homes import home_at
 from sparkjet.errors import AnalysisError, LostTransactionError, SparkjetError
 from sparkjet.sinks.naming import ListedTransaction, prefix_of
 from sparkjet.snapshots.outbox_entries import OutboxEntries
+from sparkjet.snapshots.record_log import newest_record
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch

@@ -21,7 +21,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sparkjet.cli.arguments import printable, show
-from sparkjet.cli.homes import home_at, newest_record
+from sparkjet.cli.homes import home_at
 from sparkjet.errors import AnalysisError
 from sparkjet.known_types import known
 from sparkjet.monitoring import Runs, open_page
@@ -30,7 +30,7 @@ from sparkjet.monitoring.recorded import RecordedRun
 from sparkjet.monitoring.view import details, shown
 from sparkjet.query_log import without_users
 from sparkjet.snapshots import DirectoryStore
-from sparkjet.snapshots.record_log import RecordLog
+from sparkjet.snapshots.record_log import RecordLog, newest_record
 
 LOOK_SECONDS = 1.0
 """Seconds between looks at records, or a page."""

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, LongType, StructField, StructType
 
 from sparkjet.catalyst.columns import HIDDEN, quoted
+from sparkjet.catalyst.physical_plans import own_session
 from sparkjet.engine.context import configure
 from sparkjet.engine.progress import known
 from sparkjet.engine.stage_state import Loading, StageState
@@ -80,7 +81,7 @@ def shown_rows(
             f'read_state: joinSide="{side}": it is left or right, of a join; {name} is: {kind_of_operator(saved)}.'
         )
         raise AnalysisError(message)
-    own = SparkSession(session.sparkContext, session._jsparkSession.cloneSession())
+    own = own_session(session)
     partitions = max((delta.partitions or 1 for delta in saved.deltas), default=1)
     configure(own, partitions)
     # Spark would look for all that follows from twenty keys having other names: hours, as each doubles what there is.

@@ -10,7 +10,7 @@ import msgspec
 from sparkjet.engine.shown_state import kind_of_operator, shown_rows
 from sparkjet.errors import AnalysisError, RecoveryError, nearest
 from sparkjet.snapshots import DirectoryStore
-from sparkjet.snapshots.record_log import RecordLog
+from sparkjet.snapshots.record_log import RecordLog, newest_record, reading
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -86,17 +86,11 @@ class StateReader:
         return shown_rows(session, self._store, record, name, side)
 
     def _found(self) -> tuple[int, Record]:
-        try:
-            if self._pin is not None:
+        if self._pin is not None:
+            with reading(self._home, "read_state"):
                 pin = self._log.pins.get(self._pin)
                 return pin.slot, self._log.pins.record(pin.slot)
-            newest = self._log.newest()
-        except OSError as error:
-            message = f'read_state: "{self._home}" cannot be read: {error.strerror or error}'
-            raise AnalysisError(message) from error
-        if newest is None:
-            message = f'read_state: "{self._home}" contains no record of a query. Pass its checkpointLocation.'
-            raise RecoveryError(message)
+        newest = newest_record(self._home, "read_state")
         return newest if self._epoch is None or newest[1].epoch == self._epoch else self._of_epoch(self._epoch)
 
     def _of_epoch(self, epoch: int) -> tuple[int, Record]:

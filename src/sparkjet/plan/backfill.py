@@ -254,12 +254,10 @@ def backfilled(rows: DataFrame) -> Backfilled | None:
     Raises:
         AnalysisError: There are several.
     """
-    nodes = [*streaming_nodes(analyzed(rows))]
-    found = [
-        Backfilled(each, rows, stream)
-        for stream, each in list(_BACKFILLS.items())
-        if any(analyzed(stream).equals(node) for node in nodes)
-    ]
+    known = [(analyzed(stream), stream, each) for stream, each in list(_BACKFILLS.items())]
+    # Not where nobody has one: each start, and each union, would go through its plan.
+    nodes = [*streaming_nodes(analyzed(rows))] if known else []
+    found = [Backfilled(each, rows, stream) for plan, stream, each in known if any(map(plan.equals, nodes))]
     if len(found) > 1:
         message = (
             "backfill: the query reads two streams with a history. Give one of them its history by a union: "

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from sparkjet.errors import FencedError
+from sparkjet.errors import AnalysisError, FencedError, RecoveryError
 from sparkjet.query_log import logger
+from sparkjet.snapshots.directory import DirectoryStore
 from sparkjet.snapshots.pins import Pins
 from sparkjet.snapshots.record import Record
 
 if TYPE_CHECKING:
     from sparkjet.snapshots import SnapshotStore
+    from sparkjet.storage.directory import Directory
 
 RETAINED_SLOTS = 8
 """The newest slots that stay."""
@@ -105,3 +108,32 @@ def _fenced(record: Record, slot: int) -> FencedError:
         f"Another driver has taken over query {record.query} (slot {slot} is not ours). "
         "This one stops without committing or rolling back anything."
     )
+
+
+@contextmanager
+def reading(home: Directory, command: str) -> Iterator[None]:
+    """Name the home that a command cannot read.
+
+    Raises:
+        AnalysisError: It cannot be read.
+    """
+    try:
+        yield
+    except OSError as error:
+        message = f'{command}: "{home}" cannot be read: {error.strerror or error}'
+        raise AnalysisError(message) from error
+
+
+def newest_record(home: Directory, command: str) -> tuple[int, Record]:
+    """The newest slot of a home, and its record.
+
+    Raises:
+        AnalysisError: The home cannot be read.
+        RecoveryError: It has no record.
+    """
+    with reading(home, command):
+        newest = RecordLog(DirectoryStore(home.below("snapshots"))).newest()
+    if newest is None:
+        message = f'{command}: "{home}" contains no record of a query. Pass its checkpointLocation.'
+        raise RecoveryError(message)
+    return newest

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType, TimestampType
 
+from sparkjet.catalyst.physical_plans import own_session
 from sparkjet.clock import ManualClock
 from sparkjet.engine.committer import Committer
 from sparkjet.engine.context import EngineContext
@@ -101,7 +102,7 @@ class StreamDriver:
         onEpochPhase: PhaseListener | None = None,
         **options: object,
     ) -> None:
-        self._session = SparkSession(spark.sparkContext, spark._jsparkSession.cloneSession())
+        self._session = own_session(spark)
         self._source = DrivenSource(spark, [schema] if isinstance(schema, (str, StructType)) else schema)
         self._options = DriverOptions.of(options)
         self._crash_point = CrashPoint(onEpochPhase)
