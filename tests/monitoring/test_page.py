@@ -278,6 +278,18 @@ def test_so_many_readers_are_answered_and_no_more(page: Page) -> None:
         reader.close()
 
 
+def test_after_its_stop_nothing_is_open_to_a_reader_that_does_not_read(runs: Runs) -> None:
+    page = Page(runs=runs)
+    state: Any = page._server.server_state
+    with socket.create_connection(("127.0.0.1", page.port)) as reader:
+        # More answers than the buffers of both sides have room for.
+        reader.sendall(b"GET /page.js HTTP/1.1\r\nHost: localhost\r\n\r\n" * 1_000)
+        while not any(each.flow.write_paused for each in state.connections):
+            page.wait(0.01)
+        page.stop()
+        assert not state.connections
+
+
 def test_a_second_call_returns_the_page_that_is_there(runs: Runs) -> None:
     first = open_page(runs=runs)
     try:

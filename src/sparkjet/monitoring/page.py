@@ -179,6 +179,15 @@ class _Server(uvicorn.Server):
         if not self.should_exit:
             await self._asked[1].wait()
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Called by uvicorn at its end."""
+        await super().shutdown(sockets)
+        # Uvicorn leaves open what a reader does not read, and what was accepted while it asked the others to close.
+        while self.server_state.connections:
+            for connection in list(self.server_state.connections):
+                connection.transport.abort()
+            await asyncio.sleep(0)
+
     def end(self) -> None:
         """Ask it to end, from another thread; a second call does nothing."""
         self.should_exit = True
