@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from py4j.clientserver import ClientServer
+from py4j.java_gateway import JavaClass
 from py4j.protocol import Py4JError, Py4JJavaError
 
 if TYPE_CHECKING:
@@ -31,6 +32,15 @@ def java_class(session: SparkSession, name: str) -> Any:
 def static_method(session: SparkSession, name: str) -> Any:
     """A static method of a class, or a method of a Scala object, by its fully qualified name."""
     return _method(session.sparkContext._gateway, name)
+
+
+def keep_classes(session: SparkSession) -> None:
+    """Let PySpark find at once what it looks up for each column: once in an application; a second call does nothing.
+
+    It asks the JVM for a class like ``PythonUtils`` whenever it builds a column or a list of them, and the JVM looks
+    for it under each package that PySpark imports, through all jars.
+    """
+    _keep_classes(session.sparkContext._gateway)
 
 
 def has_member(context: SparkContext, member: str) -> bool:
@@ -115,12 +125,30 @@ def _is_pinned(gateway: Any) -> bool:
 
 
 _MEMBER = re.compile(r"([\w.$]*?[A-Z][\w$]*)(?:\.([\w$]+))?(?:\((\d+(?:\|\d+)*)\))?")
+_OFTEN = (
+    *("PythonUtils", "functions", "PythonRDD", "SerDeUtil", "PythonSQLUtils", "SimplePythonFunction"),
+    *("org.apache.spark.sql.functions", "org.apache.spark.sql.classic.SparkSession"),
+    *("org.apache.spark.sql.catalyst.trees.PySparkCurrentOrigin", "org.apache.spark.sql.classic.SparkSession$"),
+)
 _SEQ = "org.apache.spark.api.python.PythonUtils.toSeq"
 
 
 @lru_cache(256)
 def _class(gateway: Any, name: str) -> Any:
     return getattr(gateway.jvm, name)
+
+
+@lru_cache(16)
+def _keep_classes(gateway: Any) -> None:
+    view = gateway.jvm
+    for name in _OFTEN:
+        # A package is what py4j takes for a class that another line of Spark does not have.
+        if isinstance(found := getattr(view, name), JavaClass):
+            setattr(view, name, found)
+    # PySpark asks for the kind of an error one by one, each time through these packages.
+    view.py4j = package = view.py4j
+    package.reflection = package.reflection
+    package.reflection.TypeUtil = package.reflection.TypeUtil
 
 
 @lru_cache(256)

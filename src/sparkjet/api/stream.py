@@ -28,6 +28,7 @@ from sparkjet.connectors.grid.options import GRID_MAP
 from sparkjet.engine.batch_run import check_expectations
 from sparkjet.errors import AnalysisError
 from sparkjet.executors import platform_of
+from sparkjet.java import keep_classes
 from sparkjet.plan import links
 from sparkjet.plan.diverting import with_known_times
 from sparkjet.plan.event_time import EventTime
@@ -303,6 +304,7 @@ def stream(df: DataFrame) -> Stream:
         check_source(df)
         check_one_release(RELEASE, platform_of(df.sparkSession).release)
         check_doors(df.sparkSession)
+    keep_classes(df.sparkSession)
     if df.isStreaming and options_of(df, GRID_MAP):
         message = (
             "stream: the DataFrame is joined with a map of a grid, and Spark would read it once and for all. "
