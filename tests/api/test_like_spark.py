@@ -129,8 +129,11 @@ def kept(queries: dict[str, Query]) -> dict[str, Query]:
 
 @pytest.mark.parametrize(
     ("queries", "watermark"),
-    [(WINDOWS, True), (WITH_WATERMARK, True), (WITHOUT, False)],
-    ids=["windows", "complete windows", "complete"],
+    [
+        pytest.param(WINDOWS, True, id="windows"),
+        pytest.param(WITH_WATERMARK, True, id="complete windows", marks=pytest.mark.long),
+        pytest.param(WITHOUT, False, id="complete"),
+    ],
 )
 def test_results_of_a_batch_are_those_of_spark(rows: DataFrame, queries: dict[str, Query], watermark: bool) -> None:
     stream = timed(sj.stream(rows)) if watermark else sj.stream(rows)

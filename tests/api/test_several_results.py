@@ -34,7 +34,8 @@ def spans(table: DataFrame, *columns: str, window: str = "window") -> list[tuple
     return sorted(found, key=lambda row: (row[:2], repr(row)))
 
 
-@pytest.mark.crash
+# In CI, random queries have several results of chained windows, and their late rows are counted.
+@pytest.mark.long
 def test_results_late_rows_and_chained_windows_of_one_input(spark: SparkSession, tmp_path: Path) -> None:
     given = feed(tmp_path)
     given.add(*rows([0, 3, 12], k="a", v=1), *rows([4], k="b", v=2))

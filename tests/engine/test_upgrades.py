@@ -103,8 +103,8 @@ def same(found: Sequence[Row], expected: Sequence[Row]) -> None:
 
 @pytest.mark.parametrize(
     "shape",
-    # Rolling aggregates lack rows and are combined below.
-    ["sliding", "sessions", *(pytest.param(shape, marks=pytest.mark.long) for shape in ("tumbling", None))],
+    # Rolling aggregates lack rows and are combined below, as sessions are.
+    ["sliding", *(pytest.param(shape, marks=pytest.mark.long) for shape in ("sessions", "tumbling", None))],
 )
 def test_all_that_can_be_made_of_the_state(spark: SparkSession, tmp_path: Path, shape: str | None) -> None:
     def old(stream: Any) -> Any:
@@ -130,8 +130,8 @@ def test_all_that_can_be_made_of_the_state(spark: SparkSession, tmp_path: Path, 
 
 @pytest.mark.parametrize(
     "shape",
-    # Tumbling windows are sliding ones of one frame.
-    ["sliding", "sessions", None, pytest.param("tumbling", marks=pytest.mark.long)],
+    # Coarser windows below drop a key too.
+    ["sessions", None, *(pytest.param(shape, marks=pytest.mark.long) for shape in ("sliding", "tumbling"))],
 )
 def test_partial_results_of_a_dropped_key_are_combined(spark: SparkSession, tmp_path: Path, shape: str | None) -> None:
     """One of a wider column, and one that does not deduct."""

@@ -176,7 +176,8 @@ def test_a_side_that_is_idle_or_behind(spark: SparkSession, tmp_path: Path) -> N
     assert found(driver) == [(10, "k", 1, 5), (30, "k", 1, 1)]
 
 
-@pytest.mark.crash
+# In CI, random queries join what has been joined and grouped.
+@pytest.mark.long
 def test_three_streams_shaped_and_grouped_again(spark: SparkSession, tmp_path: Path) -> None:
     def query(*streams: Stream) -> list[WindowedStream]:
         sides = [summed(timed(each), name) for each, name in zip(streams, "xyz", strict=True)]
