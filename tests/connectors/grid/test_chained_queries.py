@@ -62,7 +62,7 @@ class Second:
         return Counter(map(tuple, found.select("hour", "k", "n", "v", "windows").collect()))
 
 
-# In CI, that of files (`connectors/files/test_source.py`), and that a journal carries its watermark (`test_map_journal.py`).
+# In CI that of files shows it (`files/test_source.py`), and `test_map_journal.py` that a journal carries its watermark.
 @pytest.mark.long
 @pytest.mark.parametrize("length", [300, 150])
 def test_the_second_query_equals_spark_s_batch_restored_after_each_epoch_and_waits_for_no_idle_partition(
