@@ -14,7 +14,7 @@ from sparkjet.engine.sharing import check_ends
 from sparkjet.errors import AnalysisError, FencedError, RecoveryError
 from sparkjet.options import PUBLISH_AFTER
 from sparkjet.snapshots import DirectoryStore
-from sparkjet.snapshots.record import Cut
+from sparkjet.snapshots.record import Border
 from sparkjet.snapshots.record_log import RecordLog, newest_record
 from sparkjet.storage.schemes import directory_at
 
@@ -87,21 +87,21 @@ def switch(
     for _ in range(_ATTEMPTS):
         slot, record = newest_record(before, "switch")
         following = newest_record(after, "switch")[1]
-        cut = _cut(record, following, end, before, after)
+        border = _border(record, following, end, before, after)
         if record.until is not None:
-            return _switch(record, cut)
-        record = msgspec.structs.replace(record, until=cut)
+            return _switch(record, border)
+        record = msgspec.structs.replace(record, until=border)
         try:
             RecordLog(DirectoryStore(before.below("snapshots"))).append(slot + 1, record)
         except FencedError:
             # The old query was faster with its next epoch: look again how far it is.
             continue
-        return _switch(record, cut)
+        return _switch(record, border)
     message = f'switch: the query of "{before}" writes records faster than it can be switched. Try again.'
     raise RecoveryError(message)
 
 
-def _cut(record: Record, following: Record, at: int | None, old: Directory, new: Directory) -> Cut:
+def _border(record: Record, following: Record, at: int | None, old: Directory, new: Directory) -> Border:
     """Where to cut, by the newest records of both queries; what was decided before stays.
 
     Raises:
@@ -136,7 +136,7 @@ def _cut(record: Record, following: Record, at: int | None, old: Directory, new:
         raise AnalysisError(message)
     # The new one closes nothing beyond the old one's last: its own ends are here for homes that were set back.
     passed = [*record.ended, *following.ended, None if record.after is None else record.after.at]
-    return Cut(following.query, _placed(at, max((each for each in passed if each is not None), default=None), ends))
+    return Border(following.query, _placed(at, max((each for each in passed if each is not None), default=None), ends))
 
 
 def _placed(at: int | None, reached: int | None, ends: FrameGrid) -> int:
@@ -156,7 +156,7 @@ def _placed(at: int | None, reached: int | None, ends: FrameGrid) -> int:
     return earliest if at is None else at
 
 
-def _decided(until: Cut, following: Record, at: int | None, old: Directory) -> Cut:
+def _decided(until: Border, following: Record, at: int | None, old: Directory) -> Border:
     """What was decided before, if it is what is asked for."""
     if until.query != following.query:
         message = f'switch: the query of "{old}" was switched to query {until.query} already.'
@@ -167,8 +167,8 @@ def _decided(until: Cut, following: Record, at: int | None, old: Directory) -> C
     return until
 
 
-def _switch(record: Record, cut: Cut) -> Switch:
-    return Switch(_EPOCH + dt.timedelta(microseconds=cut.at or 0), record.query, cut.query)
+def _switch(record: Record, border: Border) -> Switch:
+    return Switch(_EPOCH + dt.timedelta(microseconds=border.at or 0), record.query, border.query)
 
 
 def _microseconds(at: object) -> int:

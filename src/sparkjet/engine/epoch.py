@@ -208,7 +208,7 @@ class Epoch:
                     overlap=self._context.overlap,
                     replayed=before.replayed if replay is None else replay.noted(before.replayed),
                     history=self.request.history or before.history,
-                    after=self._share.cut,
+                    after=self._share.border,
                     # The plan of a replay has not all of them.
                     expectations=({} if replay is None else before.expectations)
                     | {name: before.expectations.get(name, 0) + violated[name] for name in names},

@@ -14,7 +14,7 @@ from sparkjet.options import PUBLISH_AFTER
 from sparkjet.plan.outputs import Rows
 from sparkjet.plan.window_ends import window_ends
 from sparkjet.snapshots import DirectoryStore
-from sparkjet.snapshots.record import Cut
+from sparkjet.snapshots.record import Border
 from sparkjet.snapshots.record_log import RecordLog
 from sparkjet.time import MIN, FrameGrid
 
@@ -35,13 +35,13 @@ class Share:
     """The windows that an epoch publishes; all of them by default.
 
     Attributes:
-        cut: What the epoch's record says of the query whose windows come before.
+        border: What the epoch's record says of the query whose windows come before.
         after: Windows that end after it are published, in microseconds; None where no others can come any more.
         until: Windows that end up to it are published; None for all.
         bound: The watermark beyond which nothing closes, as it is not decided whose windows come next; None if it is.
     """
 
-    cut: Cut | None = None
+    border: Border | None = None
     after: int | None = None
     until: int | None = None
     bound: int | None = None
@@ -63,7 +63,7 @@ class Share:
         """Those of some late rows, with their times, that are published; None if none are."""
         if self.bound is not None:
             return None
-        for condition in self._conditions(None if self.cut is None else self.cut.at):
+        for condition in self._conditions(None if self.border is None else self.border.at):
             # What has no time has no side either.
             rows = rows.where(condition | F.col(TIME).isNull())
         return rows
@@ -95,32 +95,32 @@ class Sharing:
             RecoveryError: Another query than this one goes on from there.
             StorageError: The home of the other query cannot be read.
         """
-        cut, until = record.after, None if record.until is None else record.until.at
-        if cut is None:
+        border, until = record.after, None if record.until is None else record.until.at
+        if border is None:
             return Share(until=until)
-        if cut.at is not None:
-            return Share(cut, None if record.has_passed(cut.at) else cut.at, until)
-        other = self._other(record, cut)
+        if border.at is not None:
+            return Share(border, None if record.has_passed(border.at) else border.at, until)
+        other = self._other(record, border)
         if other.until is not None:
-            return Share(Cut(cut.query, other.until.at), other.until.at)
+            return Share(Border(border.query, other.until.at), other.until.at)
         ended = [each for each in other.ended if each is not None]
         # Of the output that is least behind the query's watermark: the others close less.
         lag = min((each.stage.lag for each in self.plan.of_stages), default=0)
-        return Share(cut, bound=max(ended) + lag if ended else MIN)
+        return Share(border, bound=max(ended) + lag if ended else MIN)
 
     def is_released(self, record: Record) -> bool:
         """Whether it was decided since the record which windows are this query's."""
-        cut = record.after
-        return cut is not None and cut.at is None and self._other(record, cut).until is not None
+        border = record.after
+        return border is not None and border.at is None and self._other(record, border).until is not None
 
     def is_over(self, record: Record) -> bool:
         """Whether the query has published all windows that are its own, and no late rows of them can come."""
-        cut = record.until
-        if cut is None or cut.at is None or any(each.rows is Rows.LATE for each in self.plan.of_stages):
+        border = record.until
+        if border is None or border.at is None or any(each.rows is Rows.LATE for each in self.plan.of_stages):
             return False
-        return record.has_passed(cut.at)
+        return record.has_passed(border.at)
 
-    def begun(self, record: Record | None) -> tuple[dict[str, Ends], Cut | None]:
+    def begun(self, record: Record | None) -> tuple[dict[str, Ends], Border | None]:
         """What the first record of a run says of its outputs, and of the query whose windows come before.
 
         Raises:
@@ -135,7 +135,7 @@ class Sharing:
             check_ends(ends, record.until.at)
         return ends, after
 
-    def _after(self, record: Record | None) -> Cut | None:
+    def _after(self, record: Record | None) -> Border | None:
         """What the first record of a run says of the query whose windows come before."""
         if record is not None and record.after is not None:
             if record.after.at is None:
@@ -149,21 +149,21 @@ class Sharing:
                 "among them. Start it from scratch with another checkpointLocation, or leave the option out."
             )
             raise RecoveryError(message)
-        return Cut(self._newest().query, None)
+        return Border(self._newest().query, None)
 
-    def _other(self, record: Record, cut: Cut) -> Record:
+    def _other(self, record: Record, border: Border) -> Record:
         """The newest record of the query whose windows come before."""
         if self.before is None:
             message = (
                 f"{PUBLISH_AFTER.name}: this query publishes nothing until it is switched to (sj.switch), and must "
-                f"know the home of query {cut.query}, as before. Set the option again."
+                f"know the home of query {border.query}, as before. Set the option again."
             )
             raise RecoveryError(message)
         other = self._newest()
-        if other.query != cut.query:
+        if other.query != border.query:
             message = (
                 f'{PUBLISH_AFTER.name}: "{self.before}" is the home of query {other.query}, and this one waits for '
-                f"query {cut.query}. Give the home of that one."
+                f"query {border.query}. Give the home of that one."
             )
             raise RecoveryError(message)
         if other.until is not None and other.until.query != record.query:

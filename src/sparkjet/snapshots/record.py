@@ -200,7 +200,7 @@ class Ends(msgspec.Struct, frozen=True, omit_defaults=True):
     why: str = ""
 
 
-class Cut(msgspec.Struct, frozen=True):
+class Border(msgspec.Struct, frozen=True):
     """Where one of two queries ends and the other one begins.
 
     Attributes:
@@ -256,8 +256,8 @@ class Record(msgspec.Struct, frozen=True):
     history: History | None = None
     shown: dict[str, Shown] = {}
     outputs: dict[str, Ends] = {}
-    until: Cut | None = None
-    after: Cut | None = None
+    until: Border | None = None
+    after: Border | None = None
     format: int = FORMAT
 
     def encode(self) -> bytes:
