@@ -14,6 +14,8 @@ from pyspark.sql import functions as F
 import sparkjet as sj
 from sparkjet import EpochPhase
 from sparkjet.errors import AnalysisError, RecoveryError
+from sparkjet.snapshots.record_log import newest_record
+from sparkjet.storage.posix_directory import as_directory
 from sparkjet.testing import CollectingSink, StreamDriver
 from tests.feed import START, Feed
 from tests.feed import rows as fed
@@ -284,6 +286,11 @@ def test_a_new_query_is_held_until_then_whoever_starts_it(spark: SparkSession, t
         StreamDriver(spark, peaks, SCHEMA, directory=tmp_path / "more", publishAfter=tmp_path / "none")
     pair.new.restart()
     pair.new.process(rows[3:4])
+    # A fork of it publishes nowhere, and waits for nobody.
+    pair.new.engine.pin("held")
+    sj.fork(tmp_path / "new", at="held", to=tmp_path / "fork")
+    homes = (as_directory(tmp_path / name) for name in ("new", "fork"))
+    assert [newest_record(home, "test")[1].after is None for home in homes] == [False, True]
     assert pair.new.results() == []
     # The old one is dead: what it has published is known.
     pair.old.close()

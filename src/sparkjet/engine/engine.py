@@ -212,7 +212,7 @@ class Engine:
         if last:
             if not is_stopped(self._context.session.sparkContext):
                 # By the clock of the last epoch, as below.
-                self._publish_released(self._clock)
+                self.release(now=self._clock)
             self._tell_last()
             self._context.committer.settle()
             self._record_settled()
@@ -221,11 +221,20 @@ class Engine:
             if isinstance(followed, FencedError):
                 raise followed
             self._go_on_from(followed)
-            self._publish_released(self._now())
             if self._context.committer.unsettled:
                 self._context.committer.attempt(clock=self._now())
             elif self._idle_for(self._now()) > IDLE:
                 self._record_settled()
+
+    def release(self, caught_up: CaughtUp | None = None, *, now: int | None = None) -> None:
+        """Publish what has been held, as an epoch of its own, if it was decided since that it is this query's."""
+        if self._ending is None and self.is_held and self._sharing.is_released(self.record):
+            self._run(EpochRequest(EpochKind.TICK, self._now() if now is None else now, caught_up=caught_up))
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the query publishes nothing as yet, as it waits for another one."""
+        return self.record.after is not None and self.record.after.at is None
 
     @property
     def is_over(self) -> bool:
@@ -290,11 +299,6 @@ class Engine:
         if self.record.transactions and not self._context.committer.unsettled:
             self._append(kind=EpochKind.SETTLED, transactions=[])
 
-    def _publish_released(self, now: int) -> None:
-        """Run an epoch for what has been held, if it was decided since that it is this query's."""
-        if self._sharing.is_released(self.record):
-            self._run(EpochRequest(EpochKind.TICK, now))
-
     def _append(self, **changes: Any) -> None:
         """Record something else than an epoch."""
         record = msgspec.structs.replace(self.record, **changes)
@@ -315,7 +319,7 @@ class Engine:
         self._slot += 1
         self.record = switched
         logger.info(
-            "switched: windows that end after %s are those of %s", shown(switched.until.at), switched.until.query
+            "switched: windows that end after %s are query %s's", shown(switched.until.at), switched.until.query
         )
         return True
 
@@ -328,7 +332,7 @@ class Engine:
                 try:
                     lost = self._executors.lost()
                     if lost:
-                        self._forget_lost_tables()
+                        self._forget_tables(lost=True)
                     epoch.aggregate()
                     if request.replay is not None:
                         request.replay.check(epoch.late)
@@ -424,14 +428,10 @@ class Engine:
         number = epoch.progress.epoch
         logger.log(level, "epoch %d: %d of %d partitions of the state were read again", number, read, read + kept)
 
-    def _forget_tables(self) -> None:
+    def _forget_tables(self, *, lost: bool = False) -> None:
         for table in self._context.plan.tables:
             # It may be what was lost.
-            table.forget()
-
-    def _forget_lost_tables(self) -> None:
-        for table in self._context.plan.tables:
-            if table.has_lost:
+            if not lost or table.has_lost:
                 table.forget()
 
     def _idle_for(self, now: int) -> int:

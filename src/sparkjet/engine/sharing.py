@@ -109,9 +109,9 @@ class Sharing:
         return Share(border, bound=max(ended) + lag if ended else MIN)
 
     def is_released(self, record: Record) -> bool:
-        """Whether it was decided since the record which windows are this query's."""
+        """Whether it was decided since a record that says nothing of it which windows are this query's."""
         border = record.after
-        return border is not None and border.at is None and self._other(record, border).until is not None
+        return border is not None and self._other(record, border).until is not None
 
     def is_over(self, record: Record) -> bool:
         """Whether the query has published all windows that are its own, and no late rows of them can come."""

@@ -50,7 +50,7 @@ class RecordLog:
     def append(self, slot: int, record: Record) -> None:
         """Decide ``record`` in ``slot``."""
         content = record.encode()
-        if not (self._store.put(slot, content) or self._holds(slot, content)) or self._superseded(slot):
+        if not (self._store.put(slot, content) or self._holds(slot, content)) or self._superseded(slot, record):
             raise _fenced(record, slot)
         if slot % TRIMMED == 0:
             if self._pin_retention is not None:
@@ -107,10 +107,14 @@ class RecordLog:
             # Taken, then superseded and trimmed.
             return False
 
-    def _superseded(self, slot: int) -> bool:
+    def _superseded(self, slot: int, record: Record) -> bool:
         # A driver that slept so long that its next slot was written, superseded and trimmed finds the slot free:
         # only the later slots show that its decision is void.
-        return self._store.slots()[-1] > slot
+        if self._store.slots()[-1] <= slot:
+            return False
+        # On top of its own one there may be the switch of its run by now, or its next one on top of a switch.
+        newest = self.newest()
+        return newest is None or newest[1].run != record.run
 
 
 def _fenced(record: Record, slot: int) -> FencedError:
