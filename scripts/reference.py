@@ -46,7 +46,7 @@ NAMES: Mapping[str, Sequence[str]] = {
         "EpochPhase",
         "EpochInfo",
     ),
-    "forks": ("fork", "Fork", "Replayed", "diff", "Diff"),
+    "forks": ("fork", "Fork", "Replayed", "diff", "Diff", "switch", "Switch"),
     "windows": ("window", "session_window"),
     "reading": (
         *("read_files", "read_state", "register_sources", "StaticTable", "read_once", "read_every_epoch"),

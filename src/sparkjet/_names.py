@@ -10,6 +10,7 @@ from sparkjet.api.read_state import read_state
 from sparkjet.api.sources import register_sources
 from sparkjet.api.start import replay_dead_letters, start
 from sparkjet.api.stream import Stream, stream
+from sparkjet.api.switch import Switch, switch
 from sparkjet.clock import Clock, ManualClock, SystemClock
 from sparkjet.engine.held_tables import read_once
 from sparkjet.engine.phases import EpochPhase
@@ -78,6 +79,7 @@ __all__ = [
     "StorageError",
     "Stream",
     "StreamingQuery",
+    "Switch",
     "SystemClock",
     "Throttle",
     "UnsettledError",
@@ -105,6 +107,7 @@ __all__ = [
     "session_window",
     "start",
     "stream",
+    "switch",
     "window",
     "with_fixed_lag",
 ]

@@ -224,6 +224,10 @@ ON_CHANGE = Option(
     "refuse",
     "refuse",
 )
+PUBLISH_AFTER = text(
+    "publishAfter",
+    "Home of another query with windows: this one publishes those that end after that one's last, as sj.switch says.",
+)
 PROCESSING_GUARANTEE = choice(
     "processingGuarantee",
     "What holds for results and state after a failure.",
@@ -254,6 +258,7 @@ QUERY_OPTIONS: Sequence[Option[Any]] = (
     SNAPSHOT_BACKUP,
     SNAPSHOT_BACKUP_EVERY,
     ON_CHANGE,
+    PUBLISH_AFTER,
     PROCESSING_GUARANTEE,
     CLOSE_WINDOWS_AT_END,
     OVERLAP_EPOCHS,

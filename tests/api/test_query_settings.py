@@ -48,6 +48,7 @@ def test_a_home_is_a_directory_or_a_name_in_a_grid(options: dict[str, str], home
         ({"snapshotBackupEvery": "2"}, "snapshotBackupEvery needs snapshotBackup"),
         ({"statePartitions": "0"}, 'statePartitions must be a positive whole number, not "0"'),
         ({"pinRetention": "soon"}, "pinRetention"),
+        ({"publishAfter": "/old", "closeWindowsAtEnd": "true"}, "closeWindowsAtEnd: with publishAfter the other query"),
         ({"overlapEpochs": "maybe"}, 'overlapEpochs="maybe" is not one of'),
     ],
 )

@@ -16,7 +16,7 @@ import pytest
 
 from sparkjet.errors import FencedError, RecoveryError
 from sparkjet.snapshots import DirectoryStore
-from sparkjet.snapshots.record import FORMAT, EpochKind, Record
+from sparkjet.snapshots.record import FORMAT, Border, EpochKind, Record
 from sparkjet.snapshots.record_log import LOOKS, RETAINED_SLOTS, TRIMMED, RecordLog
 from sparkjet.storage.grid_directory import GridDirectory
 from sparkjet.storage.grid_location import GridLocation
@@ -203,6 +203,31 @@ def test_a_driver_that_looks_for_a_successor_every_second_reads_a_slot_that_is_n
         watching.followed(0, record(0))
     opened.log.append(1, msgspec.structs.replace(record(1), run="another"))
     assert isinstance(opened.log.followed(0, record(0)), FencedError)
+
+
+def test_a_switch_does_not_fence_the_driver_whose_run_it_names(opened: _Log) -> None:
+    opened.log.append(0, record(0))
+    switched = msgspec.structs.replace(record(0), until=Border("another", 7))
+    opened.log.append(1, switched)
+    assert opened.log.followed(0, record(0)) == opened.log.switched(0, record(0)) == switched
+    # A query is switched once.
+    assert opened.log.followed(1, switched) is opened.log.switched(0, switched) is None
+    opened.log.append(2, msgspec.structs.replace(switched, run="another"))
+    assert isinstance(opened.log.followed(0, record(0)), FencedError)
+
+
+class _Switching(DirectoryStore):
+    """Whatever is put, somebody puts a switch on top of it at once."""
+
+    def put(self, slot: int, content: bytes) -> bool:
+        done = super().put(slot, content)
+        switched = msgspec.structs.replace(Record.decode(content, "it"), until=Border("another", 7))
+        return super().put(slot + 1, switched.encode()) and done
+
+
+def test_a_record_that_was_switched_at_once_is_decided(opened: _Log) -> None:
+    RecordLog(_Switching(opened.place)).append(0, record(0))
+    assert opened.log.followed(0, record(0)) == msgspec.structs.replace(record(0), until=Border("another", 7))
 
 
 def test_a_driver_that_slept_over_the_removal_of_the_next_slot_too_finds_its_successor(opened: _Log) -> None:

@@ -53,6 +53,18 @@ def test_a_time_lies_between_its_frame_ends(grid: FrameGrid, time: int) -> None:
 
 
 @law
+@given(window_grids(), window_grids())
+def test_common_ends_are_those_of_both_grids(one: WindowGrid, other: WindowGrid) -> None:
+    ends = [{time for time in range(100) if grid.floor_frame(time) == time} for grid in (one.ends, other.ends)]
+    common = one.ends.common(other.ends)
+    assert ends[0] & ends[1] == {time for time in range(100) if common and common.floor_frame(time) == time}
+
+
+def test_grids_that_meet_every_million_years_have_no_common_one() -> None:
+    assert FrameGrid(MAX).common(FrameGrid(MAX - 1)) is None
+
+
+@law
 @given(frame_grids(), TIMES)
 def test_frame_ends_are_fixed_points(grid: FrameGrid, time: int) -> None:
     floor, higher = grid.floor_frame(time), grid.higher_frame(time)

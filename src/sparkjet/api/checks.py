@@ -19,6 +19,7 @@ from sparkjet.options import (
     CHECKPOINT_LOCATION,
     DEAD_LETTERS_PATH,
     LATE_ROWS_PATH,
+    PUBLISH_AFTER,
     QUERY_OPTIONS,
     Options,
 )
@@ -110,6 +111,7 @@ def checked(
         close_at_end=settings.close_at_end,
         pin_retention=settings.pin_retention,
         on_change=settings.on_change,
+        publish_after=_publish_after(plan, settings),
         name=name,
         clock=_only("clock", [output.clock for output in outputs]) or SystemClock(),
         listener=_only("onEpochPhase", [output.listener for output in outputs]) or _no_listener,
@@ -310,6 +312,12 @@ def _backup(plan: Plan, settings: QuerySettings, home: Directory) -> Backup | No
         return None
     directory = directory_at(settings.backup, "snapshotBackup", lambda: plan.source.sparkSession)
     return Backup(home, directory, settings.backup_every)
+
+
+def _publish_after(plan: Plan, settings: QuerySettings) -> Directory | None:
+    """The home of the query whose windows come before."""
+    given, session = settings.publish_after, plan.source.sparkSession
+    return None if given is None else directory_at(given, PUBLISH_AFTER.name, lambda: session)
 
 
 def _warn(plan: Plan, guarantee: Guarantee) -> None:

@@ -111,6 +111,8 @@ class Launch:
     """Dead letters that go through the query first."""
     on_change: OnChange = field(default_factory=OnChange)
     """Whether to go on from a record of the query as it was before it was changed."""
+    publish_after: Directory | None = None
+    """The home of the query whose windows come before."""
 
     @cached_property
     def places(self) -> Places:
@@ -231,6 +233,7 @@ class Launch:
             name=self.name,
             steps=steps,
             on_change=self.on_change,
+            publish_after=self.publish_after,
         )
         context.configure(session)
         engine, checkpoint = recover(context, self.places.spark_directory)

@@ -16,6 +16,7 @@ from sparkjet.options import (
     OVERLAP_EPOCHS,
     PIN_RETENTION,
     PROCESSING_GUARANTEE,
+    PUBLISH_AFTER,
     QUERY_ID,
     SNAPSHOT_BACKUP,
     SNAPSHOT_BACKUP_EVERY,
@@ -43,6 +44,7 @@ class QuerySettings:
         backup_every: The option ``snapshotBackupEvery``, in epochs.
         pin_retention: The option ``pinRetention``, in microseconds; None for ever.
         on_change: The option ``onChange``.
+        publish_after: The option ``publishAfter``.
     """
 
     guarantee: Guarantee = Guarantee.EXACTLY_ONCE
@@ -56,6 +58,7 @@ class QuerySettings:
     backup_every: int = 100
     pin_retention: int | None = None
     on_change: OnChange = field(default_factory=OnChange)
+    publish_after: str | None = None
 
     @staticmethod
     def of(options: Options, trigger: Mapping[str, str | bool]) -> QuerySettings:
@@ -76,9 +79,16 @@ class QuerySettings:
             options[SNAPSHOT_BACKUP_EVERY],
             options[PIN_RETENTION],
             OnChange.of(options[ON_CHANGE]),
+            options[PUBLISH_AFTER],
         )
         if settings.close_at_end and not trigger.get("availableNow"):
             message = "closeWindowsAtEnd needs trigger(availableNow=True): other queries have no end."
+            raise AnalysisError(message)
+        if settings.close_at_end and settings.publish_after is not None:
+            message = (
+                "closeWindowsAtEnd: with publishAfter the other query says up to where windows close, and the rest of "
+                "the input would be lost. Leave closeWindowsAtEnd out."
+            )
             raise AnalysisError(message)
         if settings.identity is not None and settings.store is None:
             message = "option: queryId names a query in a grid: set snapshotStore too, or leave it out."

@@ -59,9 +59,10 @@ class Arrival:
             if time is not None:
                 self.highest[substream] = max(time, self.highest.get(substream, time))
 
-    def late_rows(self) -> DataFrame | None:
-        """The dropped rows as they came, None if there are none."""
-        return None if self.rows is None or not self.dropped else dropped_rows(self.rows, self.judged_by)
+    def late_rows(self, chosen: Callable[[DataFrame], DataFrame | None] = lambda rows: rows) -> DataFrame | None:
+        """The dropped rows as they came, those that are ``chosen`` by their times; None if there are none."""
+        rows = None if self.rows is None or not self.dropped else chosen(self.rows)
+        return None if rows is None else dropped_rows(rows, self.judged_by)
 
     def release(self) -> None:
         """Unpersist the rows; a second call does nothing."""

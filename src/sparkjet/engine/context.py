@@ -45,6 +45,7 @@ class EngineContext:
         name: What the user calls the query.
         steps: Told what a start or a recovery is doing.
         on_change: Whether to go on from a record of the query as it was before it was changed.
+        publish_after: Home of the query whose windows come before, None where all windows are this one's.
     """
 
     plan: Plan
@@ -63,6 +64,7 @@ class EngineContext:
     name: str | None = None
     steps: StartSteps = field(default_factory=StartSteps)
     on_change: OnChange = field(default_factory=OnChange)
+    publish_after: Directory | None = None
 
     @property
     def label(self) -> object:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -12,12 +13,14 @@ from sparkjet.catalyst.logical_plans import analyzed
 from sparkjet.catalyst.physical_plans import as_frame
 from sparkjet.clock import SystemClock
 from sparkjet.engine.caught_up import caught_up_by
+from sparkjet.engine.changed_windows import shown
 from sparkjet.engine.context import CaughtUp, EngineContext, EpochRequest
 from sparkjet.engine.epoch import Epoch
 from sparkjet.engine.map_reads import MapReads
+from sparkjet.engine.sharing import Share, Sharing
 from sparkjet.engine.spark_checkpoint import same_offsets
 from sparkjet.engine.turn import Turn
-from sparkjet.errors import RecoveryError
+from sparkjet.errors import FencedError, RecoveryError
 from sparkjet.executors import Executors
 from sparkjet.java import is_stopped
 from sparkjet.query_log import logger, within
@@ -36,7 +39,6 @@ if TYPE_CHECKING:
     from sparkjet.engine.replaying import ReplayRequest
     from sparkjet.engine.spark_checkpoint import SparkCheckpoint
     from sparkjet.engine.state import QueryState
-    from sparkjet.errors import FencedError
     from sparkjet.snapshots.pins import Pin
     from sparkjet.snapshots.record import History, Record
     from sparkjet.time import InputsState
@@ -54,6 +56,10 @@ class _EndingEpoch:
     epoch: Epoch
     tracked: InputsState
     end: Future[None]
+
+
+class _SwitchedError(Exception):
+    """The slot of an epoch has the record by which the query was switched: the epoch goes on from that one."""
 
 
 class Engine:
@@ -86,6 +92,8 @@ class Engine:
         self._ending: _EndingEpoch | None = None
         self._executors = Executors(context.session)
         self._maps = MapReads(context.plan.tables)
+        self._sharing = Sharing(context.plan, context.publish_after)
+        self._share = Share()
         self.turn = Turn(context.label, context.session)
         self._beside = ThreadPoolExecutor(2, thread_name_prefix="sparkjet-epoch", initializer=self.turn.enlist)
         self.record = record
@@ -194,7 +202,7 @@ class Engine:
             if not self._may_restore(ending.epoch, error):
                 raise
             self._forget_tables()
-            self._restore(ending.epoch, ending.tracked, whole=ending.epoch.attempt > 0)
+            self._restore(ending.epoch, ending.tracked, error, whole=ending.epoch.attempt > 0)
             # Not 1: this may have been a second attempt, and names of an attempt are used once.
             self._run(ending.epoch.request, attempt=ending.epoch.attempt + 1)
 
@@ -202,17 +210,36 @@ class Engine:
         """Raise what the last epoch failed with, and try again to commit what is decided."""
         self.join(wait=last)
         if last:
+            if not is_stopped(self._context.session.sparkContext):
+                # By the clock of the last epoch, as below.
+                self.release(now=self._clock)
             self._tell_last()
             self._context.committer.settle()
             self._record_settled()
         elif self._ending is None:
-            fenced = self._context.log.followed(self._slot, self.record)
-            if fenced is not None:
-                raise fenced
+            followed = self._context.log.followed(self._slot, self.record)
+            if isinstance(followed, FencedError):
+                raise followed
+            self._go_on_from(followed)
             if self._context.committer.unsettled:
                 self._context.committer.attempt(clock=self._now())
             elif self._idle_for(self._now()) > IDLE:
                 self._record_settled()
+
+    def release(self, caught_up: CaughtUp | None = None, *, now: int | None = None) -> None:
+        """Publish what has been held, as an epoch of its own, if it was decided since that it is this query's."""
+        if self._ending is None and self.is_held and self._sharing.is_released(self.record):
+            self._run(EpochRequest(EpochKind.TICK, self._now() if now is None else now, caught_up=caught_up))
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the query publishes nothing as yet, as it waits for another one."""
+        return self.record.after is not None and self.record.after.at is None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the query has published what it had to when it was switched to another one."""
+        return self._sharing.is_over(self.record)
 
     def publish(self) -> None:
         """Commit what waits for more epochs, too."""
@@ -261,7 +288,7 @@ class Engine:
 
     def _is_to_tell(self, now: int) -> bool:
         """Whether a sink has not told its readers of the watermark yet, as it was too soon then."""
-        plan, watermark = self._context.plan, self.state.tracker.watermark
+        plan, watermark = self._context.plan, self._share.closing(self.state.tracker.watermark)
         return watermark != MIN and any(
             self._context.committer.is_to_tell(output.name, now, plan.watermark_of(output, watermark))
             for output in plan.outputs
@@ -270,10 +297,31 @@ class Engine:
     def _record_settled(self) -> None:
         """Record that everything is committed: sinks may forget it, and the next start may have other outputs."""
         if self.record.transactions and not self._context.committer.unsettled:
-            settled = msgspec.structs.replace(self.record, kind=EpochKind.SETTLED, transactions=[])
-            self._context.log.append(self._slot + 1, settled)
+            self._append(kind=EpochKind.SETTLED, transactions=[])
+
+    def _append(self, **changes: Any) -> None:
+        """Record something else than an epoch."""
+        record = msgspec.structs.replace(self.record, **changes)
+        try:
+            self._context.log.append(self._slot + 1, record)
+        except FencedError:
+            if not self._go_on_from(self._context.log.switched(self._slot, self.record)):
+                raise
+            self._append(**changes)
+        else:
             self._slot += 1
-            self.record = settled
+            self.record = record
+
+    def _go_on_from(self, switched: Record | None) -> bool:
+        """Go on from the record by which another process has switched this query, if there is one."""
+        if switched is None or switched.until is None or switched.until.at is None:
+            return False
+        self._slot += 1
+        self.record = switched
+        logger.info(
+            "switched: windows that end after %s are query %s's", shown(switched.until.at), switched.until.query
+        )
+        return True
 
     def _run(self, request: EpochRequest, *, overlap: bool = False, attempt: int = 0) -> None:
         self._choose_maps()
@@ -284,7 +332,7 @@ class Engine:
                 try:
                     lost = self._executors.lost()
                     if lost:
-                        self._forget_lost_tables()
+                        self._forget_tables(lost=True)
                     epoch.aggregate()
                     if request.replay is not None:
                         request.replay.check(epoch.late)
@@ -294,18 +342,21 @@ class Engine:
                     if (self._executors.lost() or lost) and self.state.has_lost:
                         # Now: a job that needs it would fail four times first.
                         self._restore(epoch, tracked)
-                    epoch.advance(self.record)
+                    self._share = self._sharing.of(self.record)
+                    epoch.advance(self.record, self._share)
                     if not overlap:
                         self._finish(epoch)
                 except Exception as error:
                     epoch.release()
                     # An epoch before this one that cannot be ended is final: what it read must not be skipped.
                     self.join()
-                    if attempt == ATTEMPTS - 1 or not self._may_restore(epoch, error):
+                    # A query is switched once: that is not one of the attempts.
+                    is_last = attempt >= ATTEMPTS - 1 and not isinstance(error, _SwitchedError)
+                    if is_last or not self._may_restore(epoch, error):
                         raise
                     self._forget_tables()
                     # What a second attempt lacks, Spark has not noticed.
-                    self._restore(epoch, tracked or self.state.tracker.snapshot(), whole=attempt > 0)
+                    self._restore(epoch, tracked or self.state.tracker.snapshot(), error, whole=attempt > 0)
                     attempt += 1
                 else:
                     break
@@ -321,10 +372,7 @@ class Engine:
         self.join()
         chosen = self._maps.chosen(self.record.epoch + 1, self.record.maps)
         if chosen != self.record.maps:
-            record = msgspec.structs.replace(self.record, maps=chosen)
-            self._context.log.append(self._slot + 1, record)
-            self._slot += 1
-            self.record = record
+            self._append(maps=chosen)
 
     def _epoch(self, request: EpochRequest, attempt: int) -> Epoch:
         # Not the record's number plus two: the epoch that is ending may be in the record by now.
@@ -341,7 +389,13 @@ class Engine:
             try:
                 epoch.prepare(self._beside)
                 before = self.record
-                self.record = epoch.decide(self._slot + 1, before)
+                try:
+                    self.record = epoch.decide(self._slot + 1, before)
+                except FencedError as error:
+                    if not self._go_on_from(self._context.log.switched(self._slot, before)):
+                        raise
+                    epoch.abandon()
+                    raise _SwitchedError from error
                 self._slot += 1
                 epoch.publish(before, self.record)
             finally:
@@ -350,14 +404,20 @@ class Engine:
             self._context.on_progress(epoch.progress.report(self.record, self.state))
 
     def _may_restore(self, epoch: Epoch, error: Exception) -> bool:
-        """Whether state was lost with an executor, and its epoch is not decided."""
-        return LOST in str(error) and self.record.epoch + 1 == epoch.progress.epoch
+        """Whether state was lost with an executor, or the query was switched, and its epoch is not decided."""
+        is_undone = isinstance(error, _SwitchedError) or LOST in str(error)
+        return is_undone and self.record.epoch + 1 == epoch.progress.epoch
 
-    def _restore(self, epoch: Epoch, tracked: InputsState, *, whole: bool = False) -> None:
-        logger.warning("epoch %d: state was lost with an executor, restoring it", epoch.progress.epoch)
+    def _restore(
+        self, epoch: Epoch, tracked: InputsState, error: Exception | None = None, *, whole: bool = False
+    ) -> None:
+        is_switched = isinstance(error, _SwitchedError)
+        what = "state is of before the switch" if is_switched else "state was lost with an executor"
+        level = logging.INFO if is_switched else logging.WARNING
+        logger.log(level, "epoch %d: %s, restoring it", epoch.progress.epoch, what)
         context, name = self._context, f"{epoch.name}-moved"
         deltas = sum(len(stage.deltas) for stage in self.record.stages.values())
-        context.steps.at("restoring state that was lost with an executor", deltas)
+        context.steps.at(f"restoring what is there: {what}", deltas)
         with context.steps.told():
             read, kept = self.state.restore(
                 self.record, context.session, context.store, name, whole=whole, loaded=context.steps.one
@@ -366,16 +426,12 @@ class Engine:
         self.state.release()
         self.state.tracker.restore(tracked)
         number = epoch.progress.epoch
-        logger.warning("epoch %d: %d of %d partitions of the state were read again", number, read, read + kept)
+        logger.log(level, "epoch %d: %d of %d partitions of the state were read again", number, read, read + kept)
 
-    def _forget_tables(self) -> None:
+    def _forget_tables(self, *, lost: bool = False) -> None:
         for table in self._context.plan.tables:
             # It may be what was lost.
-            table.forget()
-
-    def _forget_lost_tables(self) -> None:
-        for table in self._context.plan.tables:
-            if table.has_lost:
+            if not lost or table.has_lost:
                 table.forget()
 
     def _idle_for(self, now: int) -> int:

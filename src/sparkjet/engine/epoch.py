@@ -17,6 +17,7 @@ from sparkjet.engine.phases import EpochPhase
 from sparkjet.engine.progress import EpochProgress
 from sparkjet.engine.refused_rows import RefusedRows
 from sparkjet.engine.results import Results
+from sparkjet.engine.sharing import Share
 from sparkjet.engine.spark_checkpoint import ends_of
 from sparkjet.errors import RefusedRowsError, SinkError, StorageError
 from sparkjet.plan.outputs import Rows
@@ -70,6 +71,7 @@ class Epoch:
         self._results = Results(context.plan, state, self._expectations, self._moment)
         self._position: SparkPosition | None = None
         self._polled: InputsState | None = None
+        self._share = Share()
         self._prepared: list[PreparedTransaction] = []
         self._opened: list[TransactionId] = []
         self._tried: list[PreparedTransaction] = []
@@ -97,8 +99,9 @@ class Epoch:
         """Rows that were late when :meth:`aggregate` had judged them."""
         return sum(arrival.late.total() for arrival in self._arrivals.values())
 
-    def advance(self, record: Record) -> None:
-        """Advance the watermark and the windows, in memory only."""
+    def advance(self, record: Record, share: Share) -> None:
+        """Advance the watermark and the windows, in memory only; outputs get the rows of the ``share``."""
+        self._share = share
         tracker, request = self._state.tracker, self.request
         again = request.again
         if again is not None and again.polled is not None:
@@ -107,7 +110,7 @@ class Epoch:
         # A clock that was set back since then sets timers back by where it was.
         goes_on = before.goes_on_like(record.watermarks) and before.now <= request.now
         self._polled = None if goes_on else before
-        self._results.begin(request.now, tracker.watermark)
+        self._results.begin(request.now, tracker.watermark, share)
         for name, side in list(self._arrivals):
             self._results.accept(name, side, self._arrivals.pop((name, side)))
         self.progress.count(self._results.arrivals)
@@ -133,9 +136,10 @@ class Epoch:
                 self._results.close_all()
             else:
                 tracker.advance(request.now, request.caught_up)
-                self._results.close(tracker.watermark)
+                self._results.close(share.closing(tracker.watermark))
         # Now: where epochs overlap, the next one may have moved it on when the sinks are asked.
-        watermark = None if tracker.watermark == MIN else tracker.watermark
+        reached = share.closing(tracker.watermark)
+        watermark = None if reached == MIN else reached
         self._transaction = replace(self._transaction, clock=request.now, watermark=watermark)
         self._position = record.spark
         if request.batch_id is not None:
@@ -204,6 +208,7 @@ class Epoch:
                     overlap=self._context.overlap,
                     replayed=before.replayed if replay is None else replay.noted(before.replayed),
                     history=self.request.history or before.history,
+                    after=self._share.border,
                     # The plan of a replay has not all of them.
                     expectations=({} if replay is None else before.expectations)
                     | {name: before.expectations.get(name, 0) + violated[name] for name in names},
@@ -211,6 +216,10 @@ class Epoch:
             )
             self._context.log.append(slot, record)
         return record
+
+    def abandon(self) -> None:
+        """Undo what was prepared, as another record has come first; only where it is certain that this is not it."""
+        self._context.committer.abort(self._opened)
 
     def publish(self, before: Record, record: Record) -> None:
         """Commit what was decided and remove what ``record`` no longer names."""

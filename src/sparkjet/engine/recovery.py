@@ -14,6 +14,7 @@ from sparkjet.clock import SteadyClock
 from sparkjet.engine.changed_windows import check_changed_windows
 from sparkjet.engine.comparing import compared, lacking_of
 from sparkjet.engine.engine import Engine
+from sparkjet.engine.sharing import Sharing
 from sparkjet.engine.spark_checkpoint import SparkCheckpoint, check_agreement, check_readable
 from sparkjet.engine.state import QueryState
 from sparkjet.errors import FencedError, RecoveryError
@@ -86,7 +87,7 @@ def _recovered(
 
 def _take_over(context: EngineContext, spark_directory: Path) -> tuple[int, Record, Upgrade | None]:
     """Write a takeover record on top of the newest one that passes the checks; and say what has changed since."""
-    run = str(uuid.uuid4())
+    run, sharing = str(uuid.uuid4()), Sharing(context.plan, context.publish_after)
     while True:
         newest = context.log.newest()
         slot, before = newest if newest is not None else (-1, None)
@@ -106,6 +107,7 @@ def _take_over(context: EngineContext, spark_directory: Path) -> tuple[int, Reco
         else:
             upgrade = compared(context.plan, before)
             check_changed_windows(context.plan, before)
+            outputs, after = sharing.begun(before)
             context.on_change.decide(upgrade)
             next_takeover = before.takeover + 1
             # Its `overlap` stays: until an epoch is recorded, a start may still find the old run's checkpoint.
@@ -119,6 +121,8 @@ def _take_over(context: EngineContext, spark_directory: Path) -> tuple[int, Reco
                 # With what they belong to: the first epoch of this run records all three.
                 unsaid=before.unsaid if upgrade.is_pending else context.plan.unsaid,
                 shown=before.shown if upgrade.is_pending else context.plan.shown,
+                outputs=outputs,
+                after=after,
             )
         try:
             context.log.append(slot + 1, record)
@@ -129,6 +133,7 @@ def _take_over(context: EngineContext, spark_directory: Path) -> tuple[int, Reco
 
 
 def _first(run: str, context: EngineContext) -> Record:
+    outputs, after = Sharing(context.plan, context.publish_after).begun(None)
     return Record(
         kind=EpochKind.TAKEOVER,
         query=_identity(context),
@@ -145,6 +150,8 @@ def _first(run: str, context: EngineContext) -> Record:
         overlap=context.overlap,
         unsaid=context.plan.unsaid,
         shown=context.plan.shown,
+        outputs=outputs,
+        after=after,
     )
 
 

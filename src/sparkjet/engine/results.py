@@ -12,6 +12,7 @@ from sparkjet.catalyst.columns import HIDDEN, KEPT
 from sparkjet.catalyst.moments import AS_IT_IS, Moment
 from sparkjet.catalyst.tables import Rows
 from sparkjet.engine.arrival import arrive
+from sparkjet.engine.sharing import Share
 from sparkjet.plan.diverting import passed
 from sparkjet.plan.plan import reader
 from sparkjet.plan.window_join import WindowJoin
@@ -46,6 +47,7 @@ class Results:
         self._tried: dict[str, list[DataFrame]] = {}
         self._persisted: list[DataFrame] = []
         self._before = MIN
+        self._share = Share()
         self.accepted: dict[str, list[Arrival]] = {}
         """What :meth:`accept` was given, by name of the stage."""
 
@@ -54,9 +56,12 @@ class Results:
         """All that :meth:`accept` was given."""
         return [arrival for arrivals in self.accepted.values() for arrival in arrivals]
 
-    def begin(self, now: int, before: int) -> None:
-        """Tell the stages that ask for it an epoch's processing time, and the watermark that its rows are judged by."""
-        self._before = before
+    def begin(self, now: int, before: int, share: Share) -> None:
+        """Tell the stages that ask for it an epoch's processing time, and the watermark that its rows are judged by.
+
+        Outputs get the rows of their ``share``, the stages that read others all of them.
+        """
+        self._before, self._share = before, share
         for stage in self._plan.stages:
             state = self._state.stages.get(stage.name)
             if state is not None and isinstance(state.operator, TimedOperator):
@@ -100,10 +105,14 @@ class Results:
         """The rows for an output, but for early ones; None if there are none."""
         if output.complete:
             return self._all_rows(output)
-        final = self._rows[output.reads]
+        found = self._rows[output.reads]
+        final = self._share.results(found)
         state = self._state.stages.get(output.reads)
         diverts = output.chain is not None and output.chain.divert is not None
-        if final is not None and (state is None or diverts or self._expectations.counts(output.name)):
+        # What is shared is no table of which plans are kept.
+        if final is not None and (
+            state is None or diverts or final is not found or self._expectations.counts(output.name)
+        ):
             return self._finished(output, final)
         if final is None or state is None:
             return None
@@ -126,7 +135,7 @@ class Results:
 
     def late_rows(self, output: PlannedOutput) -> DataFrame | None:
         """The rows that a stage dropped; None if there are none."""
-        found = [arrival.late_rows() for arrival in self.accepted.get(output.reads, ())]
+        found = [arrival.late_rows(self._share.late) for arrival in self.accepted.get(output.reads, ())]
         rows = [each for each in found if each is not None]
         if not rows:
             return None

@@ -98,6 +98,8 @@ class Supervisor:
             raise
         with self._turn:
             self._join()
+            if not self._ending.begun:
+                self._settle()
             if self._ticker is not None:
                 self._tick()
             if not self._ending.begun:
@@ -164,7 +166,9 @@ class Supervisor:
         try:
             while not self._spark.awaitTermination(SETTLING):
                 # What could not be committed must not wait for the next epoch, which may be far away.
-                self._if_free(lambda: self._engine.settle(last=False))
+                self._if_free(self._settle)
+                if self._engine.is_over and not self._ending.begun:
+                    self.stop()
                 if self._executors is not None and self._turn.is_taken:
                     self._executors.look()
         except Exception as error:
@@ -200,6 +204,17 @@ class Supervisor:
             return
         try:
             self._engine.tick(self._engine.caught_up(newest, in_batch=False))
+        except BaseException as error:  # noqa: BLE001 - kept for the user
+            self._fail(error)
+
+    def _settle(self) -> None:
+        """See to what is decided, and learn of a switch; the caller has the turn."""
+        try:
+            self._engine.settle(last=False)
+            newest = newest_progress(self._spark) if self._engine.is_held else None
+            if newest is not None and not self._ending.begun and not self._is_behind:
+                # As with a tick, not before Spark has looked at the sources.
+                self._engine.release(self._engine.caught_up(newest, in_batch=False))
         except BaseException as error:  # noqa: BLE001 - kept for the user
             self._fail(error)
 

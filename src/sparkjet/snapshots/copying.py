@@ -138,6 +138,9 @@ def _begin(source: Directory, target: Directory, origin: Origin, record: Record)
     forked = msgspec.structs.replace(
         record, kind=EpochKind.SETTLED, query=origin.query, run=str(uuid.uuid4()), transactions=[], published=[]
     )
+    if record.after is not None and record.after.at is None:
+        # It publishes nowhere, and no switch is of it: it would be held for ever.
+        forked = msgspec.structs.replace(forked, after=None)
     try:
         for place, names in files_of(forked).items():
             _copy(source, target, place, names)

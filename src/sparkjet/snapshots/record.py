@@ -184,6 +184,34 @@ class History(msgspec.Struct, frozen=True):
         return self.done == self.of
 
 
+class Ends(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The windows of an output by their ends, at which two queries can share them.
+
+    Attributes:
+        step: From one end to the next, in microseconds.
+        offset: One of the ends.
+        stages: Names of the stages whose windows they are.
+        why: Why its rows cannot be told apart by an end; empty if they can.
+    """
+
+    step: int = 1
+    offset: int = 0
+    stages: list[str] = []
+    why: str = ""
+
+
+class Border(msgspec.Struct, frozen=True):
+    """Where one of two queries ends and the other one begins.
+
+    Attributes:
+        query: Id of the other one.
+        at: End of the last windows of the earlier one, in microseconds; None as long as that is not decided.
+    """
+
+    query: str
+    at: int | None
+
+
 class Record(msgspec.Struct, frozen=True):
     """Everything needed to go on after the slot's epoch; no record needs another one.
 
@@ -199,7 +227,10 @@ class Record(msgspec.Struct, frozen=True):
     replayed, from the first to the last of each range, by the name of their output. ``polled`` is what the epoch's
     watermarks went on from, where that is not the record before: the policies were polled in between, a driver started,
     or a substream was retired. A replay needs it. ``history`` says how far a backfill has come.
-    ``shown`` is what readers of the state have to know of a stage; earlier versions have not written it.
+    ``shown`` is what readers of the state have to know of a stage; earlier versions have not written it. ``outputs``
+    says of each output by which ends its windows can be shared with another query. ``until`` is the switch to another
+    query, which any process may write into the next slot, and nothing else, on behalf of the run that it is of: windows
+    that end up to it are this query's. ``after`` is the switch from another one, whose record says where.
     """
 
     kind: EpochKind
@@ -224,6 +255,9 @@ class Record(msgspec.Struct, frozen=True):
     polled: InputsState | None = None
     history: History | None = None
     shown: dict[str, Shown] = {}
+    outputs: dict[str, Ends] = {}
+    until: Border | None = None
+    after: Border | None = None
     format: int = FORMAT
 
     def encode(self) -> bytes:
@@ -236,6 +270,16 @@ class Record(msgspec.Struct, frozen=True):
         sources = set(self.spark.sources.values()) if self.spark is not None else set()
         seams = set() if self.history is None else {self.history.seam}
         return deltas | sources | seams | set(self.queues.values())
+
+    @property
+    def ended(self) -> list[int | None]:
+        """Ends of the last windows that are closed, of each stage whose windows outputs have; None before the first."""
+        names = dict.fromkeys(name for each in self.outputs.values() for name in each.stages)
+        return [self.stages[name].closed if name in self.stages else None for name in names]
+
+    def has_passed(self, end: int) -> bool:
+        """Whether no window that ends up to ``end`` is open at any output."""
+        return all(closed is not None and closed >= end for closed in self.ended)
 
     @staticmethod
     def decode(content: bytes, where: str) -> Record:

@@ -50,7 +50,7 @@ class RecordLog:
     def append(self, slot: int, record: Record) -> None:
         """Decide ``record`` in ``slot``."""
         content = record.encode()
-        if not (self._store.put(slot, content) or self._holds(slot, content)) or self._superseded(slot):
+        if not (self._store.put(slot, content) or self._holds(slot, content)) or self._superseded(slot, record):
             raise _fenced(record, slot)
         if slot % TRIMMED == 0:
             if self._pin_retention is not None:
@@ -74,8 +74,18 @@ class RecordLog:
         newest = self.newest()
         return None if newest is None or newest[1].run == record.run else _fenced(record, slot + 1)
 
-    def followed(self, slot: int, record: Record) -> FencedError | None:
+    def switched(self, slot: int, record: Record) -> Record | None:
+        """The record in the next slot if another process has put it there for this run, with nothing but a switch."""
+        try:
+            found = Record.decode(self._store.read(slot + 1), f"record {slot + 1}")
+        except FileNotFoundError:
+            return None
+        return found if found.run == record.run and found.until is not None and record.until is None else None
+
+    def followed(self, slot: int, record: Record) -> FencedError | Record | None:
         """As :meth:`fenced`, to be asked every second: mostly one read, of a slot that is not there.
+
+        If the query was switched meanwhile, the record that says so.
 
         A listing costs several times as much in an object store. But who sleeps until the next slot was written and
         trimmed again learns it only from one; so each of :data:`LOOKS` calls lists.
@@ -86,7 +96,7 @@ class RecordLog:
                 self._store.read(slot + 1)
             except FileNotFoundError:
                 return None
-        return self.fenced(slot, record)
+        return self.fenced(slot, record) or self.switched(slot, record)
 
     def _holds(self, slot: int, content: bytes) -> bool:
         # A put that was sent twice, as NFS does with link(), meets its own entry. No two drivers write the
@@ -97,10 +107,14 @@ class RecordLog:
             # Taken, then superseded and trimmed.
             return False
 
-    def _superseded(self, slot: int) -> bool:
+    def _superseded(self, slot: int, record: Record) -> bool:
         # A driver that slept so long that its next slot was written, superseded and trimmed finds the slot free:
         # only the later slots show that its decision is void.
-        return self._store.slots()[-1] > slot
+        if self._store.slots()[-1] <= slot:
+            return False
+        # On top of its own one there may be the switch of its run by now, or its next one on top of a switch.
+        newest = self.newest()
+        return newest is None or newest[1].run != record.run
 
 
 def _fenced(record: Record, slot: int) -> FencedError:

@@ -19,6 +19,7 @@ from sparkjet.options import (
     ON_CHANGE,
     OVERLAP_EPOCHS,
     PROCESSING_GUARANTEE,
+    PUBLISH_AFTER,
     STATE_PARTITIONS,
     Options,
     text,
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 _OUTPUT_MODE = text("outputMode", "As of writeStream.outputMode.", "append")
 _OF_OUTPUTS = [_OUTPUT_MODE.name, EARLY_RESULTS_PERIOD.name, IS_EARLY.name]
-_OPTIONS = (PROCESSING_GUARANTEE, OVERLAP_EPOCHS, STATE_PARTITIONS, ON_CHANGE)
+_OPTIONS = (PROCESSING_GUARANTEE, OVERLAP_EPOCHS, STATE_PARTITIONS, ON_CHANGE, PUBLISH_AFTER)
 _KNOWN = [*(option.name for option in _OPTIONS), *_OF_OUTPUTS]
 
 
@@ -43,6 +44,7 @@ class DriverOptions:
     overlap: bool
     partitions: int
     on_change: OnChange
+    publish_after: str | None
     output_mode: str
     early_period: str | None
     marks_early: str | None
@@ -64,6 +66,7 @@ class DriverOptions:
             overlap=options[OVERLAP_EPOCHS] == "true",
             partitions=options[STATE_PARTITIONS] or 2,
             on_change=OnChange.of(options[ON_CHANGE]),
+            publish_after=options[PUBLISH_AFTER],
             output_mode=options[_OUTPUT_MODE],
             early_period=options.get(EARLY_RESULTS_PERIOD),
             marks_early=options.get(IS_EARLY),

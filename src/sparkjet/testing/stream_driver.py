@@ -25,6 +25,7 @@ from sparkjet.sinks.outbox import Outbox
 from sparkjet.sinks.protocol import Guarantee
 from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.record_log import RecordLog
+from sparkjet.storage.schemes import directory_at
 from sparkjet.testing.collecting_sink import CollectingSink
 from sparkjet.testing.crash_point import CrashPoint
 from sparkjet.testing.driven_query import DrivenQuery, Query
@@ -67,8 +68,8 @@ class StreamDriver:
         store: Where snapshots go; by default a directory store in the home.
         clock: The processing time; by default it stands at 1970.
         onEpochPhase: As ``writeStream.onEpochPhase``.
-        **options: ``processingGuarantee``, ``overlapEpochs``, ``statePartitions`` (2), ``onChange``, ``outputMode``,
-            ``earlyResultsPeriod`` and ``isEarly``, as of ``writeStream``.
+        **options: ``processingGuarantee``, ``overlapEpochs``, ``statePartitions`` (2), ``onChange``,
+            ``publishAfter``, ``outputMode``, ``earlyResultsPeriod`` and ``isEarly``, as of ``writeStream``.
 
     Raises:
         AnalysisError: The query or an option is wrong.
@@ -265,6 +266,7 @@ class StreamDriver:
         for sink in sinks.values():
             if isinstance(sink, Outbox):
                 sink.attach(self._home / "snapshots" / "outbox", self._session)
+        before = self._options.publish_after
         context = EngineContext(
             plan=self.plan,
             guarantee=self._options.guarantee,
@@ -278,6 +280,7 @@ class StreamDriver:
             clock=self.clock,
             listener=self._crash_point,
             on_change=self._options.on_change,
+            publish_after=None if before is None else directory_at(before, "publishAfter", lambda: self._session),
         )
         context.configure(self._session)
         self.engine: Engine

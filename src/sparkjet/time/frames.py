@@ -75,6 +75,23 @@ class FrameGrid:
         # The floor must not be clamped first: above MIN there would be frame ends off the grid.
         return clamp(self._floor(time) + self.step)
 
+    def common(self, other: FrameGrid) -> FrameGrid | None:
+        """The ends that both grids have, None if there are none, or so few that no grid of 64 bits names them.
+
+        >>> FrameGrid(4).common(FrameGrid(6, offset=2)), FrameGrid(4).common(FrameGrid(2, offset=1))
+        (FrameGrid(step=12, offset=8), None)
+        """
+        shared = math.gcd(self.step, other.step)
+        apart, rest = divmod(other.offset - self.offset, shared)
+        if rest:
+            return None
+        period = other.step // shared
+        steps = apart * pow(self.step // shared, -1, period) % period
+        step = self.step * period
+        if step > MAX:
+            return None
+        return FrameGrid(step, (self.offset + steps * self.step) % step)
+
     def _floor(self, time: int) -> int:
         return time - (time - self.offset) % self.step
 

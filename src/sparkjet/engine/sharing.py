@@ -1,0 +1,229 @@
+"""Sharing: the windows that are a query's own where another one publishes those before them, or after them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from sparkjet.catalyst.columns import TIME
+from sparkjet.engine.changed_windows import shown
+from sparkjet.errors import AnalysisError, RecoveryError, StorageError
+from sparkjet.options import PUBLISH_AFTER
+from sparkjet.plan.outputs import Rows
+from sparkjet.plan.window_ends import window_ends
+from sparkjet.snapshots import DirectoryStore
+from sparkjet.snapshots.record import Border
+from sparkjet.snapshots.record_log import RecordLog
+from sparkjet.time import MIN, FrameGrid
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import Column, DataFrame
+
+    from sparkjet.plan.plan import Plan
+    from sparkjet.snapshots.record import Ends, Record
+    from sparkjet.storage.directory import Directory
+
+_ATTEMPTS = 10
+
+
+@dataclass(frozen=True)
+class Share:
+    """The windows that an epoch publishes; all of them by default.
+
+    Attributes:
+        border: What the epoch's record says of the query whose windows come before.
+        after: Windows that end after it are published, in microseconds; None where no others can come any more.
+        until: Windows that end up to it are published; None for all.
+        bound: The watermark beyond which nothing closes, as it is not decided whose windows come next; None if it is.
+    """
+
+    border: Border | None = None
+    after: int | None = None
+    until: int | None = None
+    bound: int | None = None
+
+    def closing(self, watermark: int) -> int:
+        """The watermark that closes windows."""
+        return watermark if self.bound is None else min(watermark, self.bound)
+
+    def results(self, rows: DataFrame | None) -> DataFrame | None:
+        """Those of some results that are published; None if none are."""
+        if rows is None or self.bound is not None:
+            # What has closed is the other one's.
+            return None
+        for condition in self._conditions(self.after):
+            rows = rows.where(condition)
+        return rows
+
+    def late(self, rows: DataFrame) -> DataFrame | None:
+        """Those of some late rows, with their times, that are published; None if none are."""
+        if self.bound is not None:
+            return None
+        for condition in self._conditions(None if self.border is None else self.border.at):
+            # What has no time has no side either.
+            rows = rows.where(condition | F.col(TIME).isNull())
+        return rows
+
+    def _conditions(self, after: int | None) -> list[Column]:
+        # The time of a result is its end minus one, and a late row is of the windows that end after its time.
+        time = F.col(TIME)
+        return [time >= F.lit(each) for each in (after,) if each is not None] + [
+            time < F.lit(each) for each in (self.until,) if each is not None
+        ]
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """Whose windows are whose, by this query's record and, as long as that is not decided, by the other one's.
+
+    Attributes:
+        plan: The query.
+        before: Home of the query whose windows come before, None if that was not given.
+    """
+
+    plan: Plan
+    before: Directory | None
+
+    def of(self, record: Record) -> Share:
+        """The share of the epoch after a record.
+
+        Raises:
+            RecoveryError: Another query than this one goes on from there.
+            StorageError: The home of the other query cannot be read.
+        """
+        border, until = record.after, None if record.until is None else record.until.at
+        if border is None:
+            return Share(until=until)
+        if border.at is not None:
+            return Share(border, None if record.has_passed(border.at) else border.at, until)
+        other = self._other(record, border)
+        if other.until is not None:
+            return Share(Border(border.query, other.until.at), other.until.at)
+        ended = [each for each in other.ended if each is not None]
+        # Of the output that is least behind the query's watermark: the others close less.
+        lag = min((each.stage.lag for each in self.plan.of_stages), default=0)
+        return Share(border, bound=max(ended) + lag if ended else MIN)
+
+    def is_released(self, record: Record) -> bool:
+        """Whether it was decided since a record that says nothing of it which windows are this query's."""
+        border = record.after
+        return border is not None and self._other(record, border).until is not None
+
+    def is_over(self, record: Record) -> bool:
+        """Whether the query has published all windows that are its own, and no late rows of them can come."""
+        border = record.until
+        if border is None or border.at is None or any(each.rows is Rows.LATE for each in self.plan.of_stages):
+            return False
+        return record.has_passed(border.at)
+
+    def begun(self, record: Record | None) -> tuple[dict[str, Ends], Border | None]:
+        """What the first record of a run says of its outputs, and of the query whose windows come before.
+
+        Raises:
+            AnalysisError: The outputs cannot be cut, or the other home has no query.
+            RecoveryError: The record and the option ``publishAfter`` do not go together.
+        """
+        ends = window_ends(self.plan)
+        after = self._after(record)
+        if after is not None and (after.at is None or record is None or not record.has_passed(after.at)):
+            check_ends(ends, after.at)
+        if record is not None and record.until is not None:
+            check_ends(ends, record.until.at)
+        return ends, after
+
+    def _after(self, record: Record | None) -> Border | None:
+        """What the first record of a run says of the query whose windows come before."""
+        if record is not None and record.after is not None:
+            if record.after.at is None:
+                self._other(record, record.after)
+            return record.after
+        if self.before is None:
+            return None
+        if record is not None and record.epoch > 0:
+            message = (
+                f"{PUBLISH_AFTER.name}: this query has published windows, those that end up to the other one's last "
+                "among them. Start it from scratch with another checkpointLocation, or leave the option out."
+            )
+            raise RecoveryError(message)
+        return Border(self._newest().query, None)
+
+    def _other(self, record: Record, border: Border) -> Record:
+        """The newest record of the query whose windows come before."""
+        if self.before is None:
+            message = (
+                f"{PUBLISH_AFTER.name}: this query publishes nothing until it is switched to (sj.switch), and must "
+                f"know the home of query {border.query}, as before. Set the option again."
+            )
+            raise RecoveryError(message)
+        other = self._newest()
+        if other.query != border.query:
+            message = (
+                f'{PUBLISH_AFTER.name}: "{self.before}" is the home of query {other.query}, and this one waits for '
+                f"query {border.query}. Give the home of that one."
+            )
+            raise RecoveryError(message)
+        if other.until is not None and other.until.query != record.query:
+            message = (
+                f'{PUBLISH_AFTER.name}: query {other.until.query} goes on after the query of "{self.before}", and not '
+                "this one, whose windows would come twice. Remove its home."
+            )
+            raise RecoveryError(message)
+        return other
+
+    def _newest(self) -> Record:
+        assert self.before is not None  # noqa: S101 - a start without it is refused
+        log = RecordLog(DirectoryStore(self.before.below("snapshots")))
+        for attempt in range(_ATTEMPTS):
+            try:
+                newest = log.newest()
+            except OSError as error:
+                # Superseded and trimmed since it was listed.
+                if isinstance(error, FileNotFoundError) and attempt < _ATTEMPTS - 1:
+                    continue
+                message = f'{PUBLISH_AFTER.name}: "{self.before}" cannot be read: {error.strerror or error}'
+                raise StorageError(message) from error
+            break
+        if newest is None:
+            message = f'{PUBLISH_AFTER.name}: "{self.before}" contains no record of a query. Pass its home.'
+            raise AnalysisError(message)
+        return newest[1]
+
+
+def check_ends(outputs: Mapping[str, Ends], at: int | None, of: str = "") -> FrameGrid:
+    """The times at which windows of all outputs end, of which ``at`` is one.
+
+    Args:
+        outputs: The outputs, as a record says them.
+        at: Where to cut, None if that is still to be decided.
+        of: Whose outputs they are, for messages.
+
+    Raises:
+        AnalysisError: There are none, or it is not.
+    """
+    found: FrameGrid | None = FrameGrid(1)
+    for name, each in outputs.items():
+        if each.why:
+            message = (
+                f'switch: the output "{name}"{of} is {each.why}: no end of a window says which of two queries a row is '
+                "from. Only outputs of windows of fixed length, in append mode, and of their late rows can be switched."
+            )
+            raise AnalysisError(message)
+        grid = FrameGrid(each.step, each.offset)
+        if at is not None and grid.floor_frame(at) != at:
+            message = (
+                f'switch: no window of the output "{name}"{of} ends at {shown(at)}, so rows would count twice or not '
+                f"at all. The nearest ends are {shown(grid.floor_frame(at))} and {shown(grid.higher_frame(at))}."
+            )
+            raise AnalysisError(message)
+        found = None if found is None else found.common(grid)
+    if found is None:
+        message = (
+            f"switch: the windows of the outputs{of} never end together, so there is no time at which all rows change "
+            "sides. Give the windows of both queries the same startTime, or lengths that meet."
+        )
+        raise AnalysisError(message)
+    return found
