@@ -10,6 +10,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sparkjet.engine.moved_sources import MovedSources
     from sparkjet.snapshots.record import Fingerprint, Shown
 
 
@@ -24,6 +25,9 @@ class Consequence(Enum):
     CAST = "cast"
     MERGED = "merged"
     """What was apart is combined."""
+    RETIRED = "retired"
+    """A source is not read any more, nor waited for."""
+    ADDED = "read from where its options say"
     REFUSED = "refused"
 
 
@@ -103,6 +107,7 @@ class Upgrade:
         shown: What readers of the state have to know of the stages.
         changes: The differences.
         stages: What becomes of the state, by the stages that it changes.
+        sources: What becomes of the sources, None if nothing does.
     """
 
     before: Fingerprint
@@ -111,6 +116,7 @@ class Upgrade:
     changes: tuple[Change, ...] = ()
     stages: Mapping[str, StageUpgrade] = field(default_factory=dict)
     shown: Mapping[str, Shown] = field(default_factory=dict)
+    sources: MovedSources | None = None
 
     @property
     def is_pending(self) -> bool:

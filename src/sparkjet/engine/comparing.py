@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sparkjet.aggregates.widening import Widening, conversion, parsed, widening
 from sparkjet.engine.changed_query import Change, Consequence, MovedKey, StageUpgrade, Upgrade
 from sparkjet.engine.changed_windows import changed_shape, shown
+from sparkjet.engine.moved_sources import moved_sources
 from sparkjet.plan.aggregation import Aggregation
 from sparkjet.spark_line import LINE_NAME
 from sparkjet.windows import SessionWindow
@@ -32,7 +33,14 @@ def compared(plan: Plan, record: Record) -> Upgrade:
     planned = {stage.name: stage for stage in plan.stages}
     changes: list[Change] = []
     upgrades: dict[str, StageUpgrade] = {}
-    changes += _parts("query", saved.get("inputs", {}), now["inputs"], "event time of input ")
+    moved, of_sources = moved_sources(plan, record)
+    changes += of_sources
+    inputs, kept = saved.get("inputs", {}), now["inputs"]
+    if moved is not None:
+        inputs = {prefix: inputs[of] for prefix, of in moved.inputs.items() if of in inputs}
+        kept = {prefix: kept[prefix] for prefix, of in moved.inputs.items() if of is not None}
+    if moved is not None or not of_sources:
+        changes += _parts("query", inputs, kept, "event time of input ")
     for name in [*{**saved, **now}]:
         if name == "inputs":
             continue
@@ -53,7 +61,7 @@ def compared(plan: Plan, record: Record) -> Upgrade:
             changes += [*rest, *_parts(name, saved[name], now[name], "", only=_OF_AGGREGATIONS)]
             both = [what for what in plan.unsaid if what.startswith(f"{name} ") and what in record.unsaid]
             changes += _parts(name, _of(record.unsaid, both, name), _of(plan.unsaid, both, name), "")
-    return Upgrade(saved, now, plan.unsaid, tuple(changes), upgrades, plan.shown)
+    return Upgrade(saved, now, plan.unsaid, tuple(changes), upgrades, plan.shown, moved)
 
 
 def lacking_of(plan: Plan, record: Record, upgrade: Upgrade) -> dict[str, tuple[int, ...]]:

@@ -64,6 +64,10 @@ def _recovered(
     context.committer.abort_orphans(record)
     steps.at("removing what no record names")
     _remove_leftovers(context, record)
+    if upgrade is not None and upgrade.sources is not None:
+        # Here alone, until the first epoch: the log still has what the query was, so that it can be taken back.
+        record = upgrade.sources.of(record)
+        upgrade = replace(upgrade, before=record.fingerprint)
     state = QueryState.of(context.plan, context.partitions, upgrade)
     steps.at("restoring the state", sum(len(stage.deltas) for stage in record.stages.values()))
     name = f"{record.takeover:06d}-{record.epoch:09d}-moved"

@@ -13,7 +13,7 @@ from sparkjet.plan.diverting import has_failed
 from sparkjet.plan.inputs import several_substreams, tracker_of
 from sparkjet.plan.outputs import DeadLetterOutput, Output, Rows, StageOutput, StreamOutput
 from sparkjet.plan.partial_rows import ProgressDetail
-from sparkjet.plan.spark_sources import given_names
+from sparkjet.plan.spark_sources import described_sources, given_names
 from sparkjet.sinks.protocol import Clocked, Telling
 from sparkjet.snapshots.record import Shown
 from sparkjet.time import MIN, clamp
@@ -189,6 +189,15 @@ class Plan:
         """Names of Spark's sources in their order; none where Spark numbers them."""
         return given_names(self.source)
 
+    @cached_property
+    def described_sources(self) -> list[list[str]]:
+        """Of each of Spark's sources, in order: the prefix of its input, the name that it was given, what it reads."""
+        prefixes = [each.prefix for each in self.inputs for _ in range(each.sources)]
+        described = described_sources(self.source)
+        # A source that two inputs read is listed once.
+        prefixes = prefixes if len(prefixes) == len(described) else [""] * len(described)
+        return [[prefix, *each] for prefix, each in zip(prefixes, described, strict=True)]
+
     @property
     def uses_clock(self) -> bool:
         """Whether an epoch can be due while nothing arrives."""
@@ -216,7 +225,8 @@ class Plan:
     @property
     def unsaid(self) -> Unsaid:
         """What the texts of the fingerprint leave out, and must not change either."""
-        return {f"{stage.name} {what}": value for stage in self.stages for what, value in stage.stage.unsaid.items()}
+        said = {f"{stage.name} {what}": value for stage in self.stages for what, value in stage.stage.unsaid.items()}
+        return {**said, "sources": self.described_sources}
 
     @property
     def shown(self) -> dict[str, Shown]:
