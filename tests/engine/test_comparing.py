@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -127,6 +128,51 @@ def test_what_is_refused(spark: SparkSession, home: Path, name: str) -> None:
     assert refused.value.digest is None
     assert refused.value.changes
     assert sorted(home.rglob("*")) == before
+
+
+def united(*texts: str, where: str | None = None) -> Query:
+    """Totals of streams that are called a, b and so on, with px as these texts."""
+
+    def query(*streams: Any) -> Any:
+        sides = []
+        for name, text, stream in zip("abc"[: len(texts)], texts, streams, strict=True):
+            side = stream.withColumn("px", F.expr(text)).alias(name).withWatermark("ts", "1 second")
+            sides.append(side if where is None else side.where(where))
+        windows = functools.reduce(lambda one, other: one.union(other), sides)
+        return windows.groupBy(sj.window("ts", "10 seconds"), "shop").agg(F.sum("px").alias("px"))
+
+    return query
+
+
+@pytest.mark.parametrize("where", [None, pytest.param("px > 0", marks=pytest.mark.long)])
+def test_each_input_of_a_union_is_compared(spark: SparkSession, tmp_path: Path, where: str | None) -> None:
+    """With a filter before it, rows of both sides are read side by side."""
+    options: dict[str, Any] = {"directory": tmp_path}
+    driver = StreamDriver(spark, united("px", "px * 2", where=where), [SCHEMA] * 2, **options)
+    driver.process(ROWS, ROWS)
+    driver.stop()
+    driver.close()
+    unsaid = driver.engine.record.unsaid
+    said = {what: value[1] for what, value in unsaid.items() if what.startswith("stage0 column")}
+    assert said == {"stage0 column px": "px", "stage0 column px, input 2": "(px * CAST(2 AS BIGINT))"}
+    refused = {
+        ("px", "px + 1"): r"px: \(px \* CAST\(2 AS BIGINT\)\) → \(px \+ .*: refused \(another meaning",
+        ("px + 1", "px * 2"): r"px: px → \(px \+ .*: refused",
+        ("px", "px + 1", "px"): r"aggregate sum\(px\) of px: .*: refused",
+    }
+    for texts, match in refused.items():
+        with pytest.raises(sj.ChangedQueryError, match=match):
+            StreamDriver(spark, united(*texts, where=where), [SCHEMA] * len(texts), **options, onChange="apply")
+    # Of what is new nothing is known before.
+    added = StreamDriver(
+        spark, united("px", "px * 2", "px + 1", where=where), [SCHEMA] * 3, **options, onChange="apply"
+    )
+    assert [change.consequence.name for change in added.engine.state.upgrade.changes] == ["ADDED", "FREE", "FREE"]  # type: ignore[union-attr]
+    added.process([], [], ROWS)
+    added.stop()
+    added.close()
+    with pytest.raises(sj.ChangedQueryError, match=r"px: \(px \+ .*→ \(px \+ .*: refused"):
+        StreamDriver(spark, united("px", "px * 2", "px + 2", where=where), [SCHEMA] * 3, **options, onChange="apply")
 
 
 def dropped(stream: Any) -> Any:

@@ -11,10 +11,12 @@ from sparkjet.engine.changed_query import Change, Consequence, MovedKey, StageUp
 from sparkjet.engine.changed_windows import changed_shape, shown
 from sparkjet.engine.moved_sources import moved_sources
 from sparkjet.plan.aggregation import Aggregation
+from sparkjet.plan.reads import of_input
 from sparkjet.spark_line import LINE_NAME
 from sparkjet.windows import SessionWindow
 
 if TYPE_CHECKING:
+    from sparkjet.engine.moved_sources import MovedSources
     from sparkjet.plan.plan import Plan, PlannedStage
     from sparkjet.snapshots.record import Record
 
@@ -53,7 +55,8 @@ def compared(plan: Plan, record: Record) -> Upgrade:
             continue
         rest = _parts(name, _others(saved[name]), _others(now[name]), "")
         if isinstance(stage.stage, Aggregation) and "aggregates" in saved[name]:
-            found = _Aggregation(stage, stage.stage, record, is_read=_is_read(plan, name))
+            inputs = _inputs_of(plan, stage.stage, record, name, moved)
+            found = _Aggregation(stage, stage.stage, record, inputs, is_read=_is_read(plan, name))
             changes += [*rest, *found.changes]
             if found.upgrade is not None:
                 upgrades[name] = found.upgrade
@@ -78,8 +81,17 @@ def lacking_of(plan: Plan, record: Record, upgrade: Upgrade) -> dict[str, tuple[
 class _Aggregation:
     """The differences of one aggregation; its ``upgrade`` is None if the saved rows stay as they are."""
 
-    def __init__(self, planned: PlannedStage, stage: Aggregation, record: Record, *, is_read: bool) -> None:
+    def __init__(
+        self,
+        planned: PlannedStage,
+        stage: Aggregation,
+        record: Record,
+        inputs: Sequence[tuple[int, int]],
+        *,
+        is_read: bool,
+    ) -> None:
         self._name = planned.name
+        self._inputs = inputs
         self._stage = stage
         self._saved: dict[str, Any] = record.fingerprint[planned.name]
         self._now: dict[str, Any] = stage.fingerprint
@@ -108,10 +120,10 @@ class _Aggregation:
                 self._add(f"key {name}", "none", kind, Consequence.REFUSED, note)
                 continue
             moved.append(MovedKey(numbers[name], saved[name], kind))
-            texts = self._told(f"key {name}", self._stage.reads.keys[name], is_cast=kind != saved[name])
+            differing = self._told(f"key {name}", self._stage.reads.keys[name], is_cast=kind != saved[name])
             found = _widening(saved[name], kind)
-            if texts is not None:
-                self._add(f"key {name}", *texts, Consequence.REFUSED, f"another meaning; {_READ_AGAIN}")
+            if differing is not None:
+                self._add(f"key {name}", *differing, Consequence.REFUSED, f"another meaning; {_READ_AGAIN}")
             elif found is None:
                 self._add(f"key {name}", saved[name], kind, Consequence.REFUSED, f"not wider; {_READ_AGAIN}")
             elif kind != saved[name]:
@@ -184,11 +196,11 @@ class _Aggregation:
         computes = self._stage.aggregates[number].computes
         what, types = f"aggregate {computes}", list[tuple[str, str]]()
         for column in sorted(self._stage.reads.of_aggregates[number]):
-            text, kind = self._stage.reads.columns[column]
+            texts, kind = self._stage.reads.columns[column]
             said = self._unsaid.get(f"{self._name} column {column}")
             if said is not None and said[-1] != kind:
                 types.append((said[-1], kind))
-            told = self._told(f"column {column}", text, is_cast=said is not None and said[-1] != kind)
+            told = self._told(f"column {column}", texts, is_cast=said is not None and said[-1] != kind)
             if told is not None:
                 self._add(f"{what} of {column}", *told, Consequence.REFUSED, f"another meaning; {_ANOTHER_NAME}")
                 return
@@ -212,15 +224,18 @@ class _Aggregation:
             before, now, note = shapes
             self._add("window", before, now, Consequence.FREE, note)
 
-    def _told(self, what: str, text: str | None, *, is_cast: bool) -> tuple[str, str] | None:
+    def _told(self, what: str, texts: Sequence[str | None], *, is_cast: bool) -> tuple[str, str] | None:
         """How something was computed and is now, if that differs by more than a cast where its type does."""
-        said = self._unsaid.get(f"{self._name} {what}")
-        # Another line of Spark may write the same in another way.
-        if said is None or said[0] != LINE_NAME or said[1] is None or text is None or said[1] == text:
-            return None
-        if is_cast and text.startswith(f"CAST({said[1]} AS "):
-            return None
-        return str(said[1]), text
+        first = self._unsaid.get(f"{self._name} {what}")
+        for number, before in self._inputs:
+            said = self._unsaid.get(f"{self._name} {what}{of_input(before)}", first)
+            text = texts[number]
+            # Another line of Spark may write the same in another way.
+            if said is None or said[0] != LINE_NAME or said[1] is None or text is None or said[1] == text:
+                continue
+            if not (is_cast and text.startswith(f"CAST({said[1]} AS ")):
+                return str(said[1]), text
+        return None
 
     @staticmethod
     def fields(fingerprint: Mapping[str, Any], number: int) -> dict[str, str]:
@@ -261,6 +276,19 @@ class _Aggregation:
     def _counts(name: str) -> bool:
         """Whether a flat column counts rows that an aggregate has not seen."""
         return name.endswith("_lacked")
+
+
+def _inputs_of(
+    plan: Plan, stage: Aggregation, record: Record, name: str, moved: MovedSources | None
+) -> list[tuple[int, int]]:
+    """The inputs of a union that what is read can be compared of, each with the number that it had."""
+    count = stage.reads.inputs
+    # An earlier version has written out the first one alone.
+    known = record.unsaid.get(f"{name} inputs", 1)
+    if moved is None or len(moved.now) != count or len(plan.sources.all) > 1:
+        return [(number, number) for number in range(min(count, known))]
+    numbers = enumerate(moved.numbers)
+    return [(number, before) for number, before in numbers if before is not None and before < known]
 
 
 def _is_read(plan: Plan, name: str) -> bool:
