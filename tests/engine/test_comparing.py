@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 import sparkjet as sj
 from sparkjet.engine.comparing import compared
@@ -195,6 +196,40 @@ def test_changes_are_agreed_to_by_their_digest(spark: SparkSession, home: Path) 
     driver.close()
     # No epoch has recorded it: it can be asked for again, or taken back.
     start(spark, home, dropped, onChange=f"approve:{digest}").close()
+    start(spark, home, totals).close()
+
+
+class Strict(CollectingSink):
+    """A sink whose destination has columns that are NOT NULL."""
+
+    required = ("n", "most", "shop")
+
+    def check(self, schema: StructType) -> None:
+        self.nullable = [field.name for field in schema.fields if field.nullable]
+
+
+def test_a_destination_that_takes_no_nulls_is_asked_before_anything_is_changed(spark: SparkSession, home: Path) -> None:
+    def query(*columns: str) -> Query:
+        def results(stream: Any) -> Any:
+            windows = stream.withWatermark("ts", "1 second").groupBy(sj.window("ts", "10 seconds"), "shop", "town")
+            rows = windows.agg(F.sum("px").alias("px"), F.max("px").alias("most"), F.count("note").alias("c"))
+            return rows.withColumn("n", F.expr("c + 0")).select("shop", *map(F.expr, columns))
+
+        return results
+
+    before = sorted(home.rglob("*"))
+    sink = Strict()
+    with pytest.raises(sj.ChangedQueryError) as refused:
+        start(spark, home, query("most", "n"), sinks=[sink], onChange="apply")
+    said = "NOT NULL → null before the cut: refused (let it be null there, give it a value with coalesce behind"
+    assert f"out0: column most of Strict: {said}" in str(refused.value)
+    assert f"out0: column n of Strict: {said}" in str(refused.value)
+    assert refused.value.digest is None
+    assert sorted(home.rglob("*")) == before
+    driver = start(spark, home, query("coalesce(most, 0L) AS most", "c", "px"), sinks=[sink], onChange="apply")
+    # A count cannot be null otherwise.
+    assert sink.nullable == ["shop", "c", "px"]
+    driver.close()
     start(spark, home, totals).close()
 
 

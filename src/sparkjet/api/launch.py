@@ -21,6 +21,7 @@ from sparkjet.api.worker_check import check_workers
 from sparkjet.catalyst.physical_plans import own_session
 from sparkjet.engine.backfilling import backfilling
 from sparkjet.engine.batch_runner import BatchRunner
+from sparkjet.engine.changed_results import check
 from sparkjet.engine.committer import Committer
 from sparkjet.engine.context import EngineContext
 from sparkjet.engine.ending import Ending
@@ -185,7 +186,7 @@ class Launch:
             committer.settle_what_expires(newest[1])
         steps.at("checking where the rows go", len(self.plan.outputs))
         for output in self.plan.outputs:
-            output.check()
+            check(output, self.plan, None if newest is None else newest[1])
             steps.one()
         self.places.check_home()
         steps.at("checking the executors")

@@ -58,6 +58,13 @@ class WrittenOut:
         """
         return [self._text(expression, way) for way in self._ways]
 
+    def columns(self, expression: Any) -> set[int]:
+        """Identities of the columns at the ends that an analyzed expression is computed from, of the first input."""
+        written = without_alias(expression)
+        for step in self._ways[0]:
+            written = self._below(written, step)
+        return set(map(attribute_id, _references(written)))
+
     def _text(self, expression: Any, way: Sequence[_Step]) -> str | None:
         written = without_alias(expression)
         for step in way:

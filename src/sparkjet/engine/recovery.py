@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from sparkjet.clock import SteadyClock
+from sparkjet.engine.changed_results import nulls_refused
 from sparkjet.engine.changed_windows import check_changed_windows
 from sparkjet.engine.comparing import compared, lacking_of
 from sparkjet.engine.engine import Engine
@@ -110,6 +111,9 @@ def _take_over(context: EngineContext, spark_directory: Path) -> tuple[int, Reco
         else:
             upgrade = compared(context.plan, before)
             check_changed_windows(context.plan, before)
+            lacking = lacking_of(context.plan, before, upgrade)
+            refused = nulls_refused(context.plan.with_lacking(lacking), upgrade, lacking)
+            upgrade = replace(upgrade, changes=(*upgrade.changes, *refused))
             context.on_change.decide(upgrade)
             next_takeover = before.takeover + 1
             # Its `overlap` stays: until an epoch is recorded, a start may still find the old run's checkpoint.
