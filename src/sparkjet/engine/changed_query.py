@@ -84,6 +84,7 @@ class StageUpgrade:
         old_lacking: The aggregates that lack rows there.
         lacking: Those that lack rows from now on.
         merges: Whether rows of several saved keys are of one key.
+        longer: By how much the gap of sessions is longer, in microseconds.
     """
 
     old_keys: int
@@ -94,6 +95,7 @@ class StageUpgrade:
     old_lacking: tuple[int, ...]
     lacking: tuple[int, ...]
     merges: bool
+    longer: int = 0
 
 
 @dataclass(frozen=True)

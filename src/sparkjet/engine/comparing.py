@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from sparkjet.plan.plan import Plan, PlannedStage
     from sparkjet.snapshots.record import Record
 
-_OF_AGGREGATIONS = ("keys", "aggregates", "accumulators", "lacking")
+_SESSIONS = "session window"
+_OF_AGGREGATIONS = ("keys", "aggregates", "accumulators", "lacking", _SESSIONS)
 _READ_AGAIN = (
     "rows have to be read again: by sj.fork from a pin from before them, or with another checkpointLocation and the "
     "source's starting options"
@@ -55,8 +56,8 @@ def compared(plan: Plan, record: Record) -> Upgrade:
             continue
         rest = _parts(name, _others(saved[name]), _others(now[name]), "")
         if isinstance(stage.stage, Aggregation) and "aggregates" in saved[name]:
-            inputs = _inputs_of(plan, stage.stage, record, name, moved)
-            found = _Aggregation(stage, stage.stage, record, inputs, is_read=_is_read(plan, name))
+            compared_inputs = _inputs_of(plan, stage.stage, record, name, moved)
+            found = _Aggregation(stage, stage.stage, record, compared_inputs, is_read=_is_read(plan, name))
             changes += [*rest, *found.changes]
             if found.upgrade is not None:
                 upgrades[name] = found.upgrade
@@ -102,7 +103,8 @@ class _Aggregation:
         keys = self._keys()
         aggregates = self._aggregates()
         self._window()
-        self.upgrade = self._upgrade(keys, aggregates)
+        longer = self._gap()
+        self.upgrade = self._upgrade(keys, aggregates, longer)
 
     @property
     def _has_rows(self) -> bool:
@@ -224,6 +226,26 @@ class _Aggregation:
             before, now, note = shapes
             self._add("window", before, now, Consequence.FREE, note)
 
+    def _gap(self) -> int:
+        """By how much the gap of sessions is longer, in microseconds; 0 if it is not, or that is refused."""
+        saved, now = self._saved.get(_SESSIONS), self._now.get(_SESSIONS)
+        if saved == now:
+            return 0
+        longer, closed = _longer(saved, now), None if self._state is None else self._state.closed
+        consequence, note = Consequence.REFUSED, f"another meaning; {_READ_AGAIN}"
+        if longer is not None and longer < 0:
+            note = f"what is one session cannot be taken apart; {_READ_AGAIN}"
+        elif longer is not None and closed is None:
+            consequence, note = Consequence.MERGED, ""
+        elif longer is not None and self._is_read:
+            note = f"what is open may have been one with what has closed, and another stage reads it; {_READ_AGAIN}"
+        elif longer is not None and closed is not None:
+            since = shown(closed + longer)
+            note = f"sessions that start before {since} are withheld, as closed ones may be a part of them"
+            consequence = Consequence.MERGED
+        self._add(_SESSIONS, _gap_of(saved), _gap_of(now), consequence, note)
+        return longer if longer is not None and consequence is Consequence.MERGED else 0
+
     def _told(self, what: str, texts: Sequence[str | None], *, is_cast: bool) -> tuple[str, str] | None:
         """How something was computed and is now, if that differs by more than a cast where its type does."""
         first = self._unsaid.get(f"{self._name} {what}")
@@ -244,7 +266,9 @@ class _Aggregation:
         flat: Mapping[str, str] = fingerprint["accumulators"]
         return {name.removeprefix(prefix): kind for name, kind in flat.items() if name.startswith(prefix)}
 
-    def _upgrade(self, keys: Sequence[MovedKey], aggregates: Sequence[tuple[str, int | None]]) -> StageUpgrade | None:
+    def _upgrade(
+        self, keys: Sequence[MovedKey], aggregates: Sequence[tuple[str, int | None]], longer: int
+    ) -> StageUpgrade | None:
         saved = self._saved
         lacked = tuple(saved.get("lacking", ()))
         lacking = tuple(
@@ -264,12 +288,13 @@ class _Aggregation:
             old_lacking=lacked,
             lacking=lacking,
             merges=len(keys) < count or keys[0].number is None,
+            longer=longer,
         )
         same_keys = [(each.number, each.before) for each in keys] == [(n, each.now) for n, each in enumerate(keys)]
         same = [before for _, before in aggregates] == list(range(len(saved["aggregates"]))) and lacking == lacked
         fields = {name: kind for name, kind in saved["accumulators"].items() if not self._counts(name)}
         now = {name: kind for name, kind in self._now["accumulators"].items() if not self._counts(name)}
-        same_keys = same_keys and len(keys) == count
+        same_keys = same_keys and len(keys) == count and not longer
         return None if same_keys and same and fields == now else upgrade
 
     @staticmethod
@@ -289,6 +314,21 @@ def _inputs_of(
         return [(number, number) for number in range(min(count, known))]
     numbers = enumerate(moved.numbers)
     return [(number, before) for number, before in numbers if before is not None and before < known]
+
+
+def _gap_of(sessions: Any) -> str:
+    """A gap with its longest session in words."""
+    if sessions is None:
+        return "none"
+    gap, longest = (f"{each / 1_000_000:g} seconds" if isinstance(each, int) else each for each in sessions)
+    return f"a gap of {gap}" + (f", at most {longest}" if longest else "")
+
+
+def _longer(saved: Any, now: Any) -> int | None:
+    """By how much a gap is longer than another; None where that is not all, or pieces are cut from the beginning."""
+    if saved is None or now is None or not (isinstance(saved[0], int) and isinstance(now[0], int)):
+        return None
+    return now[0] - saved[0] if saved[1] is None and now[1] is None else None
 
 
 def _is_read(plan: Plan, name: str) -> bool:

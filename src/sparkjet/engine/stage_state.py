@@ -315,9 +315,10 @@ class StageState:
         self._forget(saved, name)
         if isinstance(operator, SlidingWindows) and is_moved and before is not None:
             self._restore_moved(operator, before, saved, segments, name)
-        elif isinstance(operator, SessionWindows) and upgrade.merges:
-            # What has closed of one key may have been a part of what is open of another.
-            operator.restore(segments, saved.closed, saved.closed, saved.withheld)
+        elif isinstance(operator, SessionWindows) and saved.closed is not None and (upgrade.merges or upgrade.longer):
+            # What has closed of one key may have been a part of what is open of another, or of what comes.
+            start = max(saved.closed + upgrade.longer, saved.closed if saved.whole_from is None else saved.whole_from)
+            operator.restore(segments, saved.closed, start, saved.withheld)
         elif isinstance(operator, SlidingWindows | SessionWindows):
             operator.restore(segments, saved.closed, saved.whole_from, saved.withheld)
         else:
