@@ -224,6 +224,10 @@ ON_CHANGE = Option(
     "refuse",
     "refuse",
 )
+REFILL_FROM = text(
+    "refillFrom",
+    "Where the query has changed: the home of a fork of it that has replayed the changed query, whose state it takes.",
+)
 PROCESSING_GUARANTEE = choice(
     "processingGuarantee",
     "What holds for results and state after a failure.",
@@ -254,6 +258,7 @@ QUERY_OPTIONS: Sequence[Option[Any]] = (
     SNAPSHOT_BACKUP,
     SNAPSHOT_BACKUP_EVERY,
     ON_CHANGE,
+    REFILL_FROM,
     PROCESSING_GUARANTEE,
     CLOSE_WINDOWS_AT_END,
     OVERLAP_EPOCHS,

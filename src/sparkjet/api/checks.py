@@ -110,6 +110,7 @@ def checked(
         close_at_end=settings.close_at_end,
         pin_retention=settings.pin_retention,
         on_change=settings.on_change,
+        refill_from=settings.refill_from,
         name=name,
         clock=_only("clock", [output.clock for output in outputs]) or SystemClock(),
         listener=_only("onEpochPhase", [output.listener for output in outputs]) or _no_listener,

@@ -30,6 +30,7 @@ from sparkjet.engine.on_change import OnChange
 from sparkjet.engine.plain_logs import plain_logs
 from sparkjet.engine.receivers import Receivers
 from sparkjet.engine.recovery import recover
+from sparkjet.engine.refilling import Refill
 from sparkjet.engine.rerunning import Rerun, check_rerun
 from sparkjet.engine.start_steps import StartSteps
 from sparkjet.engine.supervisor import Supervisor
@@ -39,6 +40,7 @@ from sparkjet.executors import AwaitedExecutors, is_local, slots
 from sparkjet.monitoring.feeding import Feed
 from sparkjet.monitoring.runs import DRIVER, Run
 from sparkjet.monitoring.spark_metrics import SparkGauges
+from sparkjet.options import REFILL_FROM
 from sparkjet.plan.spark_sources import guarantee_of_sources
 from sparkjet.plan.worker_packages import worker_packages
 from sparkjet.query_log import about
@@ -48,6 +50,7 @@ from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.record_log import RecordLog
 from sparkjet.storage.directory import HoldsRows
 from sparkjet.storage.full_disk import full_disks_named
+from sparkjet.storage.schemes import directory_at
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery as SparkQuery
@@ -112,6 +115,8 @@ class Launch:
     """Dead letters that go through the query first."""
     on_change: OnChange = field(default_factory=OnChange)
     """Whether to go on from a record of the query as it was before it was changed."""
+    refill_from: str | None = None
+    """The home of a fork whose state a changed query takes."""
 
     @cached_property
     def places(self) -> Places:
@@ -232,11 +237,16 @@ class Launch:
             name=self.name,
             steps=steps,
             on_change=self.on_change,
+            refill=None if self.refill_from is None else partial(self._refill, self.refill_from),
         )
         context.configure(session)
         engine, checkpoint = recover(context, self.places.spark_directory)
         run.query = engine.record.query
         return _Recovered(context, engine, checkpoint, reports, events, feed)
+
+    def _refill(self, place: str) -> Refill:
+        session = self.plan.source.sparkSession
+        return Refill.of(directory_at(place, REFILL_FROM.name, lambda: session), place)
 
     def _newest(self, log: RecordLog) -> tuple[int, Record] | None:
         """The newest record, before anything else is asked of the home.

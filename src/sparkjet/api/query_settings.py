@@ -17,6 +17,7 @@ from sparkjet.options import (
     PIN_RETENTION,
     PROCESSING_GUARANTEE,
     QUERY_ID,
+    REFILL_FROM,
     SNAPSHOT_BACKUP,
     SNAPSHOT_BACKUP_EVERY,
     SNAPSHOT_STORE,
@@ -43,6 +44,7 @@ class QuerySettings:
         backup_every: The option ``snapshotBackupEvery``, in epochs.
         pin_retention: The option ``pinRetention``, in microseconds; None for ever.
         on_change: The option ``onChange``.
+        refill_from: The option ``refillFrom``.
     """
 
     guarantee: Guarantee = Guarantee.EXACTLY_ONCE
@@ -56,6 +58,7 @@ class QuerySettings:
     backup_every: int = 100
     pin_retention: int | None = None
     on_change: OnChange = field(default_factory=OnChange)
+    refill_from: str | None = None
 
     @staticmethod
     def of(options: Options, trigger: Mapping[str, str | bool]) -> QuerySettings:
@@ -76,6 +79,7 @@ class QuerySettings:
             options[SNAPSHOT_BACKUP_EVERY],
             options[PIN_RETENTION],
             OnChange.of(options[ON_CHANGE]),
+            options[REFILL_FROM],
         )
         if settings.close_at_end and not trigger.get("availableNow"):
             message = "closeWindowsAtEnd needs trigger(availableNow=True): other queries have no end."

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sparkjet.engine.moved_sources import MovedSources
+    from sparkjet.engine.refilling import Refill
     from sparkjet.snapshots.record import Fingerprint, Shown
 
 
@@ -25,6 +26,8 @@ class Consequence(Enum):
     CAST = "cast"
     MERGED = "merged"
     """What was apart is combined."""
+    REFILLED = "refilled by replay"
+    """The state is that of a fork that has replayed what was read."""
     RETIRED = "retired"
     """A source is not read any more, nor waited for."""
     ADDED = "read from where its options say"
@@ -110,6 +113,7 @@ class Upgrade:
         changes: The differences.
         stages: What becomes of the state, by the stages that it changes.
         sources: What becomes of the sources, None if nothing does.
+        refill: Whose state takes the place of the query's own, None if that is changed.
     """
 
     before: Fingerprint
@@ -119,6 +123,7 @@ class Upgrade:
     stages: Mapping[str, StageUpgrade] = field(default_factory=dict)
     shown: Mapping[str, Shown] = field(default_factory=dict)
     sources: MovedSources | None = None
+    refill: Refill | None = None
 
     @property
     def is_pending(self) -> bool:

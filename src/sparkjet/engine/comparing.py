@@ -37,6 +37,9 @@ def compared(plan: Plan, record: Record) -> Upgrade:
     changes: list[Change] = []
     upgrades: dict[str, StageUpgrade] = {}
     moved, of_sources = moved_sources(plan, record)
+    if record.epoch == 0:
+        # Nothing has been read: there is no state to change.
+        return Upgrade(saved, now, plan.unsaid, tuple(of_sources), {}, plan.shown, moved)
     changes += of_sources
     inputs, kept = saved.get("inputs", {}), now["inputs"]
     if moved is not None:
