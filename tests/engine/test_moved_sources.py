@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 import sparkjet as sj
+from sparkjet.engine.comparing import compared
 from sparkjet.engine.moved_sources import KnownSource, matched
 from sparkjet.engine.phases import EpochPhase
+from sparkjet.snapshots.record import History
+from sparkjet.testing import StreamDriver
 from tests.feed import Feed, rows
 
 if TYPE_CHECKING:
@@ -152,3 +156,38 @@ def test_windows_wait_for_the_streams_that_there_are(spark: SparkSession, tmp_pa
     feeds["a"].add(*rows([41], k="x"))
     union.run(["c", "a"])
     assert union.found() == [(at, "x", 3), (at + 10, "x", 2), (at + 20, "x", 3)]
+
+
+def windows(*names: str) -> Callable[..., Any]:
+    """Windows of a union of streams with these names, joined with those of one that is called z, if it is there."""
+
+    def query(*streams: Any) -> Any:
+        named = [each.alias(name).withWatermark("ts", "0 seconds") for name, each in zip(names, streams, strict=True)]
+        joined = named[:-1] if names[-1] == "z" else named
+        united = reduce(sj.Stream.union, joined).groupBy(sj.window("ts", "10 seconds"), "k")
+        if joined is named:
+            return united.count()
+        other = named[-1].groupBy(sj.window("ts", "10 seconds"), "k").agg(F.max("k").alias("other"))
+        return united.agg(F.count("*").alias("n")).join(other, ["window", "k"])
+
+    return query
+
+
+@pytest.mark.spark
+def test_what_joins_streams_or_has_a_history_keeps_its_sources(spark: SparkSession, tmp_path: Path) -> None:
+    schema, row = "ts timestamp, k string", ("2026-01-01 12:00:01", "x")
+    for names in (["a", "z"], ["a", "b"]):
+        driver = StreamDriver(spark, windows(*names), [schema] * 2, directory=tmp_path / names[1])
+        driver.process([row], [row])
+        driver.close()
+        record = driver.engine.record
+    with pytest.raises(
+        sj.ChangedQueryError, match=r"source 1/b/ \(rate\): none → new: refused \(the query joins streams"
+    ):
+        StreamDriver(spark, windows("a", "b", "z"), [schema] * 3, directory=tmp_path / "z", onChange="apply")
+    added = StreamDriver(spark, windows("a", "b", "c"), [schema] * 3)
+    begun = msgspec.structs.replace(record, history=History(1, 1, "seam"))
+    for each, said in ((record, "(rate): none → new: read"), (begun, "refused (the query has begun with a history")):
+        [line] = [str(change) for change in compared(added.plan, each).changes if change.what.startswith("source ")]
+        assert said in line
+    added.close()

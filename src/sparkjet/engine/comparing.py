@@ -13,6 +13,7 @@ from sparkjet.engine.moved_sources import moved_sources
 from sparkjet.plan.aggregation import Aggregation
 from sparkjet.plan.reads import of_input
 from sparkjet.spark_line import LINE_NAME
+from sparkjet.time import clamp
 from sparkjet.windows import SessionWindow
 
 if TYPE_CHECKING:
@@ -243,7 +244,7 @@ class _Aggregation:
         elif longer is not None and self._is_read:
             note = f"what is open may have been one with what has closed, and another stage reads it; {_READ_AGAIN}"
         elif longer is not None and closed is not None:
-            since = shown(closed + longer)
+            since = shown(clamp(closed + longer))
             note = f"sessions that start before {since} are withheld, as closed ones may be a part of them"
             consequence = Consequence.MERGED
         self._add(_SESSIONS, _gap_of(saved), _gap_of(now), consequence, note)

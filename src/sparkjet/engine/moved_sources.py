@@ -100,7 +100,8 @@ def moved_sources(plan: Plan, record: Record) -> tuple[MovedSources | None, list
     """What has become of a record's sources, with what that changes; None if they are the query's, in its order."""
     now, before = [KnownSource(*each) for each in plan.described_sources], _recorded(record)
     offsets = None if record.spark is None else len(ends_of(record.spark))
-    if before is None or offsets not in {None, len(before)}:
+    is_listed = not plan.inputs or {each.prefix for each in now} == {each.prefix for each in plan.inputs}
+    if before is None or offsets not in {None, len(before)} or not is_listed:
         # What an earlier version has written; or a source is read twice.
         is_same = offsets in {None, len(now)} if before is None else _prefixes(before) == _prefixes(now)
         return None, [] if is_same else [_refused("sources", str(offsets), str(len(now)), _UNTOLD)]
