@@ -228,6 +228,10 @@ PUBLISH_AFTER = text(
     "publishAfter",
     "Home of another query with windows: this one publishes those that end after that one's last, as sj.switch says.",
 )
+REFILL_FROM = text(
+    "refillFrom",
+    "Where the query has changed: the home of a fork of it that has replayed the changed query, whose state it takes.",
+)
 PROCESSING_GUARANTEE = choice(
     "processingGuarantee",
     "What holds for results and state after a failure.",
@@ -259,6 +263,7 @@ QUERY_OPTIONS: Sequence[Option[Any]] = (
     SNAPSHOT_BACKUP_EVERY,
     ON_CHANGE,
     PUBLISH_AFTER,
+    REFILL_FROM,
     PROCESSING_GUARANTEE,
     CLOSE_WINDOWS_AT_END,
     OVERLAP_EPOCHS,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ import msgspec
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 import sparkjet as sj
 from sparkjet.engine.comparing import compared
@@ -129,6 +131,51 @@ def test_what_is_refused(spark: SparkSession, home: Path, name: str) -> None:
     assert sorted(home.rglob("*")) == before
 
 
+def united(*texts: str, where: str | None = None) -> Query:
+    """Totals of streams that are called a, b and so on, with px as these texts."""
+
+    def query(*streams: Any) -> Any:
+        sides = []
+        for name, text, stream in zip("abc"[: len(texts)], texts, streams, strict=True):
+            side = stream.withColumn("px", F.expr(text)).alias(name).withWatermark("ts", "1 second")
+            sides.append(side if where is None else side.where(where))
+        windows = functools.reduce(lambda one, other: one.union(other), sides)
+        return windows.groupBy(sj.window("ts", "10 seconds"), "shop").agg(F.sum("px").alias("px"))
+
+    return query
+
+
+@pytest.mark.parametrize("where", [None, pytest.param("px > 0", marks=pytest.mark.long)])
+def test_each_input_of_a_union_is_compared(spark: SparkSession, tmp_path: Path, where: str | None) -> None:
+    """With a filter before it, rows of both sides are read side by side."""
+    options: dict[str, Any] = {"directory": tmp_path}
+    driver = StreamDriver(spark, united("px", "px * 2", where=where), [SCHEMA] * 2, **options)
+    driver.process(ROWS, ROWS)
+    driver.stop()
+    driver.close()
+    unsaid = driver.engine.record.unsaid
+    said = {what: value[1] for what, value in unsaid.items() if what.startswith("stage0 column")}
+    assert said == {"stage0 column px": "px", "stage0 column px, input 2": "(px * CAST(2 AS BIGINT))"}
+    refused = {
+        ("px", "px + 1"): r"px: \(px \* CAST\(2 AS BIGINT\)\) → \(px \+ .*: refused \(another meaning",
+        ("px + 1", "px * 2"): r"px: px → \(px \+ .*: refused",
+        ("px", "px + 1", "px"): r"aggregate sum\(px\) of px: .*: refused",
+    }
+    for texts, match in refused.items():
+        with pytest.raises(sj.ChangedQueryError, match=match):
+            StreamDriver(spark, united(*texts, where=where), [SCHEMA] * len(texts), **options, onChange="apply")
+    # Of what is new nothing is known before.
+    added = StreamDriver(
+        spark, united("px", "px * 2", "px + 1", where=where), [SCHEMA] * 3, **options, onChange="apply"
+    )
+    assert [change.consequence.name for change in added.engine.state.upgrade.changes] == ["ADDED", "FREE", "FREE"]  # type: ignore[union-attr]
+    added.process([], [], ROWS)
+    added.stop()
+    added.close()
+    with pytest.raises(sj.ChangedQueryError, match=r"px: \(px \+ .*→ \(px \+ .*: refused"):
+        StreamDriver(spark, united("px", "px * 2", "px + 2", where=where), [SCHEMA] * 3, **options, onChange="apply")
+
+
 def dropped(stream: Any) -> Any:
     windows = stream.withWatermark("ts", "1 second").groupBy(sj.window("ts", "10 seconds"), "shop", "town")
     return windows.agg(F.sum("px").alias("px"), F.max("px").alias("most"))
@@ -149,6 +196,40 @@ def test_changes_are_agreed_to_by_their_digest(spark: SparkSession, home: Path) 
     driver.close()
     # No epoch has recorded it: it can be asked for again, or taken back.
     start(spark, home, dropped, onChange=f"approve:{digest}").close()
+    start(spark, home, totals).close()
+
+
+class Strict(CollectingSink):
+    """A sink whose destination has columns that are NOT NULL."""
+
+    required = ("n", "most", "shop")
+
+    def check(self, schema: StructType) -> None:
+        self.nullable = [field.name for field in schema.fields if field.nullable]
+
+
+def test_a_destination_that_takes_no_nulls_is_asked_before_anything_is_changed(spark: SparkSession, home: Path) -> None:
+    def query(*columns: str) -> Query:
+        def results(stream: Any) -> Any:
+            windows = stream.withWatermark("ts", "1 second").groupBy(sj.window("ts", "10 seconds"), "shop", "town")
+            rows = windows.agg(F.sum("px").alias("px"), F.max("px").alias("most"), F.count("note").alias("c"))
+            return rows.withColumn("n", F.expr("c + 0")).select("shop", *map(F.expr, columns))
+
+        return results
+
+    before = sorted(home.rglob("*"))
+    sink = Strict()
+    with pytest.raises(sj.ChangedQueryError) as refused:
+        start(spark, home, query("most", "n"), sinks=[sink], onChange="apply")
+    said = "NOT NULL → null before the cut: refused (let it be null there, give it a value with coalesce behind"
+    assert f"out0: column most of Strict: {said}" in str(refused.value)
+    assert f"out0: column n of Strict: {said}" in str(refused.value)
+    assert refused.value.digest is None
+    assert sorted(home.rglob("*")) == before
+    driver = start(spark, home, query("coalesce(most, 0L) AS most", "c", "px"), sinks=[sink], onChange="apply")
+    # A count cannot be null otherwise.
+    assert sink.nullable == ["shop", "c", "px"]
+    driver.close()
     start(spark, home, totals).close()
 
 

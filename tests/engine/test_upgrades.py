@@ -153,6 +153,54 @@ def test_partial_results_of_a_dropped_key_are_combined(spark: SparkSession, tmp_
     same(found, expected if shape is not None else [each for each in expected if each.shop != 2])
 
 
+def test_sessions_that_are_open_merge_under_a_longer_gap(spark: SparkSession, tmp_path: Path) -> None:
+    """Those that may have been one with a closed one are withheld: they start less than the longer gap before it."""
+    seen = [(5, 1), (12, 2), (31, 2), (34, 1), (40, 1), (40, 2)]
+    # Of the first key 34, 40 and 47 are one now; of the second 31 is none with 12, which nobody knows.
+    later = [(47, 1), (32, 3), (45, 2), (60, 3), (90, 1)]
+
+    def query(gap: str) -> Query:
+        def results(stream: Any) -> Any:
+            windows = stream.withWatermark("ts", "10 seconds").groupBy(sj.session_window("ts", gap), "shop")
+            return windows.agg(F.count("*").alias("n"), F.sum("px").alias("px"))
+
+        return results
+
+    def at(pairs: Sequence[tuple[int, int]]) -> list[tuple[Any, ...]]:
+        return [(f"2026-01-01 12:{second // 60:02}:{second % 60:02}", shop, second) for second, shop in pairs]
+
+    schema, sink = "ts timestamp, shop int, px long", CollectingSink()
+    driver = StreamDriver(spark, query("5 seconds"), schema, directory=tmp_path, sinks=[sink])
+    driver.process(at(seen))
+    driver.stop()
+    driver.close()
+    before = sink.rows()
+    said = r"of 5 seconds → a gap of 8 seconds: merged \(sessions that start before .* 12:00:33 UTC are withheld"
+    with pytest.raises(sj.ChangedQueryError, match=said):
+        StreamDriver(spark, query("8 seconds"), schema, directory=tmp_path, sinks=[sink])
+    with pytest.raises(sj.ChangedQueryError, match="what is one session cannot be taken apart"):
+        StreamDriver(spark, query("4 seconds"), schema, directory=tmp_path, sinks=[sink], onChange="apply")
+    driver = StreamDriver(spark, query("8 seconds"), schema, directory=tmp_path, sinks=[sink], onChange="apply")
+    with driver.crash(at=sj.EpochPhase.PREPARE):
+        driver.process(at(later[:2]))
+    driver.restart()
+    with driver.crash(at=sj.EpochPhase.DECIDE):
+        driver.process()
+    driver.restart()
+    driver.process(at(later[2:]))
+    driver.close_windows()
+    assert driver.engine.state.withheld == 2
+    driver.close()
+    found = [(each[0].start.minute * 60 + each[0].start.second, *each[1:]) for each in sink.rows()]
+    kept = [(each[0].start.second, *each[1:]) for each in before]
+    assert sorted(kept) == [(5, 1, 1, 5), (12, 2, 1, 12)]
+    frame = spark.createDataFrame(at([*seen, *later]), "ts string, shop int, px long")
+    windows = frame.groupBy(F.session_window(F.col("ts").cast("timestamp"), "8 seconds").alias("w"), "shop")
+    start = F.minute("w.start") * 60 + F.second("w.start")
+    batch = windows.agg(F.count("*").alias("n"), F.sum("px").alias("px")).select(start.alias("at"), "shop", "n", "px")
+    assert sorted(found) == sorted([*kept, *map(tuple, batch.where("at >= 33").collect())])
+
+
 def test_coarser_windows_beside_other_aggregates(spark: SparkSession, tmp_path: Path) -> None:
     total, most = F.sum("px").alias("px"), F.max("px")
     found, withheld = changed(

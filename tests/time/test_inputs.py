@@ -322,6 +322,43 @@ def test_the_snapshot_of_other_inputs_is_refused() -> None:
         inputs.restore(snapshot)
 
 
+def test_an_input_that_has_gone_no_longer_holds_and_one_that_has_come_does() -> None:
+    inputs = two()
+    inputs.report("a/1", 30, now=1)
+    inputs.report("b/1", 20, now=1)
+    assert inputs.advance(now=1).watermark == 20
+    other = InputTracker({"x/": SubstreamTracker(limiting_lag(0))})
+    other.restore(through_json(inputs.snapshot().among({"x/": "a/"}, other.snapshot())))
+    assert other.watermark == 20
+    # Nobody says anything of it.
+    assert other.advance(now=2).watermark == 30
+    third = InputTracker({prefix: SubstreamTracker(limiting_lag(0)) for prefix in ("a/", "c/")})
+    third.restore(through_json(other.snapshot().among({"a/": "x/", "c/": None}, third.snapshot())))
+    third.add("c/1", now=3)
+    third.report("a/1", 50, now=3)
+    assert third.advance(now=3).watermark is None
+    assert third.watermark == 30
+    third.report("c/1", 45, now=4)
+    assert third.advance(now=4).watermark == 45
+
+
+def test_where_all_are_idle_one_that_has_gone_releases_nothing_more_and_one_that_comes_holds() -> None:
+    inputs = InputTracker({each: SubstreamTracker(limiting_lag(0), idle_timeout=5) for each in ("a/", "b/")})
+    inputs.report("a/1", 30, now=1)
+    inputs.report("b/1", 20, now=1)
+    assert inputs.advance(now=1).watermark == 20
+    assert inputs.advance(now=10) == Advance(30, went_idle=True)
+    other = InputTracker({each: SubstreamTracker(limiting_lag(0)) for each in ("a/", "b/", "c/")})
+    other.restore(inputs.snapshot().among({"a/": "a/", "b/": "b/", "c/": None}, other.snapshot()))
+    other.add("c/1", now=11)
+    other.report("b/1", 40, now=11)
+    assert other.advance(now=11) == Advance(None, went_idle=False)
+    alone = InputTracker({"": SubstreamTracker(limiting_lag(0), idle_timeout=5)})
+    alone.restore(inputs.snapshot().among({"": "b/"}, alone.snapshot()))
+    assert alone.advance(now=12) == Advance(None, went_idle=False)
+    assert alone.watermark == 30
+
+
 def test_what_is_not_a_snapshot_changes_nothing() -> None:
     inputs = two()
     inputs.report("a/1", 10, 0)

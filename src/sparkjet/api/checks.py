@@ -112,6 +112,7 @@ def checked(
         pin_retention=settings.pin_retention,
         on_change=settings.on_change,
         publish_after=_publish_after(plan, settings),
+        refill_from=settings.refill_from,
         name=name,
         clock=_only("clock", [output.clock for output in outputs]) or SystemClock(),
         listener=_only("onEpochPhase", [output.listener for output in outputs]) or _no_listener,

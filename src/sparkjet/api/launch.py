@@ -21,6 +21,7 @@ from sparkjet.api.worker_check import check_workers
 from sparkjet.catalyst.physical_plans import own_session
 from sparkjet.engine.backfilling import backfilling
 from sparkjet.engine.batch_runner import BatchRunner
+from sparkjet.engine.changed_results import check
 from sparkjet.engine.committer import Committer
 from sparkjet.engine.context import EngineContext
 from sparkjet.engine.ending import Ending
@@ -29,6 +30,7 @@ from sparkjet.engine.on_change import OnChange
 from sparkjet.engine.plain_logs import plain_logs
 from sparkjet.engine.receivers import Receivers
 from sparkjet.engine.recovery import recover
+from sparkjet.engine.refilling import Refill
 from sparkjet.engine.rerunning import Rerun, check_rerun
 from sparkjet.engine.start_steps import StartSteps
 from sparkjet.engine.supervisor import Supervisor
@@ -38,6 +40,7 @@ from sparkjet.executors import AwaitedExecutors, is_local, slots
 from sparkjet.monitoring.feeding import Feed
 from sparkjet.monitoring.runs import DRIVER, Run
 from sparkjet.monitoring.spark_metrics import SparkGauges
+from sparkjet.options import REFILL_FROM
 from sparkjet.plan.spark_sources import guarantee_of_sources
 from sparkjet.plan.worker_packages import worker_packages
 from sparkjet.query_log import about
@@ -47,6 +50,7 @@ from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.record_log import RecordLog
 from sparkjet.storage.directory import HoldsRows
 from sparkjet.storage.full_disk import full_disks_named
+from sparkjet.storage.schemes import directory_at
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery as SparkQuery
@@ -113,6 +117,8 @@ class Launch:
     """Whether to go on from a record of the query as it was before it was changed."""
     publish_after: Directory | None = None
     """The home of the query whose windows come before."""
+    refill_from: str | None = None
+    """The home of a fork whose state a changed query takes."""
 
     @cached_property
     def places(self) -> Places:
@@ -187,7 +193,7 @@ class Launch:
             committer.settle_what_expires(newest[1])
         steps.at("checking where the rows go", len(self.plan.outputs))
         for output in self.plan.outputs:
-            output.check()
+            check(output, self.plan, None if newest is None else newest[1])
             steps.one()
         self.places.check_home()
         steps.at("checking the executors")
@@ -234,11 +240,16 @@ class Launch:
             steps=steps,
             on_change=self.on_change,
             publish_after=self.publish_after,
+            refill=None if self.refill_from is None else partial(self._refill, self.refill_from),
         )
         context.configure(session)
         engine, checkpoint = recover(context, self.places.spark_directory)
         run.query = engine.record.query
         return _Recovered(context, engine, checkpoint, reports, events, feed)
+
+    def _refill(self, place: str) -> Refill:
+        session = self.plan.source.sparkSession
+        return Refill.of(directory_at(place, REFILL_FROM.name, lambda: session), place)
 
     def _newest(self, log: RecordLog) -> tuple[int, Record] | None:
         """The newest record, before anything else is asked of the home.

@@ -18,6 +18,7 @@ from sparkjet.options import (
     PROCESSING_GUARANTEE,
     PUBLISH_AFTER,
     QUERY_ID,
+    REFILL_FROM,
     SNAPSHOT_BACKUP,
     SNAPSHOT_BACKUP_EVERY,
     SNAPSHOT_STORE,
@@ -45,6 +46,7 @@ class QuerySettings:
         pin_retention: The option ``pinRetention``, in microseconds; None for ever.
         on_change: The option ``onChange``.
         publish_after: The option ``publishAfter``.
+        refill_from: The option ``refillFrom``.
     """
 
     guarantee: Guarantee = Guarantee.EXACTLY_ONCE
@@ -59,6 +61,7 @@ class QuerySettings:
     pin_retention: int | None = None
     on_change: OnChange = field(default_factory=OnChange)
     publish_after: str | None = None
+    refill_from: str | None = None
 
     @staticmethod
     def of(options: Options, trigger: Mapping[str, str | bool]) -> QuerySettings:
@@ -80,6 +83,7 @@ class QuerySettings:
             options[PIN_RETENTION],
             OnChange.of(options[ON_CHANGE]),
             options[PUBLISH_AFTER],
+            options[REFILL_FROM],
         )
         if settings.close_at_end and not trigger.get("availableNow"):
             message = "closeWindowsAtEnd needs trigger(availableNow=True): other queries have no end."

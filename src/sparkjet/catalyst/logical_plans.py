@@ -24,12 +24,14 @@ def streaming_nodes(plan: Any) -> Iterator[Any]:
 
 def passed_nodes(plan: Any) -> Iterator[Any]:
     """The nodes of a plan that rows pass through, from the top: those of the stream, or all if there is none."""
-    if plan.isStreaming():
-        yield from streaming_nodes(plan)
-    else:
-        yield plan
-        for child in children(plan):
-            yield from passed_nodes(child)
+    yield plan
+    for child in passed_children(plan):
+        yield from passed_nodes(child)
+
+
+def passed_children(plan: Any) -> list[Any]:
+    """The plans that a node's rows come from: of a stream the streaming ones."""
+    return [child for child in children(plan) if child.isStreaming() or not plan.isStreaming()]
 
 
 def children(plan: Any) -> list[Any]:

@@ -10,6 +10,8 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sparkjet.engine.moved_sources import MovedSources
+    from sparkjet.engine.refilling import Refill
     from sparkjet.snapshots.record import Fingerprint, Shown
 
 
@@ -24,6 +26,11 @@ class Consequence(Enum):
     CAST = "cast"
     MERGED = "merged"
     """What was apart is combined."""
+    REFILLED = "refilled by replay"
+    """The state is that of a fork that has replayed what was read."""
+    RETIRED = "retired"
+    """A source is not read any more, nor waited for."""
+    ADDED = "read from where its options say"
     REFUSED = "refused"
 
 
@@ -80,6 +87,7 @@ class StageUpgrade:
         old_lacking: The aggregates that lack rows there.
         lacking: Those that lack rows from now on.
         merges: Whether rows of several saved keys are of one key.
+        longer: By how much the gap of sessions is longer, in microseconds.
     """
 
     old_keys: int
@@ -90,6 +98,7 @@ class StageUpgrade:
     old_lacking: tuple[int, ...]
     lacking: tuple[int, ...]
     merges: bool
+    longer: int = 0
 
 
 @dataclass(frozen=True)
@@ -103,6 +112,8 @@ class Upgrade:
         shown: What readers of the state have to know of the stages.
         changes: The differences.
         stages: What becomes of the state, by the stages that it changes.
+        sources: What becomes of the sources, None if nothing does.
+        refill: Whose state takes the place of the query's own, None if that is changed.
     """
 
     before: Fingerprint
@@ -111,6 +122,8 @@ class Upgrade:
     changes: tuple[Change, ...] = ()
     stages: Mapping[str, StageUpgrade] = field(default_factory=dict)
     shown: Mapping[str, Shown] = field(default_factory=dict)
+    sources: MovedSources | None = None
+    refill: Refill | None = None
 
     @property
     def is_pending(self) -> bool:

@@ -30,8 +30,16 @@ def whole_from(window: WindowGrid, before: WindowGrid, saved: SavedStage) -> int
 
 
 def shown(time: int) -> str:
-    """A time in microseconds, for messages."""
-    return f"{datetime(1970, 1, 1) + timedelta(microseconds=time)} UTC"  # noqa: DTZ001 - only printed
+    """A time in microseconds, for messages.
+
+    >>> shown(1_767_225_600_000_000), shown(2**63 - 1)
+    ('2026-01-01 00:00:00 UTC', 'the end of all times')
+    """
+    try:
+        return f"{datetime(1970, 1, 1) + timedelta(microseconds=time)} UTC"  # noqa: DTZ001 - only printed
+    except OverflowError:
+        # Such as the watermark after the windows were closed at the end of the input.
+        return "the end of all times" if time > 0 else "the beginning of all times"
 
 
 def changed_shape(stage: Aggregation, saved: SavedStage | None) -> tuple[str, str, str] | None:

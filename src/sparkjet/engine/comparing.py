@@ -9,15 +9,20 @@ from typing import TYPE_CHECKING, Any
 from sparkjet.aggregates.widening import Widening, conversion, parsed, widening
 from sparkjet.engine.changed_query import Change, Consequence, MovedKey, StageUpgrade, Upgrade
 from sparkjet.engine.changed_windows import changed_shape, shown
+from sparkjet.engine.moved_sources import moved_sources
 from sparkjet.plan.aggregation import Aggregation
+from sparkjet.plan.reads import of_input
 from sparkjet.spark_line import LINE_NAME
+from sparkjet.time import clamp
 from sparkjet.windows import SessionWindow
 
 if TYPE_CHECKING:
+    from sparkjet.engine.moved_sources import MovedSources
     from sparkjet.plan.plan import Plan, PlannedStage
     from sparkjet.snapshots.record import Record
 
-_OF_AGGREGATIONS = ("keys", "aggregates", "accumulators", "lacking")
+_SESSIONS = "session window"
+_OF_AGGREGATIONS = ("keys", "aggregates", "accumulators", "lacking", _SESSIONS)
 _READ_AGAIN = (
     "rows have to be read again: by sj.fork from a pin from before them, or with another checkpointLocation and the "
     "source's starting options"
@@ -32,7 +37,17 @@ def compared(plan: Plan, record: Record) -> Upgrade:
     planned = {stage.name: stage for stage in plan.stages}
     changes: list[Change] = []
     upgrades: dict[str, StageUpgrade] = {}
-    changes += _parts("query", saved.get("inputs", {}), now["inputs"], "event time of input ")
+    moved, of_sources = moved_sources(plan, record)
+    if record.epoch == 0:
+        # Nothing has been read: there is no state to change.
+        return Upgrade(saved, now, plan.unsaid, tuple(of_sources), {}, plan.shown, moved)
+    changes += of_sources
+    inputs, kept = saved.get("inputs", {}), now["inputs"]
+    if moved is not None:
+        inputs = {prefix: inputs[of] for prefix, of in moved.inputs.items() if of in inputs}
+        kept = {prefix: kept[prefix] for prefix, of in moved.inputs.items() if of is not None}
+    if moved is not None or not of_sources:
+        changes += _parts("query", inputs, kept, "event time of input ")
     for name in [*{**saved, **now}]:
         if name == "inputs":
             continue
@@ -45,7 +60,8 @@ def compared(plan: Plan, record: Record) -> Upgrade:
             continue
         rest = _parts(name, _others(saved[name]), _others(now[name]), "")
         if isinstance(stage.stage, Aggregation) and "aggregates" in saved[name]:
-            found = _Aggregation(stage, stage.stage, record, is_read=_is_read(plan, name))
+            compared_inputs = _inputs_of(plan, stage.stage, record, name, moved)
+            found = _Aggregation(stage, stage.stage, record, compared_inputs, is_read=_is_read(plan, name))
             changes += [*rest, *found.changes]
             if found.upgrade is not None:
                 upgrades[name] = found.upgrade
@@ -53,7 +69,7 @@ def compared(plan: Plan, record: Record) -> Upgrade:
             changes += [*rest, *_parts(name, saved[name], now[name], "", only=_OF_AGGREGATIONS)]
             both = [what for what in plan.unsaid if what.startswith(f"{name} ") and what in record.unsaid]
             changes += _parts(name, _of(record.unsaid, both, name), _of(plan.unsaid, both, name), "")
-    return Upgrade(saved, now, plan.unsaid, tuple(changes), upgrades, plan.shown)
+    return Upgrade(saved, now, plan.unsaid, tuple(changes), upgrades, plan.shown, moved)
 
 
 def lacking_of(plan: Plan, record: Record, upgrade: Upgrade) -> dict[str, tuple[int, ...]]:
@@ -70,8 +86,17 @@ def lacking_of(plan: Plan, record: Record, upgrade: Upgrade) -> dict[str, tuple[
 class _Aggregation:
     """The differences of one aggregation; its ``upgrade`` is None if the saved rows stay as they are."""
 
-    def __init__(self, planned: PlannedStage, stage: Aggregation, record: Record, *, is_read: bool) -> None:
+    def __init__(
+        self,
+        planned: PlannedStage,
+        stage: Aggregation,
+        record: Record,
+        inputs: Sequence[tuple[int, int]],
+        *,
+        is_read: bool,
+    ) -> None:
         self._name = planned.name
+        self._inputs = inputs
         self._stage = stage
         self._saved: dict[str, Any] = record.fingerprint[planned.name]
         self._now: dict[str, Any] = stage.fingerprint
@@ -82,7 +107,8 @@ class _Aggregation:
         keys = self._keys()
         aggregates = self._aggregates()
         self._window()
-        self.upgrade = self._upgrade(keys, aggregates)
+        longer = self._gap()
+        self.upgrade = self._upgrade(keys, aggregates, longer)
 
     @property
     def _has_rows(self) -> bool:
@@ -100,10 +126,10 @@ class _Aggregation:
                 self._add(f"key {name}", "none", kind, Consequence.REFUSED, note)
                 continue
             moved.append(MovedKey(numbers[name], saved[name], kind))
-            texts = self._told(f"key {name}", self._stage.reads.keys[name], is_cast=kind != saved[name])
+            differing = self._told(f"key {name}", self._stage.reads.keys[name], is_cast=kind != saved[name])
             found = _widening(saved[name], kind)
-            if texts is not None:
-                self._add(f"key {name}", *texts, Consequence.REFUSED, f"another meaning; {_READ_AGAIN}")
+            if differing is not None:
+                self._add(f"key {name}", *differing, Consequence.REFUSED, f"another meaning; {_READ_AGAIN}")
             elif found is None:
                 self._add(f"key {name}", saved[name], kind, Consequence.REFUSED, f"not wider; {_READ_AGAIN}")
             elif kind != saved[name]:
@@ -176,11 +202,11 @@ class _Aggregation:
         computes = self._stage.aggregates[number].computes
         what, types = f"aggregate {computes}", list[tuple[str, str]]()
         for column in sorted(self._stage.reads.of_aggregates[number]):
-            text, kind = self._stage.reads.columns[column]
+            texts, kind = self._stage.reads.columns[column]
             said = self._unsaid.get(f"{self._name} column {column}")
             if said is not None and said[-1] != kind:
                 types.append((said[-1], kind))
-            told = self._told(f"column {column}", text, is_cast=said is not None and said[-1] != kind)
+            told = self._told(f"column {column}", texts, is_cast=said is not None and said[-1] != kind)
             if told is not None:
                 self._add(f"{what} of {column}", *told, Consequence.REFUSED, f"another meaning; {_ANOTHER_NAME}")
                 return
@@ -204,15 +230,38 @@ class _Aggregation:
             before, now, note = shapes
             self._add("window", before, now, Consequence.FREE, note)
 
-    def _told(self, what: str, text: str | None, *, is_cast: bool) -> tuple[str, str] | None:
+    def _gap(self) -> int:
+        """By how much the gap of sessions is longer, in microseconds; 0 if it is not, or that is refused."""
+        saved, now = self._saved.get(_SESSIONS), self._now.get(_SESSIONS)
+        if saved == now:
+            return 0
+        longer, closed = _longer(saved, now), None if self._state is None else self._state.closed
+        consequence, note = Consequence.REFUSED, f"another meaning; {_READ_AGAIN}"
+        if longer is not None and longer < 0:
+            note = f"what is one session cannot be taken apart; {_READ_AGAIN}"
+        elif longer is not None and closed is None:
+            consequence, note = Consequence.MERGED, ""
+        elif longer is not None and self._is_read:
+            note = f"what is open may have been one with what has closed, and another stage reads it; {_READ_AGAIN}"
+        elif longer is not None and closed is not None:
+            since = shown(clamp(closed + longer))
+            note = f"sessions that start before {since} are withheld, as closed ones may be a part of them"
+            consequence = Consequence.MERGED
+        self._add(_SESSIONS, _gap_of(saved), _gap_of(now), consequence, note)
+        return longer if longer is not None and consequence is Consequence.MERGED else 0
+
+    def _told(self, what: str, texts: Sequence[str | None], *, is_cast: bool) -> tuple[str, str] | None:
         """How something was computed and is now, if that differs by more than a cast where its type does."""
-        said = self._unsaid.get(f"{self._name} {what}")
-        # Another line of Spark may write the same in another way.
-        if said is None or said[0] != LINE_NAME or said[1] is None or text is None or said[1] == text:
-            return None
-        if is_cast and text.startswith(f"CAST({said[1]} AS "):
-            return None
-        return str(said[1]), text
+        first = self._unsaid.get(f"{self._name} {what}")
+        for number, before in self._inputs:
+            said = self._unsaid.get(f"{self._name} {what}{of_input(before)}", first)
+            text = texts[number]
+            # Another line of Spark may write the same in another way.
+            if said is None or said[0] != LINE_NAME or said[1] is None or text is None or said[1] == text:
+                continue
+            if not (is_cast and text.startswith(f"CAST({said[1]} AS ")):
+                return str(said[1]), text
+        return None
 
     @staticmethod
     def fields(fingerprint: Mapping[str, Any], number: int) -> dict[str, str]:
@@ -221,7 +270,9 @@ class _Aggregation:
         flat: Mapping[str, str] = fingerprint["accumulators"]
         return {name.removeprefix(prefix): kind for name, kind in flat.items() if name.startswith(prefix)}
 
-    def _upgrade(self, keys: Sequence[MovedKey], aggregates: Sequence[tuple[str, int | None]]) -> StageUpgrade | None:
+    def _upgrade(
+        self, keys: Sequence[MovedKey], aggregates: Sequence[tuple[str, int | None]], longer: int
+    ) -> StageUpgrade | None:
         saved = self._saved
         lacked = tuple(saved.get("lacking", ()))
         lacking = tuple(
@@ -241,18 +292,47 @@ class _Aggregation:
             old_lacking=lacked,
             lacking=lacking,
             merges=len(keys) < count or keys[0].number is None,
+            longer=longer,
         )
         same_keys = [(each.number, each.before) for each in keys] == [(n, each.now) for n, each in enumerate(keys)]
         same = [before for _, before in aggregates] == list(range(len(saved["aggregates"]))) and lacking == lacked
         fields = {name: kind for name, kind in saved["accumulators"].items() if not self._counts(name)}
         now = {name: kind for name, kind in self._now["accumulators"].items() if not self._counts(name)}
-        same_keys = same_keys and len(keys) == count
+        same_keys = same_keys and len(keys) == count and not longer
         return None if same_keys and same and fields == now else upgrade
 
     @staticmethod
     def _counts(name: str) -> bool:
         """Whether a flat column counts rows that an aggregate has not seen."""
         return name.endswith("_lacked")
+
+
+def _inputs_of(
+    plan: Plan, stage: Aggregation, record: Record, name: str, moved: MovedSources | None
+) -> list[tuple[int, int]]:
+    """The inputs of a union that what is read can be compared of, each with the number that it had."""
+    count = stage.reads.inputs
+    # An earlier version has written out the first one alone.
+    known = record.unsaid.get(f"{name} inputs", 1)
+    if moved is None or len(moved.now) != count or len(plan.sources.all) > 1:
+        return [(number, number) for number in range(min(count, known))]
+    numbers = enumerate(moved.numbers)
+    return [(number, before) for number, before in numbers if before is not None and before < known]
+
+
+def _gap_of(sessions: Any) -> str:
+    """A gap with its longest session in words."""
+    if sessions is None:
+        return "none"
+    gap, longest = (f"{each / 1_000_000:g} seconds" if isinstance(each, int) else each for each in sessions)
+    return f"a gap of {gap}" + (f", at most {longest}" if longest else "")
+
+
+def _longer(saved: Any, now: Any) -> int | None:
+    """By how much a gap is longer than another; None where that is not all, or pieces are cut from the beginning."""
+    if saved is None or now is None or not (isinstance(saved[0], int) and isinstance(now[0], int)):
+        return None
+    return now[0] - saved[0] if saved[1] is None and now[1] is None else None
 
 
 def _is_read(plan: Plan, name: str) -> bool:

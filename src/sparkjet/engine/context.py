@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from sparkjet.engine.phases import PhaseListener
     from sparkjet.engine.progress_report import ProgressListener
     from sparkjet.engine.receivers import Receivers
+    from sparkjet.engine.refilling import Refill
     from sparkjet.engine.replaying import Replay
     from sparkjet.plan.plan import Plan
     from sparkjet.sinks.protocol import Guarantee
@@ -46,6 +47,7 @@ class EngineContext:
         steps: Told what a start or a recovery is doing.
         on_change: Whether to go on from a record of the query as it was before it was changed.
         publish_after: Home of the query whose windows come before, None where all windows are this one's.
+        refill: Finds the fork whose state a changed query goes on with, None for its own.
     """
 
     plan: Plan
@@ -65,6 +67,7 @@ class EngineContext:
     steps: StartSteps = field(default_factory=StartSteps)
     on_change: OnChange = field(default_factory=OnChange)
     publish_after: Directory | None = None
+    refill: Callable[[], Refill] | None = None
 
     @property
     def label(self) -> object:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from sparkjet.clock import SteadyClock
+from sparkjet.engine.changed_results import nulls_refused
 from sparkjet.engine.changed_windows import check_changed_windows
 from sparkjet.engine.comparing import compared, lacking_of
 from sparkjet.engine.engine import Engine
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from sparkjet.engine.changed_query import Upgrade
     from sparkjet.engine.context import EngineContext
+    from sparkjet.plan.plan import Plan
 
 
 def recover(context: EngineContext, spark_directory: Path) -> tuple[Engine, SparkCheckpoint]:
@@ -38,7 +40,7 @@ def recover(context: EngineContext, spark_directory: Path) -> tuple[Engine, Spar
     context.steps.at("comparing record, sinks and Spark's checkpoint")
     slot, record, upgrade = _take_over(context, spark_directory)
     if upgrade is not None:
-        context = replace(context, plan=context.plan.with_lacking(lacking_of(context.plan, record, upgrade)))
+        context = replace(context, plan=context.plan.with_lacking(_lacking(context.plan, record, upgrade)))
         # Now: with the columns of what lacks rows.
         upgrade = replace(upgrade, now=context.plan.fingerprint)
     try:
@@ -65,10 +67,22 @@ def _recovered(
     context.committer.abort_orphans(record)
     steps.at("removing what no record names")
     _remove_leftovers(context, record)
+    replaced = set[str]()
+    if upgrade is not None and upgrade.refill is not None and context.home is not None:
+        steps.at("copying the state of the fork")
+        replaced = record.names()
+        record = upgrade.refill.into(record, context.home)
+    if upgrade is not None and upgrade.sources is not None:
+        # Here alone, until the first epoch: the log still has what the query was, so that it can be taken back.
+        record = upgrade.sources.of(record)
+        upgrade = replace(upgrade, before=record.fingerprint)
     state = QueryState.of(context.plan, context.partitions, upgrade)
     steps.at("restoring the state", sum(len(stage.deltas) for stage in record.stages.values()))
     name = f"{record.takeover:06d}-{record.epoch:09d}-moved"
     state.restore(record, context.session, context.store, name, loaded=steps.one)
+    for stage in state.stages.values():
+        # Until the first epoch the log names them.
+        stage.obsolete |= replaced - record.names()
     steps.at("rebuilding Spark's checkpoint")
     clock = SteadyClock(context.clock, record.clock)
     now = clock.now()
@@ -106,7 +120,14 @@ def _take_over(context: EngineContext, spark_directory: Path) -> tuple[int, Reco
             record = known
         else:
             upgrade = compared(context.plan, before)
-            check_changed_windows(context.plan, before)
+            if context.refill is not None and upgrade.changes:
+                # Without a change it has been refilled before.
+                upgrade = context.refill().upgrade(context.plan, before, upgrade.changes)
+            else:
+                check_changed_windows(context.plan, before)
+            lacking = _lacking(context.plan, before, upgrade)
+            refused = nulls_refused(context.plan.with_lacking(lacking), upgrade, lacking)
+            upgrade = replace(upgrade, changes=(*upgrade.changes, *refused))
             outputs, after = sharing.begun(before)
             context.on_change.decide(upgrade)
             next_takeover = before.takeover + 1
@@ -130,6 +151,10 @@ def _take_over(context: EngineContext, spark_directory: Path) -> tuple[int, Reco
             # The driver we are replacing, or another successor, was faster: look again at what it decided.
             continue
         return slot + 1, record, upgrade
+
+
+def _lacking(plan: Plan, record: Record, upgrade: Upgrade) -> dict[str, tuple[int, ...]]:
+    return lacking_of(plan, record if upgrade.refill is None else upgrade.refill.record, upgrade)
 
 
 def _first(run: str, context: EngineContext) -> Record:

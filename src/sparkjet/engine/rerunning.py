@@ -14,6 +14,7 @@ import msgspec
 from sparkjet.catalyst.recorded_batches import RecordedSources
 from sparkjet.engine.caught_up import in_order
 from sparkjet.engine.context import Again, EpochRequest
+from sparkjet.engine.moved_sources import moved_sources
 from sparkjet.engine.spark_checkpoint import ends_of, planned_at, starts_of
 from sparkjet.errors import AnalysisError, RecoveryError
 from sparkjet.plan.static_tables import MapTable
@@ -262,6 +263,13 @@ class Rerun:
             message = (
                 f"replay: epoch {record.epoch} is of the history of a backfill, which no source has. Pin the query "
                 "when its history is read, and replay from there."
+            )
+            raise RecoveryError(message)
+        _, moved = moved_sources(self._plan, record)
+        if moved:
+            message = (
+                f"replay: the query reads other sources than the one that has recorded epoch {record.epoch}: "
+                f"{'; '.join(map(str, moved))}. Replay it with the sources of then, or from a pin behind the change."
             )
             raise RecoveryError(message)
         if not self._is_same:

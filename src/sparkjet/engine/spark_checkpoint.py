@@ -13,10 +13,14 @@ from sparkjet.spark_line import LINE
 from sparkjet.storage.paths import sync_directory, sync_file
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sparkjet.snapshots import SnapshotStore
 
 _SECOND_LOG = (4, 2)
 """The first line of Spark that writes the offsets of sources by their names, and reads such."""
+_VOID = "-"
+"""Stands in Spark's log for a source that no batch has read."""
 REFUSED = "refused"
 """File beside Spark's with the number of the batch that a stop has left to the next run."""
 
@@ -136,6 +140,45 @@ def starts_of(position: SparkPosition) -> dict[str, str]:
     """The offset that the position's batch began at for each source; empty for the first batch."""
     text = position.files.get(f"offsets/{position.batch - 1}")
     return {} if text is None else _offsets(text)
+
+
+def with_sources(position: SparkPosition, moved: Sequence[tuple[str, tuple[str, int] | None]]) -> SparkPosition:
+    r"""The position of a query with other sources: a checkpoint that is made of it lets Spark go on with these.
+
+    Spark refuses an offset log with another number of sources, and reads a source from its beginning where the log has
+    no offset of it.
+
+    Args:
+        position: The position.
+        moved: The number or name of each source, in order, and what it had before with its place; None of one that was
+            added.
+
+    >>> position = SparkPosition(7, {"offsets/7": "v1\n{}\n5\n6"}, {"sources/1/7": "blob"})
+    >>> with_sources(position, [("0", ("1", 1)), ("1", None)])
+    SparkPosition(batch=7, files={'offsets/7': 'v1\n{}\n6\n-'}, sources={'sources/0/7': 'blob'})
+    """
+    files = {
+        path: _with_offsets(text, moved) if path.startswith("offsets/") else text
+        for path, text in position.files.items()
+    }
+    folders: dict[str, str] = {}
+    for place, (name, before) in enumerate(moved):
+        if before is not None:
+            # Of a source with a name, lines of Spark differ in which of the two its folder has.
+            folders |= {str(before[1]): str(place), before[0]: name}
+    sources = {}
+    for path, blob in position.sources.items():
+        above, folder, file = path.split("/")
+        if folder in folders:
+            sources[f"{above}/{folders[folder]}/{file}"] = blob
+    return SparkPosition(position.batch, files, sources)
+
+
+def _with_offsets(text: str, moved: Sequence[tuple[str, tuple[str, int] | None]]) -> str:
+    offsets, (version, metadata, *_) = _offsets(text), text.splitlines()
+    found = [(name, _VOID if before is None else offsets.get(before[0], _VOID)) for name, before in moved]
+    lines = [offset if version == "v1" else f"{name}:{offset}" for name, offset in found]
+    return "\n".join([version, metadata, *lines])
 
 
 def planned_at(position: SparkPosition) -> int:

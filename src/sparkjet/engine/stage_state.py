@@ -26,6 +26,7 @@ from sparkjet.state.segments import to_store
 from sparkjet.state.tasks import FEW, tasks_of_few
 from sparkjet.stateful.interval_join import IntervalJoin
 from sparkjet.stateful.rolling import RollingGroups
+from sparkjet.time import clamp
 from sparkjet.windows import SessionWindows, SlidingWindows
 
 if TYPE_CHECKING:
@@ -315,9 +316,12 @@ class StageState:
         self._forget(saved, name)
         if isinstance(operator, SlidingWindows) and is_moved and before is not None:
             self._restore_moved(operator, before, saved, segments, name)
-        elif isinstance(operator, SessionWindows) and upgrade.merges:
-            # What has closed of one key may have been a part of what is open of another.
-            operator.restore(segments, saved.closed, saved.closed, saved.withheld)
+        elif isinstance(operator, SessionWindows) and saved.closed is not None and (upgrade.merges or upgrade.longer):
+            # What has closed of one key may have been a part of what is open of another, or of what comes.
+            start = max(
+                clamp(saved.closed + upgrade.longer), saved.closed if saved.whole_from is None else saved.whole_from
+            )
+            operator.restore(segments, saved.closed, start, saved.withheld)
         elif isinstance(operator, SlidingWindows | SessionWindows):
             operator.restore(segments, saved.closed, saved.whole_from, saved.withheld)
         else:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from sparkjet.aggregates.widening import conversion, parsed, widened
+from sparkjet.time import MAX
 from sparkjet.windows.accumulators import LACKED, ROW_COUNT, field_name
 
 if TYPE_CHECKING:
@@ -29,6 +30,9 @@ def upgraded(rows: DataFrame, upgrade: StageUpgrade, accumulators: Accumulators,
         accumulators: Those of the changed aggregation.
         keys: Names of its keys.
     """
+    if upgrade.longer:
+        end = F.when(F.col("end") > MAX - upgrade.longer, MAX).otherwise(F.col("end") + upgrade.longer)
+        rows = rows.withColumn("end", end)
     old = {*upgrade.old_fields, *(f"key{number}" for number in range(upgrade.old_keys))}
     others = [name for name in rows.columns if name not in old]
     return rows.select(*_keys(upgrade, keys), *others, *_fields(upgrade, accumulators))

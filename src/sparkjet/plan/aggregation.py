@@ -23,6 +23,8 @@ from sparkjet.windows import Accumulators, SessionWindow
 from sparkjet.windows.accumulators import lacking_name
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from pyspark.sql import Column, DataFrame
 
     from sparkjet.aggregates.operation import AggregateOperation
@@ -210,15 +212,21 @@ class Aggregation(Stage):
         results = [self._result(each).alias(each.name) for each in self.columns]
         return CompiledColumns([*(grouped[name] for name in self.grouping.order), *results, *hidden])
 
+    def computed_from(self, aggregates: Collection[int]) -> list[str]:
+        """The columns of the result that are computed from some aggregates, by their numbers."""
+        return [each.name for each in self.columns if self._computed_from(each, aggregates)]
+
+    def _computed_from(self, result: ResultColumn, aggregates: Collection[int]) -> list[int]:
+        if not aggregates:
+            return []
+        parts = parts_of(expression_of(result.column, self.feed.shape.sparkSession))
+        names = {str(part.name()) for part in parts if kind_of(part) == "UnresolvedAttribute"}
+        return [number for number in aggregates if result_name(number) in names]
+
     def _result(self, result: ResultColumn) -> Column:
         """A column of the result, null where an aggregate that it is computed from lacks rows.
 
         Not the aggregate alone: what is computed from it, such as COALESCE(…, 0), would look whole.
         """
-        if not self.lacking:
-            return result.column
-        session = self.feed.shape.sparkSession
-        parts = parts_of(expression_of(result.column, session))
-        names = {str(part.name()) for part in parts if kind_of(part) == "UnresolvedAttribute"}
-        lacked = [F.col(lacking_name(number)) for number in self.lacking if result_name(number) in names]
+        lacked = [F.col(lacking_name(number)) for number in self._computed_from(result, self.lacking)]
         return F.when(reduce(add, lacked) == 0, result.column) if lacked else result.column

@@ -6,14 +6,16 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from sparkjet.catalyst.columns import ONLY_SUBSTREAM
+from sparkjet.catalyst.columns import HIDDEN, ONLY_SUBSTREAM
+from sparkjet.catalyst.logical_plans import analyzed, attribute_id, listed
 from sparkjet.catalyst.row_counter import RowCounter
+from sparkjet.catalyst.written_out import WrittenOut
 from sparkjet.plan.aggregation import Aggregation
 from sparkjet.plan.diverting import has_failed
 from sparkjet.plan.inputs import several_substreams, tracker_of
 from sparkjet.plan.outputs import DeadLetterOutput, Output, Rows, StageOutput, StreamOutput
 from sparkjet.plan.partial_rows import ProgressDetail
-from sparkjet.plan.spark_sources import given_names
+from sparkjet.plan.spark_sources import described_sources, given_names
 from sparkjet.sinks.protocol import Clocked, Telling
 from sparkjet.snapshots.record import Shown
 from sparkjet.time import MIN, clamp
@@ -81,6 +83,28 @@ class PlannedOutput(StageOutput):
     """An output of a query that reads a stage of it, by the name of the stage."""
 
     reads: str = field(kw_only=True)
+
+    def of(self, stage: Aggregation) -> PlannedOutput:
+        """The same output of the stage with what its aggregates lack: columns of its rows may be null then."""
+        if self.rows is not Rows.RESULTS or self.chain is None:
+            return replace(self, stage=stage)
+        return replace(self, stage=stage, shape=self._shown(stage.shape().drop(*HIDDEN)))
+
+    def computed_from(self, aggregates: Sequence[int]) -> list[str]:
+        """The columns of its rows that are computed from some of its stage's aggregates, and may be null."""
+        if self.rows is not Rows.RESULTS or self.chain is None or not isinstance(self.stage, Aggregation):
+            return []
+        results = self.stage.shape().drop(*HIDDEN)
+        given = dict(zip(results.columns, map(attribute_id, listed(analyzed(results).output())), strict=True))
+        wanted = {given[name] for name in self.stage.computed_from(aggregates)}
+        shape = self._shown(results)
+        written = WrittenOut(shape, given.values())
+        columns = [each for each in listed(analyzed(shape).output()) if each.nullable()]
+        return [str(each.name()) for each in columns if written.columns(each) & wanted]
+
+    def _shown(self, results: DataFrame) -> DataFrame:
+        assert self.chain is not None  # noqa: S101 - results have one
+        return self.chain.outlined(results) if self.chain.divert is None else self.chain.apply(results)
 
 
 @dataclass(frozen=True)
@@ -189,6 +213,15 @@ class Plan:
         """Names of Spark's sources in their order; none where Spark numbers them."""
         return given_names(self.source)
 
+    @cached_property
+    def described_sources(self) -> list[list[str]]:
+        """Of each of Spark's sources, in order: the prefix of its input, the name that it was given, what it reads."""
+        prefixes = [each.prefix for each in self.inputs for _ in range(each.sources)]
+        described = described_sources(self.source)
+        # A source that two inputs read is listed once.
+        prefixes = prefixes if len(prefixes) == len(described) else [""] * len(described)
+        return [[prefix, *each] for prefix, each in zip(prefixes, described, strict=True)]
+
     @property
     def uses_clock(self) -> bool:
         """Whether an epoch can be due while nothing arrives."""
@@ -216,7 +249,8 @@ class Plan:
     @property
     def unsaid(self) -> Unsaid:
         """What the texts of the fingerprint leave out, and must not change either."""
-        return {f"{stage.name} {what}": value for stage in self.stages for what, value in stage.stage.unsaid.items()}
+        said = {f"{stage.name} {what}": value for stage in self.stages for what, value in stage.stage.unsaid.items()}
+        return {**said, "sources": self.described_sources}
 
     @property
     def shown(self) -> dict[str, Shown]:
@@ -239,7 +273,7 @@ class Plan:
                 replace(each, stage=changed[each.name]) if each.name in changed else each for each in self.stages
             ),
             outputs=tuple(
-                replace(each, stage=changed.get(each.reads, each.stage)) if isinstance(each, PlannedOutput) else each
+                each.of(changed[each.reads]) if isinstance(each, PlannedOutput) and each.reads in changed else each
                 for each in self.outputs
             ),
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,13 +21,15 @@ class Reads:
     """What an aggregation reads, as far as it can be told.
 
     Attributes:
-        keys: How each key is computed, by its name; None if that cannot be compared.
-        columns: How each column is computed that an aggregate reads, and its type, by its name.
+        inputs: How many inputs are united below.
+        keys: How each key is computed of each input, by its name; None if that cannot be compared.
+        columns: How each column is computed of each input that an aggregate reads, and its type, by its name.
         of_aggregates: The columns that each aggregate reads.
     """
 
-    keys: Mapping[str, str | None]
-    columns: Mapping[str, tuple[str | None, str]]
+    inputs: int
+    keys: Mapping[str, Sequence[str | None]]
+    columns: Mapping[str, tuple[Sequence[str | None], str]]
     of_aggregates: tuple[frozenset[str], ...]
 
     @staticmethod
@@ -39,11 +41,11 @@ class Reads:
         given = [] if feed.parent is None else listed(analyzed(feed.transformations.source).output())
         written = WrittenOut(shape, map(attribute_id, given))
         # Behind divert(…) what has raised is to be mended, and its rows replayed into what the others are in.
-        told = written.text if feed.transformations.divert is None else _untold
+        told = written.texts if feed.transformations.divert is None else _untold
         keys = {key.name: told(selected(shape, key.column)) for key in aggregation.keys}
         aggregated = listed(analyzed(aggregation.accumulated).expressions())
         found: list[set[str]] = [set() for _ in aggregation.aggregates]
-        columns: dict[str, tuple[str | None, str]] = {}
+        columns: dict[str, tuple[Sequence[str | None], str]] = {}
         for expression in aggregated:
             prefix, _, _ = str(expression.name()).partition("_")
             # Besides, rows are counted, and those that an aggregate lacks.
@@ -56,14 +58,30 @@ class Reads:
                 found[number].add(name)
                 if name not in columns:
                     columns[name] = told(attribute), str(attribute.dataType().catalogString())
-        return Reads(keys, columns, tuple(map(frozenset, found)))
+        inputs = written.inputs if told is not _untold else 1
+        return Reads(inputs, keys, columns, tuple(map(frozenset, found)))
 
     @property
     def unsaid(self) -> Unsaid:
         """For the record; with the line of Spark, as another one may write the same in another way."""
-        said: dict[str, Any] = {f"key {name}": [LINE_NAME, text] for name, text in self.keys.items()}
-        return said | {f"column {name}": [LINE_NAME, *each] for name, each in self.columns.items()}
+        said: dict[str, Any] = {} if self.inputs == 1 else {"inputs": self.inputs}
+        for name, texts in self.keys.items():
+            said |= {f"key {name}{which}": [LINE_NAME, text] for which, text in _differing(texts)}
+        for name, (texts, kind) in self.columns.items():
+            said |= {f"column {name}{which}": [LINE_NAME, text, kind] for which, text in _differing(texts)}
+        return said
 
 
-def _untold(_: Any) -> None:
+def of_input(number: int) -> str:
+    """What an input is called behind the name of a key or column; what is not said of it is as for the first one."""
+    return f", input {number + 1}" if number else ""
+
+
+def _differing(texts: Sequence[str | None]) -> list[tuple[str, str | None]]:
+    """How something is computed of the first input, and of those that compute it in another way."""
+    return [(of_input(number), text) for number, text in enumerate(texts) if number == 0 or text != texts[0]]
+
+
+def _untold(_: Any) -> list[None]:
     """What is not compared."""
+    return [None]

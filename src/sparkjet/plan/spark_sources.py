@@ -34,6 +34,8 @@ _UNKNOWN = KnownSource(None)
 _RELATIONS = ("StreamingRelation", "StreamingRelationV2")
 _NAMING = (4, 2)
 """The first line of Spark with ``readStream.name``."""
+_WHERE = ("path", "table", "dbtable", "subscribe", "subscribepattern", "assign", "queue", "topic")
+"""Options that say what a source reads, by their names in lower case."""
 _NAMED = "org.apache.spark.sql.sources.DataSourceRegister"
 _PYTHON = "org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2"
 
@@ -92,6 +94,30 @@ def given_names(df: DataFrame) -> tuple[str, ...]:
     names = (leaf.sourceIdentifyingName() for leaf in _leaves(df) if leaf.nodeName() in _RELATIONS)
     given = (name for name in names if kind_of(name) == "UserProvided")
     return tuple(dict.fromkeys(str(name.name()) for name in given))
+
+
+def described_sources(df: DataFrame) -> list[tuple[str, str]]:
+    """Of each source of a streaming DataFrame, in order: the name that it was given, and its format with what it reads.
+
+    What is read is what options say, as they are given: the same under another path is another.
+    """
+    found = []
+    for leaf in _leaves(df):
+        name, reads = "", ""
+        if leaf.nodeName() in _RELATIONS:
+            given = leaf.sourceIdentifyingName() if LINE >= _NAMING else None
+            name = str(given.name()) if given is not None and kind_of(given) == "UserProvided" else ""
+            options = _options(leaf) if leaf.nodeName() == "StreamingRelation" else _newer_options(leaf)
+            reads = " ".join(options[each] for each in _WHERE if each in options)
+        found.append((name, f"{_name(df, leaf)} {reads}".strip()))
+    return found
+
+
+def _newer_options(leaf: Any) -> dict[str, str]:
+    """Those of :data:`_WHERE` that a source of API version 2 has."""
+    options, table = leaf.extraOptions(), leaf.identifier()
+    found = {each: str(options.get(each)) for each in _WHERE if options.containsKey(each)}
+    return found | ({"table": str(table.get())} if table.isDefined() else {})
 
 
 def packages_of_sources(df: DataFrame) -> dict[str, str]:

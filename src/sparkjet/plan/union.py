@@ -6,13 +6,11 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from sparkjet.catalyst.columns import CARRIED, SUBSTREAM, quoted, visible
+from sparkjet.catalyst.columns import CARRIED, SIDE, SUBSTREAM, quoted, visible
 from sparkjet.plan.transformations import Link, Transformations
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-_SIDE = "_sparkjet_side"
 
 
 def united(left: Transformations, right: Transformations, names: tuple[str, str]) -> Transformations:
@@ -32,7 +30,7 @@ def united(left: Transformations, right: Transformations, names: tuple[str, str]
 
     def expand(batch: DataFrame) -> DataFrame:
         rows = [
-            chain.apply(batch.where(F.col(_SIDE) == side).select(f"row{side}.*", *CARRIED))
+            chain.apply(batch.where(F.col(SIDE) == side).select(f"row{side}.*", *CARRIED))
             for side, chain in enumerate((left, right))
         ]
         return _aligned(rows[0], rows[0]).union(_aligned(rows[1], rows[0]))
@@ -62,7 +60,7 @@ def _tagged(source: DataFrame, side: int, sources: list[DataFrame]) -> DataFrame
         row = F.struct(*(F.col(quoted(name)) for name in visible(each)))
         absent = F.lit(None).cast(each.drop(*CARRIED).schema)
         structs.append((row if number == side else absent).alias(f"row{number}"))
-    return source.select(F.lit(side).alias(_SIDE), *structs, *CARRIED)
+    return source.select(F.lit(side).alias(SIDE), *structs, *CARRIED)
 
 
 def _aligned(rows: DataFrame, target: DataFrame) -> DataFrame:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
@@ -96,7 +96,9 @@ class Sink(Protocol):
     guarantee: Guarantee
 
     def check(self, schema: StructType) -> None:
-        """Called once before the query starts; leaves nothing behind, as a later check may refuse the start.
+        """Called before the query starts; leaves nothing behind, as a later check may refuse the start.
+
+        Called once more where columns may be null because an aggregate was added to saved state.
 
         Raises:
             AnalysisError: If rows of this schema cannot be written, or the destination cannot be reached.
@@ -279,6 +281,16 @@ class Keyed(Protocol):
     @property
     def keys(self) -> tuple[str, ...]:
         """Columns that identify a row; empty if rows are only appended."""
+        ...
+
+
+@runtime_checkable
+class Requiring(Protocol):
+    """A sink whose destination may have columns that take no nulls; asked after :meth:`Sink.check`."""
+
+    @property
+    def required(self) -> Collection[str]:
+        """These columns, by their names in the rows."""
         ...
 
 

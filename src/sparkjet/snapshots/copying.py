@@ -17,7 +17,9 @@ from sparkjet.snapshots.record import EpochKind
 from sparkjet.snapshots.record_log import RecordLog
 
 if TYPE_CHECKING:
-    from sparkjet.snapshots.record import Record
+    from collections.abc import Mapping
+
+    from sparkjet.snapshots.record import Record, SavedStage
     from sparkjet.storage.directory import Directory
 
 _ATTEMPTS = 10
@@ -65,6 +67,35 @@ def copy_newest(source: Directory, target: Directory, option: str = "to") -> tup
         return slot, record, copied
     message = f'copy: query {record.query} replaces its snapshots faster than they can be copied to "{target}".'
     raise RecoveryError(message)
+
+
+def copied_state(
+    source: Directory, target: Directory, stages: Mapping[str, SavedStage], prefix: str
+) -> dict[str, SavedStage]:
+    """Copy the deltas of some stages to another home, under new names; returns the stages with these.
+
+    Raises:
+        RecoveryError: A file is missing.
+    """
+    found = {}
+    for name, stage in stages.items():
+        deltas = []
+        for number, delta in enumerate(stage.deltas):
+            copied = f"{prefix}-{name}-{number}"
+            there, here = (
+                home.below("snapshots").below("state").below(each)
+                for home, each in ((source, delta.name), (target, copied))
+            )
+            here.create()
+            for file in delta.files:
+                try:
+                    here.write(file, there.read(file))
+                except FileNotFoundError as error:
+                    message = f"copy: {there.uri(file)} is missing. Does somebody remove files of {source}?"
+                    raise RecoveryError(message) from error
+            deltas.append(msgspec.structs.replace(delta, name=copied))
+        found[name] = msgspec.structs.replace(stage, deltas=deltas)
+    return found
 
 
 class Origin(msgspec.Struct, frozen=True):

@@ -73,7 +73,7 @@ class DrivenSource:
     def plan(self, batch: int, checkpoint: Path) -> None:
         """End a batch after everything that has been sent, and log that, as Spark does before it runs one."""
         self._ends[batch] = ends = [len(sent) for sent in self._sent]
-        offsets: list[object] = [ends]
+        offsets: list[object] = [[end] for end in ends]
         if self._carried is not None:
             offsets = [
                 {"source": "driven", "offsets": {"rows": end}, "watermarks": {"rows": self._carried}} for end in ends

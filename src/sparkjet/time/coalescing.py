@@ -118,9 +118,17 @@ class WatermarkCoalescer:
         return self._evaluate()
 
     def poll(self) -> int | Literal[Signal.IDLE] | None:
-        """Ask for what could not be passed on at once: the IDLE that follows the highest watermark."""
+        """Ask for what could not be passed on at once.
+
+        That is the IDLE that follows the highest watermark; or what an input has held that is no longer there, as it
+        was retired between two runs.
+        """
         pending, self._idle_pending = self._idle_pending, False
-        return IDLE if pending else None
+        if pending:
+            return IDLE
+        least = self._frontier.least
+        held = self._frontier.top if least is None else least
+        return self._evaluate() if self._frontier.members and held > self._emitter.emitted else None
 
     def force(self, watermark: int) -> None:
         """Count a watermark as passed on, because windows up to it were closed; only higher ones follow."""

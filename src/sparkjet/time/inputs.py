@@ -16,6 +16,7 @@ import msgspec
 from sparkjet.errors import AnalysisError, RecoveryError, nearest
 from sparkjet.time.coalescing import IDLE, CoalescerState, WatermarkCoalescer
 from sparkjet.time.frames import MIN
+from sparkjet.time.frontier import FrontierState, Member
 from sparkjet.time.processing_time import TOLERANCE, ProcessingTime
 from sparkjet.time.states import StateReader
 from sparkjet.time.substreams import SubstreamsState, SubstreamTracker
@@ -40,6 +41,30 @@ class InputsState(msgspec.Struct, frozen=True):
         That is the clock, which is at no earlier reading than theirs, and what sources say of their ends.
         """
         return _untold(self) == _untold(other)
+
+    def among(self, inputs: Mapping[str, str | None], fresh: InputsState) -> InputsState:
+        """The state of a query with other inputs, which goes on from the same watermark.
+
+        Args:
+            inputs: Of each of its inputs, by prefix, the one here that it goes on from; None of a new one.
+            fresh: The state of that query before it has begun.
+        """
+        frontier, places = self.coalescer.frontier, {prefix: place for place, prefix in enumerate(sorted(self.inputs))}
+        members = {
+            str(place): Member() if before is None else frontier.members[str(places[before])]
+            for place, before in enumerate(inputs[prefix] for prefix in sorted(inputs))
+        }
+        # A new input is waited for, so that going idle is to be told again.
+        quiet = frontier.quiet and None not in inputs.values()
+        pending = self.coalescer.idle_pending and None not in inputs.values()
+        return InputsState(
+            {
+                prefix: fresh.inputs[prefix] if before is None else self.inputs[before]
+                for prefix, before in inputs.items()
+            },
+            CoalescerState(len(inputs), FrontierState(members, frontier.top, quiet), self.coalescer.emitted, pending),
+            self.now,
+        )
 
 
 _read = StateReader(InputsState, "the inputs")

@@ -5,20 +5,23 @@ from __future__ import annotations
 import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from pyspark.sql import functions as F
 
+import sparkjet as sj
 from sparkjet.connectors.delta.sink import DeltaSink
 from sparkjet.errors import AnalysisError
 from sparkjet.storage.posix_directory import PosixDirectory
 from sparkjet.testing.sink_contract import RUN, transaction
 from tests.connectors.delta.reading import rows_of
+from tests.feed import Feed, rows
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 
 def sink_of(spark: SparkSession, path: Path, rows: DataFrame) -> DeltaSink:
@@ -85,3 +88,33 @@ def test_what_cannot_be_added_is_refused_before_the_start(
     with pytest.raises(AnalysisError, match=message):
         sink_of(delta, tmp_path, delta.sql(sql))
     assert DeltaTable(tmp_path).version() == 0
+
+
+def test_a_changed_query_is_refused_with_what_its_table_does_not_take(delta: SparkSession, tmp_path: Path) -> None:
+    """Before anything is changed: a count could not be null before, and nobody looked for nulls in it."""
+    table, feed = tmp_path / "table", Feed(tmp_path / "in")
+    columns = [pa.field("k", pa.string()), pa.field("n", pa.int64(), nullable=False), pa.field("most", pa.int64())]
+    write_deltalake(table, pa.schema(columns).empty_table())
+
+    def started(*aggregates: Column, **options: Any) -> Any:
+        windows = (
+            sj.stream(feed.read(delta)).withWatermark("ts", "0 seconds").groupBy(sj.window("ts", "10 seconds"), "k")
+        )
+        writer = windows.agg(*aggregates).drop("window").writeStream.format("delta").trigger(availableNow=True)
+        return writer.options(path=table, checkpointLocation=tmp_path / "home", **options).start()
+
+    most = F.max("v").alias("most")
+    feed.add(*rows([1, 2, 25], k="a", v=1))
+    started(F.count("*").alias("n"), most).awaitTermination()
+    records = sorted((tmp_path / "home" / "snapshots" / "log").iterdir())
+    with pytest.raises(
+        sj.ChangedQueryError, match="results: column n of delta: NOT NULL → null before the cut: refused"
+    ):
+        started(F.count("v").alias("n"), most, onChange="apply")
+    with pytest.raises(AnalysisError, match=r"(?s)no column 'least'.*has changed .*min\(v\): none → new: null before"):
+        started(F.count("*").alias("n"), most, F.min("v").alias("least"), onChange="apply")
+    assert sorted((tmp_path / "home" / "snapshots" / "log").iterdir()) == records
+    feed.add(*rows([26, 45], k="a", v=1))
+    added = F.count("*").alias("n"), most, F.min("v").alias("least")
+    started(*added, onChange="apply", mergeSchema=True).awaitTermination()
+    assert sorted((row["n"], row["most"], row.get("least")) for row in rows_of(table)) == [(2, 1, None), (2, 1, None)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -104,6 +104,11 @@ class DeltaSink:
                 table.try_to_change(version, merged)
             self._map(version, merged)
             table.try_to_append(version, _BY)
+
+    @property
+    def required(self) -> Collection[str]:
+        """See :attr:`Requiring.required`."""
+        return [own for own, name in self._mapped.names.items() if not self._table_schema[name].nullable]
 
     def create(self) -> None:
         """See :meth:`Creating.create`: creates a table that has no rows yet."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -126,6 +126,11 @@ class IcebergSink:
             self._check_branch(version)
             self._map(with_columns(version, self._lacking(version)))
             data_directory(self.session, version, self.option).check(self.option, create=False)
+
+    @property
+    def required(self) -> Collection[str]:
+        """See :attr:`Requiring.required`."""
+        return [own for own, column in self._mapped.columns.items() if not column.nullable]
 
     def create(self) -> None:
         """See :meth:`Creating.create`: creates a table that has no rows yet, or adds the columns that it lacks."""

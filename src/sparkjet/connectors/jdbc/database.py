@@ -48,11 +48,13 @@ class TableColumn:
         name: Its name.
         is_required: Whether an INSERT has to provide a value: it is NOT NULL, and nothing else provides one.
         is_generated: Whether the database computes it.
+        is_nullable: Whether it takes nulls, as far as the database says.
     """
 
     name: str
     is_required: bool
     is_generated: bool
+    is_nullable: bool
 
 
 class Connection:
@@ -151,6 +153,7 @@ class Connection:
                 name,
                 nullable == "NO" and default is None and automatic != "YES" and generated != "YES",
                 generated == "YES",
+                nullable != "NO",
             )
             for name, nullable, default, automatic, generated in _rows(found, wanted)
         ]

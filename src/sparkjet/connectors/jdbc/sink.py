@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -65,6 +65,7 @@ class JdbcSink:
         self._settings, self._database = settings, Database(session, settings)
         self._family = ""
         self._names: Mapping[str, str] = {}
+        self._required: Collection[str] = ()
         self._pace = Pace(settings.progress_interval)
         self._texts: tuple[str, ...] = ()
         self._schema: StructType
@@ -96,6 +97,11 @@ class JdbcSink:
                 )
             message = f'start: format("jdbc") cannot use its database. {error}{remedy}'
             raise AnalysisError(message) from error
+
+    @property
+    def required(self) -> Collection[str]:
+        """See :attr:`Requiring.required`."""
+        return self._required
 
     def create(self) -> None:
         """See :meth:`Creating.create`: creates the table, and the table of last published epochs."""
@@ -238,14 +244,17 @@ class JdbcSink:
         """Check the table, if there is one; returns whether there is."""
         settings = self._settings
         if not connection.exists(settings.table):
-            self._names = {name: name for name in self._schema.fieldNames()}
+            self._names, self._required = {name: name for name in self._schema.fieldNames()}, ()
             return False
         place = connection.place(settings.table)
         if place is None:
             message = f"dbtable: {settings.table} is not a table of {settings.shown} that rows can be written to."
             raise AnalysisError(message)
         check_engine(connection, self._family, place)
-        self._names = names_in(settings.table, connection.columns(place), self._schema)
+        columns = connection.columns(place)
+        self._names = names_in(settings.table, columns, self._schema)
+        there = {each.name for each in columns if not each.is_nullable}
+        self._required = [own for own, name in self._names.items() if name in there]
         keys = [self._names[key] for key in settings.keys]
         check_keys(connection, self._family, place, keys)
         self._texts = collated(connection, self._family, place, keys)

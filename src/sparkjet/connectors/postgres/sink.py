@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -91,6 +91,11 @@ class PostgresSink(Outbox):
         self._columns = columns_of(schema)
         check_there(schema, self._settings.keys)
         self._look(create=False)
+
+    @property
+    def required(self) -> Collection[str]:
+        """See :attr:`Requiring.required`."""
+        return self._table.required
 
     def create(self) -> None:
         """See :meth:`Creating.create`: creates the table, and the table of markers."""

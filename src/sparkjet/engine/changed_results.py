@@ -1,0 +1,63 @@
+"""Changed results: what the destinations of a query's results make of a change, before anything is changed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sparkjet.engine.changed_query import Change, Consequence, described
+from sparkjet.engine.comparing import compared
+from sparkjet.errors import AnalysisError
+from sparkjet.sinks.protocol import Requiring
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sparkjet.engine.changed_query import Upgrade
+    from sparkjet.plan.outputs import Output
+    from sparkjet.plan.plan import Plan
+    from sparkjet.snapshots.record import Record
+
+
+def nulls_refused(plan: Plan, upgrade: Upgrade, lacking: Mapping[str, tuple[int, ...]]) -> list[Change]:
+    """Have the sinks look at results that may have nulls now; those are refused that certainly will where none may be.
+
+    Args:
+        plan: The query, with what its aggregates lack.
+        upgrade: What has changed.
+        lacking: The aggregates that lack rows, by stage.
+
+    Raises:
+        AnalysisError: A sink cannot write them.
+    """
+    found = []
+    for output in plan.of_stages:
+        if output.reads not in lacking:
+            continue
+        # Again: what is computed from them cannot be null without a change, and nobody would look for nulls.
+        output.check()
+        changed = upgrade.stages.get(output.reads)
+        if changed is None or not isinstance(output.sink, Requiring):
+            continue
+        added = [number for number in changed.lacking if changed.aggregates[number][1] is None]
+        for name in output.computed_from(added):
+            if name in output.sink.required:
+                note = "let it be null there, give it a value with coalesce behind agg(…), or write to another table"
+                what = f"column {name} of {output.format}"
+                found.append(Change(output.name, what, "NOT NULL", "null before the cut", Consequence.REFUSED, note))
+    return found
+
+
+def check(output: Output, plan: Plan, record: Record | None) -> None:
+    """Have an output's sink look at the rows; if it refuses those of a changed query, with what has changed.
+
+    Raises:
+        AnalysisError: It does.
+    """
+    try:
+        output.check()
+    except AnalysisError as error:
+        changes = () if record is None else compared(plan, record).changes
+        if not changes:
+            raise
+        message = f"{error}\nThe query has changed since its last run, and nothing has been done:\n{described(changes)}"
+        raise AnalysisError(message) from error
