@@ -96,6 +96,13 @@ class Directory(Protocol):
         """Move a file to its final name, durable after :meth:`sync`; creates the target's directory if needed."""
         ...
 
+    def replace(self, source: str, target: str) -> None:
+        """Put a file in the place of another one, durably: readers find either of them, whole, and never none.
+
+        A call that fails may be made again, also by another process; the source may stay.
+        """
+        ...
+
     def sync(self, names: Iterable[str], *, contents: bool = True) -> None:
         """Make files durable that others have written or that were renamed, with all directories in between.
 

@@ -239,6 +239,17 @@ class DirectoryContract:
             target.again().rename("staged/a", "part=1/a")
         assert target.again().read("part=1/a") == b"rows"
 
+    def test_a_file_takes_the_place_of_another_one(self, target: DirectoryUnderTest) -> None:
+        target.directory.create()
+        target.directory.below("staged").create()
+        target.directory.below("part=1").create()
+        for content in (b"longer rows", b"rows"):
+            target.directory.write("staged/a", content)
+            target.directory.replace("staged/a", "part=1/a")
+            assert target.again().read("part=1/a") == content
+        target.directory.remove("staged")
+        assert target.again().files() == {"part=1/a": 4}
+
     def test_it_is_known_by_where_it_is(self, target: DirectoryUnderTest) -> None:
         here = target.directory.resolved()
         assert target.again().resolved() == here
