@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 from sparkjet.catalyst.physical_plans import own_session
 from sparkjet.errors import AnalysisError, SinkError
 from sparkjet.sinks.manifest import MANIFEST_DIRECTORY, Manifest
+from sparkjet.storage.directory import Replacing
 from sparkjet.storage.file_reader import read
 from sparkjet.storage.file_writer import FileWriter
 from sparkjet.storage.written import write
@@ -59,9 +60,10 @@ class FilesErasure:
         except OSError as error:
             message = f'erase: "{directory}" cannot be read: {error.strerror or error}'
             raise AnalysisError(message) from error
-        if not self._manifests:
+        if not self._manifests or not isinstance(directory, Replacing):
             message = f"erase: {directory} has no manifest: no sparkjet query has published an epoch there."
             raise AnalysisError(message)
+        self._replace = directory.replace
         self._files = {name: listed.get(name) for name in sorted(there) if PurePosixPath(name).name.startswith("part-")}
         self._check()
 
@@ -160,7 +162,7 @@ class FilesErasure:
         options = {} if entry is None else entry.options
         writer = FileWriter(self._directory.below(place), _format(name, entry), options)
         (file,) = write(rows.where(~condition).coalesce(1), writer, SinkError).files
-        self._directory.replace(f"{place}/{file}", name)
+        self._replace(f"{place}/{file}", name)
 
     def _read(self, names: Sequence[str], options: Mapping[str, str], schema: StructType | None) -> DataFrame:
         entry = self._files[names[0]]

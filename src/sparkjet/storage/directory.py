@@ -96,13 +96,6 @@ class Directory(Protocol):
         """Move a file to its final name, durable after :meth:`sync`; creates the target's directory if needed."""
         ...
 
-    def replace(self, source: str, target: str) -> None:
-        """Put a file in the place of another one, durably: readers find either of them, whole, and never none.
-
-        A call that fails may be made again, also by another process; the source may stay.
-        """
-        ...
-
     def sync(self, names: Iterable[str], *, contents: bool = True) -> None:
         """Make files durable that others have written or that were renamed, with all directories in between.
 
@@ -135,6 +128,18 @@ class Losable(Protocol):
     @property
     def identity(self) -> str:
         """The user's name for it, wherever it is: the same before and after the loss."""
+        ...
+
+
+@runtime_checkable
+class Replacing(Protocol):
+    """A directory in which a file may take the place of another one, as all have that Spark writes to."""
+
+    def replace(self, source: str, target: str) -> None:
+        """Put a file in the place of another one, durably: readers find either of them, whole, and never none.
+
+        The source may stay.
+        """
         ...
 
 

@@ -244,11 +244,6 @@ class GridDirectory:
         self.write(target, content)
         self.remove_files([source])
 
-    def replace(self, source: str, target: str) -> None:
-        """See :meth:`Directory.replace`: an entry is written anew."""
-        self.write(target, self.read(source))
-        self.remove_files([source])
-
     def sync(self, names: Iterable[str], *, contents: bool = True) -> None:
         """See :meth:`Directory.sync`: what was written is on all replicas."""
 

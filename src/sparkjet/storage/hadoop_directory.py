@@ -346,7 +346,7 @@ class HadoopDirectory:
         self._patience.run(lambda: self._rename(source, target))
 
     def replace(self, source: str, target: str) -> None:
-        """See :meth:`Directory.replace`."""
+        """See :meth:`Replacing.replace`."""
         system, old, new = self._system, self._at(source), self._at(target)
         self._ask(lambda: self._way.replace(system, old, new), source)
 

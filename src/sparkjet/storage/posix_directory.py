@@ -126,7 +126,7 @@ class PosixDirectory:
         (self._path / source).rename(self._path / target)
 
     def replace(self, source: str, target: str) -> None:
-        """See :meth:`Directory.replace`."""
+        """See :meth:`Replacing.replace`."""
         sync_file(self._path / source)
         (self._path / source).replace(self._path / target)
         sync_levels(self._path, [self._path / target])

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from sparkjet.storage.directory import Directory
+from sparkjet.storage.directory import Directory, Replacing
 
 DRIVERS = 4
 """Number of drivers that want the same name."""
@@ -240,12 +240,14 @@ class DirectoryContract:
         assert target.again().read("part=1/a") == b"rows"
 
     def test_a_file_takes_the_place_of_another_one(self, target: DirectoryUnderTest) -> None:
-        target.directory.create()
-        target.directory.below("staged").create()
-        target.directory.below("part=1").create()
+        directory = target.directory
+        if not isinstance(directory, Replacing):
+            pytest.skip("in this place no file is replaced")
+        for each in ("staged", "part=1"):
+            target.directory.below(each).create()
         for content in (b"longer rows", b"rows"):
             target.directory.write("staged/a", content)
-            target.directory.replace("staged/a", "part=1/a")
+            directory.replace("staged/a", "part=1/a")
             assert target.again().read("part=1/a") == content
         target.directory.remove("staged")
         assert target.again().files() == {"part=1/a": 4}
