@@ -4,6 +4,7 @@ from sparkjet.aggregates.operation import Aggregate, AggregateOperation
 from sparkjet.aggregates.python_aggregate import python_aggregate
 from sparkjet.api.backfill import backfill
 from sparkjet.api.diff import Diff, diff
+from sparkjet.api.erase import Erased, erase
 from sparkjet.api.fork import Fork, Replayed, fork
 from sparkjet.api.query import StreamingQuery
 from sparkjet.api.read_state import read_state
@@ -62,6 +63,7 @@ __all__ = [
     "Diff",
     "EpochInfo",
     "EpochPhase",
+    "Erased",
     "ExpectationError",
     "FailuresError",
     "FencedError",
@@ -90,6 +92,7 @@ __all__ = [
     "diff",
     "emit_by_frame",
     "emit_by_min_step",
+    "erase",
     "fork",
     "limiting_lag",
     "limiting_lag_and_delay",

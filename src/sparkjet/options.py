@@ -272,8 +272,15 @@ QUERY_OPTIONS: Sequence[Option[Any]] = (
 """Options of the query as a whole."""
 
 LATE_ROWS_PATH = text("lateRowsPath", "Directory for late rows and rows without event time, as Parquet files.")
+LATE_ROWS_RETENTION = interval(
+    "lateRowsRetention", "Age at which files of lateRowsPath are gone, while the query has epochs; none by default."
+)
 DEAD_LETTERS_PATH = text(
     "deadLettersPath", "Directory for rows that have failed behind divert(errors=True), as Parquet files."
+)
+DEAD_LETTERS_RETENTION = interval(
+    "deadLettersRetention",
+    "Age at which files of deadLettersPath are gone, while the query has epochs; none by default.",
 )
 EARLY_RESULTS_PERIOD = interval(
     "earlyResultsPeriod", 'With outputMode("update"): how often rows of open windows are emitted; with every batch.'
@@ -281,7 +288,14 @@ EARLY_RESULTS_PERIOD = interval(
 IS_EARLY = flag(
     "isEarly", 'With outputMode("update"): a column is_early, and every final row even if it was sent before.'
 )
-OUTPUT_OPTIONS: Sequence[Option[Any]] = (LATE_ROWS_PATH, DEAD_LETTERS_PATH, EARLY_RESULTS_PERIOD, IS_EARLY)
+OUTPUT_OPTIONS: Sequence[Option[Any]] = (
+    LATE_ROWS_PATH,
+    LATE_ROWS_RETENTION,
+    DEAD_LETTERS_PATH,
+    DEAD_LETTERS_RETENTION,
+    EARLY_RESULTS_PERIOD,
+    IS_EARLY,
+)
 """Options of every output."""
 
 PATH = text("path", "Where the rows are: a path or a URI.")

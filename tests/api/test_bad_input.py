@@ -384,6 +384,11 @@ def settled(writer: StreamWriter) -> StreamWriter:
         (lambda r, e, s: table(s, "a").outputMode("update").option("earlyResultsPeriod", "1 s").start(), "is early"),
         (lambda r, e, s: sj.start(table(r, "a"), table(s, "b").option("lateRowsPath", "/late")), "lateRowsPath: with"),
         (
+            lambda r, e, s: table(r, "a").option("lateRowsRetention", "7d").start(),
+            "lateRowsRetention needs lateRowsPath",
+        ),
+        (lambda r, e, s: table(s, "a").option("deadLettersRetention", "7d").start(), "needs deadLettersPath, whose"),
+        (
             lambda r, e, s: table(s, "a").outputMode("complete").start(),
             '"complete" is of the results of an aggregation',
         ),

@@ -9,6 +9,8 @@ import pytest
 from pyspark.sql import functions as F
 
 import sparkjet as sj
+from sparkjet.api import fork as forks
+from sparkjet.connectors.grid.options import GRID_JOURNAL
 from sparkjet.errors import AnalysisError
 from sparkjet.snapshots import DirectoryStore
 from tests.feed import Feed, rows
@@ -95,7 +97,9 @@ def test_results_that_replace_each_other_are_forked_without_their_function(spark
     assert [(row.k, row.v) for row in sj.read_files(tmp_path / "aside" / "results").collect()] == [("a", 30)]
 
 
-def test_what_a_fork_cannot_be_made_of_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+def test_what_a_fork_cannot_be_made_of_is_refused(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     feed, home = fed(tmp_path), str(tmp_path / "home")
     query = sj.start(totals(spark, feed, []).trigger(availableNow=True), checkpointLocation=home)
     query.awaitTermination()
@@ -117,6 +121,13 @@ def test_what_a_fork_cannot_be_made_of_is_refused(spark: SparkSession, tmp_path:
     with pytest.raises(AnalysisError, match="outputs"):
         sj.fork(home, at="before", to=tmp_path / "new", outputs="")
     assert not (tmp_path / "new").exists()
+    with monkeypatch.context() as reading:
+        # As if it had begun to read a journal since.
+        reading.setattr(forks, "source_names", lambda _: [GRID_JOURNAL])
+        with pytest.raises(
+            AnalysisError, match=r'journal"\) would register a reader.*pinned as "before". Pin the query'
+        ):
+            fork.start(totals(spark, feed, []))
     cleaning = spark.readStream.schema("k string, v long").option("cleanSource", "delete")
     stream = sj.stream(cleaning.json(str(feed.directory))).groupBy("k").agg(F.sum("v").alias("v"))
     with pytest.raises(AnalysisError, match="cleanSource=delete discards what has been read"):

@@ -124,7 +124,12 @@ def check(spark: SparkSession, place: Path, home: str) -> None:
 
 @pytest.mark.long
 def test_on_hdfs(spark: SparkSession, hdfs: HdfsServer, tmp_path: Path) -> None:
-    check(spark, tmp_path, f"{hdfs.uri}/{uuid4().hex}/home")
+    home = f"{hdfs.uri}/{uuid4().hex}/home"
+    check(spark, tmp_path, home)
+    told = sj.erase(home, {"k": "a"}, rows=[f"{home}-out", f"{home}-out-late"], session=spark)
+    assert all(each.rows for each in told.places[:2])
+    assert sj.read_state(home, session=spark).collect() == []
+    assert spark.read.parquet(f"{home}-out").where("k = 'a'").count() == 0
 
 
 def test_on_s3(s3_spark: SparkSession, s3: S3Server, tmp_path: Path) -> None:

@@ -48,6 +48,8 @@ def test_a_query_goes_on_from_the_grid_and_has_no_directory(spark: SparkSession,
     assert sorted(row[0] for row in found) == [2, 2]
     assert sj.read_state("grid:///counts").select("k", "count").collect() == [("a", 1)]
     assert not list(tmp_path.rglob("snapshots"))
+    assert sj.erase("grid:///counts", {"k": "a"}).rows > 0
+    assert sj.read_state("grid:///counts").collect() == []
 
 
 def test_a_query_whose_grid_was_lost_as_a_whole_is_known_by_what_it_has_published(

@@ -14,6 +14,7 @@ from sparkjet.errors import AnalysisError, LostTransactionError
 from sparkjet.sinks.files import FilesSink
 from sparkjet.sinks.manifest import Manifest
 from sparkjet.sinks.read_files import read_files
+from sparkjet.storage.posix_directory import PosixDirectory
 from sparkjet.testing.sink_contract import QUERY, SCHEMA, SinkContract, SinkUnderTest, transaction
 from tests.feed import Feed, rows
 
@@ -136,6 +137,70 @@ def test_what_is_older_than_the_retention_is_read_no_more_and_its_files_stay(
     manifest = Manifest(tmp_path / "out", QUERY, "results")
     assert manifest.contains(1)
     assert [entry.committed for entry in manifest.entries()] == [1_100, 1_100, 1_200]
+
+
+def test_files_are_gone_at_their_age_limit_and_read_by_whoever_has_listed_them(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = ManualClock(0)
+    sink = FilesSink(tmp_path / "out", age_limit=1_600, clock=clock)
+    target = under_test(spark, sink)
+    times: dict[int, int] = {}
+
+    def look() -> None:
+        listed = read_files(str(tmp_path / "out"))
+        sink.age(QUERY, "results")
+        # Listed before: still there.
+        assert {("a", epoch) for epoch, at in times.items() if clock.now() - at < 1_200} <= {
+            *map(tuple, listed.collect())
+        }
+        old = {epoch for epoch, at in times.items() if clock.now() - at >= 1_600}
+        assert {n for _, n in target.read()} & old == set()
+        clock.advance(90)
+
+    for epoch in range(1, 8):
+        handle = sink.prepare(spark.createDataFrame([("a", epoch)], SCHEMA), transaction(epoch))
+        assert handle is not None
+        sink.commit(handle, lambda: None)
+        times[epoch] = clock.now()
+        look()
+    while clock.now() < 1_400:
+        look()
+    # Killed between the marker and the removal: the next process makes up for it.
+    removing = PosixDirectory.remove_files
+    monkeypatch.setattr(PosixDirectory, "remove_files", lambda *_: None)
+    sink.age(QUERY, "results")
+    monkeypatch.setattr(PosixDirectory, "remove_files", removing)
+    assert ("a", 1) in target.read()
+    clock.advance(300)
+    FilesSink(tmp_path / "out", age_limit=1_600, clock=clock).age(QUERY, "results")
+    assert ("a", 1) not in target.read()
+    assert ("a", 7) in target.read()
+    # Nothing is published any more, and yet what is too old goes.
+    while clock.now() < times[7] + 1_600:
+        look()
+    look()
+    assert target.read() == []
+    assert sink.published_after(transaction(6), None) is not None
+
+
+def test_late_rows_age_at_the_ends_of_epochs_that_have_none(spark: SparkSession, tmp_path: Path) -> None:
+    clock, feed = ManualClock(0), Feed(tmp_path / "in")
+    for each in ([rows([30, 1], k="a")], [rows([2], k="a")], *([rows([40], k="a")] for _ in range(3))):
+        feed.add(*each[0])
+    late: list[int] = []
+
+    def tick(phase: sj.EpochPhase, epoch: int) -> None:
+        if phase is sj.EpochPhase.CLEAN:
+            late.append(len([*(tmp_path / "late").glob("part-*")]))
+            clock.advance(40_000_000)
+
+    windows = sj.stream(feed.read(spark)).withWatermark("ts", "1 second").groupBy(sj.window("ts", "10 seconds"))
+    writer = windows.count().writeStream.format("noop").option("lateRowsPath", tmp_path / "late")
+    writer = writer.option("lateRowsRetention", "1 minute").option("checkpointLocation", tmp_path / "home")
+    writer.clock(clock).onEpochPhase(tick).trigger(availableNow=True).start().awaitTermination()
+    assert late[:2] == [0, 1]
+    assert late[-1] == 0
 
 
 def test_reading_where_nothing_was_written_is_refused(spark: SparkSession, tmp_path: Path) -> None:

@@ -106,6 +106,14 @@ class Copying(PosixDirectory):
         self.write(target, content)
 
 
+class Polite(PosixDirectory):
+    """Replaces nothing, as a rename on HDFS."""
+
+    def replace(self, source: str, target: str) -> None:
+        if not self.exists(target):
+            super().replace(source, target)
+
+
 class Shorter(PosixDirectory):
     def write(self, name: str, content: bytes) -> None:
         super().write(name, content[:100_000])
@@ -145,6 +153,7 @@ RACE = "test_of_several_drivers_one_puts_and_nobody_reads_half"
         (Strict, "test_removed_files_are_gone_and_missing_ones_do_not_matter"),
         (Prefixes, "test_what_is_removed_is_gone_and_nothing_else"),
         (Copying, "test_a_renamed_file_has_one_name"),
+        (Polite, "test_a_file_takes_the_place_of_another_one"),
         (Shorter, "test_files_come_back_as_they_were_written"),
         (Leaving, "test_a_start_checks_the_place_and_leaves_nothing"),
     ],

@@ -18,9 +18,12 @@ from sparkjet.options import (
     AUTO,
     CHECKPOINT_LOCATION,
     DEAD_LETTERS_PATH,
+    DEAD_LETTERS_RETENTION,
     LATE_ROWS_PATH,
+    LATE_ROWS_RETENTION,
     PUBLISH_AFTER,
     QUERY_OPTIONS,
+    Option,
     Options,
 )
 from sparkjet.plan.diverting import letters_shape
@@ -205,9 +208,13 @@ def _outputs(
     results: Sequence[OutputSettings], late: Sequence[OutputSettings], dead: Sequence[OutputSettings]
 ) -> list[AnyOutput]:
     outputs = [each.output(name) for each, name in zip(results, output_names("results", len(results)), strict=True)]
-    paths = [(each.stage, Options(each.options)[LATE_ROWS_PATH]) for each in results if each.stage is not None]
+    _check_age_limits([*results, *late, *dead])
     dropped: list[Callable[[str], AnyOutput]] = [each.output for each in late]
-    dropped += [partial(_late_files, stage, path) for stage, path in paths if path is not None]
+    dropped += [
+        partial(_late_files, each.stage, each)
+        for each in results
+        if each.stage is not None and LATE_ROWS_PATH in Options(each.options)
+    ]
     outputs += [make(name) for make, name in zip(dropped, output_names("late", len(dropped)), strict=True)]
     for each in dead:
         if DEAD_LETTERS_PATH in Options(each.options):
@@ -216,9 +223,9 @@ def _outputs(
     written = (*results, *late)
     letters = _dead_files(written)
     chains = [each.diverted for each in dead if each.diverted is not None]
-    _check_delivered(written, {chain.divert for chain in (*chains, *letters.values())})
+    _check_delivered(written, {chain.divert for chain in (*chains, *(chain for chain, _ in letters.values()))})
     failed: list[Callable[[str], AnyOutput]] = [each.output for each in dead]
-    failed += [partial(_letter_files, chain, path) for path, chain in letters.items()]
+    failed += [partial(_letter_files, *each) for each in letters.values()]
     outputs += [make(name) for make, name in zip(failed, output_names("dead", len(failed)), strict=True)]
     directories = [output.sink.directory for output in outputs if isinstance(output.sink, FilesSink)]
     # One may be a link to another, and their files would be mixed up; a store has no links, and may not answer yet.
@@ -235,11 +242,22 @@ def _outputs(
     return outputs
 
 
-def _dead_files(results: Sequence[OutputSettings]) -> dict[str, Transformations]:
-    """Whose failed rows go to the directories of the option ``deadLettersPath``."""
-    found: dict[str, Transformations] = {}
+def _check_age_limits(outputs: Sequence[OutputSettings]) -> None:
+    """Refuse age limits of nothing."""
+    for each in outputs:
+        given = Options(each.options)
+        for limit, path in ((LATE_ROWS_RETENTION, LATE_ROWS_PATH), (DEAD_LETTERS_RETENTION, DEAD_LETTERS_PATH)):
+            if limit in given and path not in given:
+                message = f"option: {limit.name} needs {path.name}, whose files it limits. Set both, or none."
+                raise AnalysisError(message)
+
+
+def _dead_files(results: Sequence[OutputSettings]) -> dict[str, tuple[Transformations, OutputSettings]]:
+    """Whose failed rows go to the directories of the option ``deadLettersPath``, and who says so."""
+    found: dict[str, tuple[Transformations, OutputSettings]] = {}
     for each in results:
-        path, chains = Options(each.options)[DEAD_LETTERS_PATH], each.diverting
+        given, chains = Options(each.options), each.diverting
+        path = given[DEAD_LETTERS_PATH]
         if path is None:
             continue
         if not chains:
@@ -251,8 +269,12 @@ def _dead_files(results: Sequence[OutputSettings]) -> dict[str, Transformations]
                 "with deadLetters=[…]."
             )
             raise AnalysisError(message)
-        if found.setdefault(path, chains[0]).divert is not chains[0].divert:
+        chain, other = found.setdefault(path, (chains[0], each))
+        if chain.divert is not chains[0].divert:
             message = f"deadLettersPath: two streams divert rows to {path}. Give each a place of its own."
+            raise AnalysisError(message)
+        if given[DEAD_LETTERS_RETENTION] != Options(other.options)[DEAD_LETTERS_RETENTION]:
+            message = f"deadLettersRetention: two writers say different things of {path}. Give both the same."
             raise AnalysisError(message)
     return found
 
@@ -267,18 +289,24 @@ def _check_delivered(results: Sequence[OutputSettings], delivered: Collection[Di
         raise AnalysisError(message)
 
 
-def _letter_files(chain: Transformations, path: str, name: str) -> DeadLetterOutput:
-    shape, option = letters_shape(chain.diverted_shape), DEAD_LETTERS_PATH.name
-    at = partial(directory_at, option=option, session=lambda: shape.sparkSession)
-    sink = FilesSink(at(path), option=option, at=at)
+def _letter_files(chain: Transformations, settings: OutputSettings, name: str) -> DeadLetterOutput:
+    shape = letters_shape(chain.diverted_shape)
+    sink = _files(settings, DEAD_LETTERS_PATH, DEAD_LETTERS_RETENTION)
     return DeadLetterOutput(name, sink, "files", chain, shape, lambda rows: rows)
 
 
-def _late_files(stage: Stage, path: str, name: str) -> StageOutput:
-    shape, option = stage.late_shape(), LATE_ROWS_PATH.name
-    at = partial(directory_at, option=option, session=lambda: shape.sparkSession)
-    rows = Rows.LATE, shape, lambda rows: rows
-    return StageOutput(name, FilesSink(at(path), option=option, at=at), "files", stage, *rows)
+def _late_files(stage: Stage, settings: OutputSettings, name: str) -> StageOutput:
+    rows = Rows.LATE, stage.late_shape(), lambda rows: rows
+    return StageOutput(name, _files(settings, LATE_ROWS_PATH, LATE_ROWS_RETENTION), "files", stage, *rows)
+
+
+def _files(settings: OutputSettings, place: Option[str | None], limit: Option[int | None]) -> FilesSink:
+    """The files of an option of a writer that has given it."""
+    given, option = Options(settings.options), place.name
+    location, clock = given[place], settings.clock or SystemClock()
+    assert location is not None  # noqa: S101 - as said
+    at = partial(directory_at, option=option, session=lambda: settings.chain.source.sparkSession)
+    return FilesSink(at(location), option=option, at=at, age_limit=given[limit], clock=clock)
 
 
 def output_names(kind: str, count: int) -> list[str]:

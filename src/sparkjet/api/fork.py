@@ -11,6 +11,7 @@ from sparkjet.api.checks import checked, output_names
 from sparkjet.api.sink_formats import ChosenSink
 from sparkjet.api.writer import StreamWriter, all_settings
 from sparkjet.connectors.grid.options import GRID_JOURNAL
+from sparkjet.connectors.grid.unregistered import unregistered, unregistered_count
 from sparkjet.connectors.spark_formats import SCRATCH
 from sparkjet.engine.rerunning import RecordedEpochs, last_epoch
 from sparkjet.errors import AnalysisError
@@ -35,7 +36,7 @@ from sparkjet.plan.spark_sources import acknowledging_source, source_names
 from sparkjet.sinks.manifest import MANIFEST_DIRECTORY
 from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.copying import fork_pinned, origin_of
-from sparkjet.snapshots.record_log import RecordLog
+from sparkjet.snapshots.record_log import RecordLog, newest_record
 from sparkjet.storage.schemes import directory_at, is_within, scheme_of
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ class Fork:
 
         Raises:
             AnalysisError: If anything is set wrongly; or a source is a queue, whose messages it would acknowledge, or a
-                journal, which would keep rows for it. Nothing has been started or changed.
+                journal that was not read yet when the query was pinned. Nothing has been started or changed.
             RecoveryError: If the query does not fit the pinned state.
         """
         return self._launch(writers, lateRows, deadLetters, queryName).start()
@@ -146,7 +147,7 @@ class Fork:
     ) -> Launch:
         given = [all_settings(kind) for kind in (writers, lateRows, deadLetters)]
         for each in (settings for kind in given for settings in kind):
-            _check_sources(each)
+            self._check_sources(each)
             self._check_beside(each)
         results, dropped, failed = (
             [self._aside(each, name) for each, name in zip(kind, output_names(what, len(kind)), strict=True)]
@@ -163,6 +164,23 @@ class Fork:
             if option in given:
                 options[option.name] = f"{self.outputs}/{place}-of-{name}"
         return replace(settings, sink=ChosenSink(SCRATCH), options=options, partition_by=(), name=None)
+
+    def _check_sources(self, settings: OutputSettings) -> None:
+        frame = settings.chain.source
+        source = acknowledging_source(frame, {GRID_JOURNAL})
+        if source is not None:
+            message = f"fork: {source} discards what has been read: the query that this comes from would lack it."
+            raise AnalysisError(message)
+        journals = source_names(frame).count(GRID_JOURNAL)
+        if not journals:
+            return
+        home = directory_at(self.home, "home", lambda: frame.sparkSession)
+        if unregistered_count(newest_record(home, "fork")[1]) < journals:
+            message = (
+                f'fork: format("{GRID_JOURNAL}") would register a reader, for which the journal keeps rows, as the '
+                f'query had not read it when it was pinned as "{self.pin}". Pin the query later, and fork that.'
+            )
+            raise AnalysisError(message)
 
     def _check_beside(self, settings: OutputSettings) -> None:
         """Refuse to write where the writer would: the first query may not have written there yet."""
@@ -247,22 +265,8 @@ def fork(
     directory_at(aside, "outputs", lambda: _session(session))
     source = directory_at(str(home), "home", lambda: _session(session))
     target = directory_at(str(to), "to", lambda: _session(session))
-    origin = fork_pinned(source, target, at)
+    origin = fork_pinned(source, target, at, unregistered)
     return Fork(str(to), aside, origin.query, origin.epoch, str(home), origin.pin)
-
-
-def _check_sources(settings: OutputSettings) -> None:
-    frame = settings.chain.source
-    source = acknowledging_source(frame)
-    if source is not None:
-        message = f"fork: {source} discards what has been read: the query that this comes from would lack it."
-        raise AnalysisError(message)
-    if GRID_JOURNAL in source_names(frame):
-        message = (
-            f'fork: format("{GRID_JOURNAL}") would register a reader, for which the journal keeps rows. Read '
-            "the same rows from elsewhere, such as a table that they were written to."
-        )
-        raise AnalysisError(message)
 
 
 def _session(given: SparkSession | None) -> SparkSession:

@@ -262,6 +262,39 @@ def state(
     list_operators(home, pin, conf or (), as_json=as_json)
 
 
+@app.command()
+def erase(
+    home: Home,
+    key: Annotated[
+        list[str],
+        typer.Option(
+            metavar="COLUMN=VALUE",
+            help="a column and its value, as sj.read_state shows them; of several, rows have all",
+            show_default=False,
+        ),
+    ],
+    rows: Annotated[
+        list[str] | None,
+        typer.Option(metavar="DIR", help="a directory of late rows, dead letters or results; may be repeated"),
+    ] = None,
+    copy: Annotated[
+        list[str] | None,
+        typer.Option(metavar="HOME", help="a copy of the home, as of snapshotBackup; may be repeated"),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="look only")] = False,
+    conf: Settings = None,
+    as_json: AsJson = False,
+) -> None:
+    """Delete what a stopped query keeps of a key.
+
+    From its state, its pins, and the directories and copies that are named. Prints what was found
+    where, and what is not erased.
+    """
+    from sparkjet.cli.erasing import erase_key  # noqa: PLC0415 - on use
+
+    erase_key(home, key, rows or (), copy or (), conf or (), dry_run=dry_run, as_json=as_json)
+
+
 @snapshots.command()
 def pin(
     home: Home,

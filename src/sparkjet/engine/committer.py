@@ -14,6 +14,7 @@ from sparkjet.query_log import logger
 from sparkjet.sinks.copies import run_name
 from sparkjet.sinks.protocol import (
     Aborting,
+    Ageing,
     Clocked,
     Comparing,
     Creating,
@@ -159,6 +160,12 @@ class Committer:
         self.unsettled += [each for each in transactions if each not in self._settled_early]
         for name in {each.sink for each in self.unsettled}:
             self._groups.setdefault(name, _Group(clock)).epochs += 1
+
+    def age(self, query: str) -> None:
+        """Remove what is too old where the rows go; call it when an epoch has ended."""
+        for name, sink in self.sinks.items():
+            if isinstance(sink, Ageing):
+                sink.age(query, name)
 
     def attempt(
         self, between: Callable[[], None] = lambda: None, *, clock: int | None = None, whole: bool = False

@@ -232,6 +232,7 @@ class Epoch:
             self._state.release()
             self._context.log.clean(before.names() | self._state.take_obsolete(), record)
             self._context.receivers.acknowledge(self._received)
+            self._context.committer.age(record.query)
         self._reached(EpochPhase.CLEAN)
 
     def release(self) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from sparkjet.catalyst.recorded_batches import RecordedSources
+from sparkjet.connectors.grid.unregistered import unregistered
 from sparkjet.engine.caught_up import in_order
 from sparkjet.engine.context import Again, EpochRequest
 from sparkjet.engine.moved_sources import moved_sources
@@ -119,7 +120,8 @@ class RecordedEpochs:
         before, is_same = None, False
         for slot in slots:
             try:
-                found = self.log.pins.record(slot)
+                # As the fork reads a journal: see there.
+                found = unregistered(self.log.pins.record(slot))
             except FileNotFoundError as error:
                 raise self._gone() from error
             if before is None or found.epoch > before.epoch:

@@ -88,9 +88,7 @@ class Loading:
 
     def rows(self, delta: Delta) -> DataFrame:
         """The rows of a delta as they are stored."""
-        rows = self._store.read_delta(self._session, delta)
-        _check(rows, delta)
-        return rows
+        return stored_rows(self._session, self._store, delta)
 
     def _patched(self, delta: Delta, held: Segment, lost: AbstractSet[int]) -> Segment | None:
         """The segment with only the lost partitions read; None if that does not give all of its rows."""
@@ -121,6 +119,17 @@ class Loading:
 
 def _segment(partials: DataFrame, delta: Delta) -> Segment:
     return Segment(partials, SegmentStatistics(delta.rows, delta.low, delta.high), delta)
+
+
+def stored_rows(session: SparkSession, store: SnapshotStore, delta: Delta) -> DataFrame:
+    """The rows of a delta as they are stored; they are counted first.
+
+    Raises:
+        RecoveryError: They are not all there.
+    """
+    rows = store.read_delta(session, delta)
+    _check(rows, delta)
+    return rows
 
 
 def _check(partials: DataFrame, delta: Delta) -> None:

@@ -17,6 +17,8 @@ from sparkjet.sinks.protocol import Guarantee
 from sparkjet.spark_line import LINE
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from pyspark.sql import DataFrame
 
 
@@ -163,15 +165,15 @@ def source_names(df: DataFrame) -> list[str]:
     return [_name(df, leaf) for leaf in _leaves(df)]
 
 
-def acknowledging_source(df: DataFrame) -> str | None:
-    """A source that discards, or may discard, what Spark has committed; None if there is none."""
+def acknowledging_source(df: DataFrame, without: Collection[str] = ()) -> str | None:
+    """A source that discards, or may discard, what Spark has committed; None if there is none but some by name."""
     for leaf in _leaves(df):
         name = _name(df, leaf)
         if leaf.nodeName() == "StreamingRelation":
             cleaning = _options(leaf).get("cleansource", "off")
             if cleaning.lower() != "off":
                 return f"{name} with cleanSource={cleaning}"
-        if not _known(name).keeps and not _reads_files(leaf):
+        if not _known(name).keeps and not _reads_files(leaf) and name not in without:
             return name
     return None
 

@@ -53,6 +53,7 @@ class FilesSink:
         options: Options for Spark's writer, e.g. ``compression`` or ``header``.
         option: Name of the user's option, for messages.
         retention: Microseconds after which an epoch may expire from the manifest; None keeps all. Its files stay.
+        age_limit: Microseconds after which an epoch's files are gone, too, if the query has epochs; None keeps all.
         clock: The clock that dates epochs.
         at: Gives the directory of a location, for rows that were decided while the option was another.
         buckets: Of a table, as :class:`~sparkjet.storage.file_writer.FileWriter` takes them.
@@ -65,6 +66,7 @@ class FilesSink:
     options: Mapping[str, str] = field(default_factory=dict)
     option: str = "path"
     retention: int | None = None
+    age_limit: int | None = field(default=None, kw_only=True)
     clock: Clock = field(default_factory=SystemClock)
     at: Callable[[str], Directory] = field(default=lambda location: as_directory(Path(location)))
     buckets: Any = None
@@ -73,6 +75,9 @@ class FilesSink:
     guarantee: Guarantee = field(default=Guarantee.EXACTLY_ONCE, init=False)
     _added: tuple[str, str | None, int] = field(default=("", None, 0), init=False)
     """Directory, run and epoch of the last manifest entry: it need not be read to know whose it is."""
+
+    _looked: int | None = field(default=None, init=False)
+    """When this process has last looked for what is too old."""
 
     _schema: StructType = field(default_factory=StructType, init=False)
 
@@ -183,6 +188,20 @@ class FilesSink:
         if self.retention is not None:
             manifest.expire(now - self.retention, self.retention // STEPS)
         _discard(base, handle)
+
+    def age(self, query: str, sink: str) -> None:
+        """See :meth:`Ageing.age`.
+
+        An epoch leaves the manifest at seven eighths of the limit at the latest, and its files go with the next look:
+        readers that have listed them meanwhile still find them.
+        """
+        if self.age_limit is None:
+            return
+        now, step = self.clock.now(), self.age_limit // STEPS
+        # A clock that was ahead must not stop it.
+        if self._looked is None or not 0 <= now - self._looked < step:
+            self._looked = now
+            Manifest(self.directory, query, sink).expire(now - self.age_limit * 3 // 4, step, removes=True)
 
     def abort(self, transaction: TransactionId) -> None:
         """See :meth:`Aborting.abort`."""

@@ -28,7 +28,8 @@ class ManifestEntry(msgspec.Struct, frozen=True):
 
     ``committed`` is the clock's time in microseconds, ``run`` the run that prepared them, and ``progress`` what readers
     are told, a :class:`~sparkjet.time.WriterProgress`: in a segment the watermark alone, and nothing by earlier
-    versions. The marker of expired epochs is an entry that stands for all epochs up to its own.
+    versions. The marker of expired epochs is an entry that stands for all epochs up to its own; ``leaving`` are files
+    that have expired with it and are to be removed.
     """
 
     epoch: int
@@ -39,6 +40,7 @@ class ManifestEntry(msgspec.Struct, frozen=True):
     committed: int | None = None
     run: str | None = None
     progress: dict[str, Any] | None = None
+    leaving: list[str] = []
 
 
 class _Shape(msgspec.Struct, frozen=True):
@@ -78,7 +80,8 @@ class Manifest:
         self, directory: Path | Directory, query: str, sink: str, between: Callable[[], None] = lambda: None
     ) -> None:
         self.query, self.sink = query, sink
-        self._folder = as_directory(directory).below(f"{MANIFEST_DIRECTORY}/{query}/{sink}/manifest")
+        self._directory = as_directory(directory)
+        self._folder = self._directory.below(f"{MANIFEST_DIRECTORY}/{query}/{sink}/manifest")
         self._between = between
 
     @staticmethod
@@ -151,17 +154,23 @@ class Manifest:
             ]
             return sorted(found, key=lambda entry: entry.epoch)
 
-    def expire(self, before: int, step: int) -> None:
+    def expire(self, before: int, step: int, *, removes: bool = False) -> None:
         """Expire the oldest entries that were committed before a time, up to the first that was not.
 
         Files of entries without a known age stay listed, and expired epochs still count as published. Works in steps,
         as it reads what expires: nothing happens until an entry is older than ``before`` by ``step``.
+
+        With ``removes`` the marker names their files, and the next call removes them, whether or not more expires: a
+        crash in between loses none of the names.
         """
         listing = Listing.settled(self._folder)
         known = None if listing.expired is None else self._read(listing.expired)[0]
+        if known is not None and known.leaving:
+            self._directory.remove_files(known.leaving)
+            self._between()
         if known is not None and known.committed is not None and known.committed + step > before:
             return
-        expiry = _Expiry(known, listing.floor)
+        expiry = _Expiry(known, listing.floor, removes=removes)
         for piece in listing.live:
             if piece.of_entries and not expiry.take(self._read(piece), before):
                 break
@@ -242,11 +251,12 @@ class Manifest:
 class _Expiry:
     """Builds the marker of expired epochs, from the oldest entry on."""
 
-    def __init__(self, known: ManifestEntry | None, floor: int) -> None:
-        self._known, self._floor = known, floor
+    def __init__(self, known: ManifestEntry | None, floor: int, *, removes: bool) -> None:
+        self._known, self._floor, self._removes = known, floor, removes
         self._last: ManifestEntry | None = None
         self._kept: list[str] = [] if known is None else list(known.files)
         self._ageless: list[str] = []
+        self._leaving: list[str] = []
         self._oldest: ManifestEntry | None = None
 
     def take(self, entries: list[ManifestEntry], before: int) -> bool:
@@ -260,6 +270,7 @@ class _Expiry:
                 self._last = entry
                 self._kept += self._ageless
                 self._ageless = []
+                self._leaving += entry.files if self._removes else ()
             else:
                 self._oldest = entry
                 return False
@@ -274,6 +285,7 @@ class _Expiry:
             shape,
             epoch=0 if self._last is None else self._last.epoch,
             files=self._kept,
+            leaving=self._leaving,
             committed=None if self._oldest is None else self._oldest.committed,
         )
 

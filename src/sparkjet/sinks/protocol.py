@@ -275,6 +275,15 @@ class Gathering(Protocol):
 
 
 @runtime_checkable
+class Ageing(Protocol):
+    """A sink that may remove rows by their age."""
+
+    def age(self, query: str, sink: str) -> None:
+        """Remove what is too old, if it is time to look; called at the end of each epoch."""
+        ...
+
+
+@runtime_checkable
 class Keyed(Protocol):
     """A sink whose rows may replace older ones; its keys must be deterministic, as an epoch may be recomputed."""
 

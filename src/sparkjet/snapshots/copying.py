@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -120,12 +120,18 @@ _ORIGIN = msgspec.json.Decoder(known(Origin))
 _ORIGIN_FILE = "fork.json"
 
 
-def fork_pinned(source: Directory, target: Directory, name: str, option: str = "to") -> Origin:
+def fork_pinned(
+    source: Directory,
+    target: Directory,
+    name: str,
+    changed: Callable[[Record], Record] = lambda record: record,
+    option: str = "to",
+) -> Origin:
     """Begin another query from a pinned record, in a home without records, or find the one that was begun there.
 
     It has an id of its own, and nothing that is to be committed or acknowledged: that is of the query it comes from.
     A fork that is interrupted leaves files that the next one into the same home finds. Of two at once both get the
-    same fork. One that is there needs the pin no more.
+    same fork. One that is there needs the pin no more. The fork begins with what ``changed`` makes of the record.
 
     Raises:
         AnalysisError: There is no such pin, or the target is taken.
@@ -156,7 +162,7 @@ def fork_pinned(source: Directory, target: Directory, name: str, option: str = "
     if msgspec.structs.replace(asked, query=origin.query) != origin:
         raise _taken(option, target, f'was forked from record {origin.slot}, "{origin.pin}", of query {origin.parent}')
     if held is None:
-        _begin(source, target, origin, record)
+        _begin(source, target, origin, changed(record))
         # Of another one, if somebody has copied a snapshot there meanwhile.
         held = RecordLog(here).newest()
         if held is None or held[1].query != origin.query:

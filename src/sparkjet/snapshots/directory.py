@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from sparkjet.storage.directory import Directory
 
 _SUFFIX = ".json"
+_REVISION = re.compile(r"(\d{12})\.(\d+)\.json")
+"""No pin has such a name: its slot is followed by a hyphen."""
 
 
 class DirectoryStore:
@@ -80,6 +83,29 @@ class DirectoryStore:
     def remove_pin(self, slot: int, name: str) -> None:
         """See :meth:`SnapshotStore.remove_pin`."""
         self._pins.remove_files([_pin(slot, name)])
+        if all(other != slot for other, _ in self.pins()):
+            self._pins.remove_files(_revision(slot, number) for number in self._revisions().get(slot, ()))
+
+    def revise(self, slot: int, content: bytes) -> None:
+        """See :meth:`SnapshotStore.revise`: by a file with the next number, as none can be replaced everywhere."""
+        older = self._revisions().get(slot, [])
+        number = max(older, default=0) + 1
+        if not self._pins.put(_revision(slot, number), content):
+            message = f"Record {slot} in {self._directory} is being revised by another process. Try again."
+            raise StorageError(message)
+        self._pins.remove_files(_revision(slot, each) for each in older)
+
+    def revised(self) -> dict[int, bytes]:
+        """See :meth:`SnapshotStore.revised`."""
+        return {slot: self._pins.read(_revision(slot, max(each))) for slot, each in self._revisions().items()}
+
+    def _revisions(self) -> dict[int, list[int]]:
+        found: dict[int, list[int]] = {}
+        for name in self._pins.names():
+            revision = _REVISION.fullmatch(name)
+            if revision is not None:
+                found.setdefault(int(revision[1]), []).append(int(revision[2]))
+        return found
 
     def write_delta(self, name: str, partials: DataFrame) -> list[str]:
         """See :meth:`SnapshotStore.write_delta`."""
@@ -147,6 +173,10 @@ def _number(name: str) -> int | None:
 
 def _slot(slot: int) -> str:
     return f"{slot:012d}{_SUFFIX}"
+
+
+def _revision(slot: int, number: int) -> str:
+    return f"{slot:012d}.{number}{_SUFFIX}"
 
 
 def _pin(slot: int, name: str) -> str:

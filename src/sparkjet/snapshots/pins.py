@@ -48,8 +48,9 @@ class Pins:
 
     def __init__(self, store: SnapshotStore) -> None:
         self._store = store
-        # What is in a slot never changes: it is read once.
+        # What a slot stands for changes only by an erasure, which fences the driver first: it is read once.
         self._named: dict[int, frozenset[str]] = {}
+        self._revised: dict[int, bytes] | None = None
 
     def all(self) -> list[Pin]:
         """The pins, the oldest record first."""
@@ -80,8 +81,18 @@ class Pins:
         return found
 
     def record(self, slot: int) -> Record:
-        """A record that is pinned, or came after one that is."""
-        return Record.decode(self._store.read(slot), f"record {slot}")
+        """A record that is pinned, or came after one that is; of one that was revised, what it stands for now."""
+        if self._revised is None:
+            # Once: a replay reads thousands of records, and only an erasure revises any.
+            self._revised = self._store.revised()
+        content = self._revised.get(slot)
+        return Record.decode(self._store.read(slot) if content is None else content, f"record {slot}")
+
+    def revise(self, slot: int, record: Record) -> None:
+        """Let a pinned record stand for another one, which lacks what was erased."""
+        self._store.revise(slot, record.encode())
+        self._revised = None
+        self._named.pop(slot, None)
 
     def put(self, name: str, now: int) -> Pin:
         """Pin the newest record.

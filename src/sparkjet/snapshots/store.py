@@ -65,6 +65,14 @@ class SnapshotStore(Protocol):
         """Remove a pin; does nothing if there is none."""
         ...
 
+    def revise(self, slot: int, content: bytes) -> None:
+        """Write durably what a pinned slot stands for from now on; readers of it find the one or the other, whole."""
+        ...
+
+    def revised(self) -> dict[int, bytes]:
+        """What the slots stand for that were revised, while they are pinned; :meth:`read` gives what was put."""
+        ...
+
     def write_delta(self, name: str, partials: DataFrame) -> list[str]:
         """Write rows durably under a new name; returns the files for the record.
 

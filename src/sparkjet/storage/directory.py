@@ -132,6 +132,18 @@ class Losable(Protocol):
 
 
 @runtime_checkable
+class Replacing(Protocol):
+    """A directory in which a file may take the place of another one, as all have that Spark writes to."""
+
+    def replace(self, source: str, target: str) -> None:
+        """Put a file in the place of another one, durably: readers find either of them, whole, and never none.
+
+        The source may stay.
+        """
+        ...
+
+
+@runtime_checkable
 class HoldsRows(Protocol):
     """A directory that Spark's writers and readers cannot use: its own tasks carry rows there and back."""
 

@@ -86,6 +86,30 @@ CONDITIONAL = "fs.option.create.conditional.overwrite"
 
 Put = Callable[["HadoopFileSystem", Any, bytes], None]
 """Creates a path with its whole content; after an error it is open who has created it."""
+Replace = Callable[["HadoopFileSystem", Any, Any], None]
+"""Puts a file in the place of another one, which readers find until then."""
+
+
+def renaming_over(system: HadoopFileSystem, old: Any, new: Any) -> None:
+    """One rename that overwrites: what is created over a file would be read half-written."""
+    system.context.rename(old, new, system.overwriting)
+
+
+def writing_over(system: HadoopFileSystem, old: Any, new: Any) -> None:
+    """One PUT when the stream is closed; a rename would remove the target, and copy then."""
+    source = system.java.open(old)
+    try:
+        stream = system.java.create(new, True)
+        try:
+            source.transferTo(stream)
+        except JAVA_ERRORS:
+            with suppress(*JAVA_ERRORS):
+                # As in `write`: closing would publish a part.
+                stream.abort()
+            raise
+        stream.close()
+    finally:
+        source.close()
 
 
 class Way(NamedTuple):
@@ -93,12 +117,14 @@ class Way(NamedTuple):
 
     Attributes:
         put: The put operation.
+        replace: Puts a file in the place of another one.
         capability: The capability to require of the file system, if it has to be asked.
         has_directories: Whether directories exist without files.
         is_tested: Whether ``put`` is known to have one winner; others are refused by name.
     """
 
     put: Put
+    replace: Replace = renaming_over
     capability: str | None = None
     has_directories: bool = True
     is_tested: bool = True
@@ -148,10 +174,10 @@ def write(stream: Any, content: bytes) -> None:
 
 WAYS = {
     "hdfs": Way(by_rename),
-    "s3a": Way(by_conditional_create, CONDITIONAL, has_directories=False),
+    "s3a": Way(by_conditional_create, writing_over, CONDITIONAL, has_directories=False),
     "abfs": Way(by_rename),
     "abfss": Way(by_rename),
-    "gs": Way(by_create, has_directories=False),
+    "gs": Way(by_create, writing_over, has_directories=False),
 }
 """Ways to put by scheme; :data:`UNTESTED` for any other."""
 UNTESTED = Way(by_rename, is_tested=False)
@@ -318,6 +344,11 @@ class HadoopDirectory:
     def rename(self, source: str, target: str) -> None:
         """See :meth:`Directory.rename`; if it is a copy, finishes an interrupted one."""
         self._patience.run(lambda: self._rename(source, target))
+
+    def replace(self, source: str, target: str) -> None:
+        """See :meth:`Replacing.replace`."""
+        system, old, new = self._system, self._at(source), self._at(target)
+        self._ask(lambda: self._way.replace(system, old, new), source)
 
     def sync(self, names: Iterable[str], *, contents: bool = True) -> None:
         """See :meth:`Directory.sync`: here, a closed file is durable."""

@@ -66,9 +66,17 @@ class HadoopFileSystem:
     @cached_property
     def not_overwriting(self) -> Any:
         """The options of such a rename, as a Java array."""
+        return self._renaming("NONE")
+
+    @cached_property
+    def overwriting(self) -> Any:
+        """The options of a rename that takes the place of a file."""
+        return self._renaming("OVERWRITE")
+
+    def _renaming(self, how: str) -> Any:
         kind = self.jvm.org.apache.hadoop.fs.Options.Rename
         options = self._gateway.new_array(kind, 1)
-        options[0] = kind.NONE
+        options[0] = getattr(kind, how)
         return options
 
     def path(self, location: str) -> Any:

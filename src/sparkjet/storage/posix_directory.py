@@ -125,6 +125,12 @@ class PosixDirectory:
         (self._path / target).parent.mkdir(parents=True, exist_ok=True)
         (self._path / source).rename(self._path / target)
 
+    def replace(self, source: str, target: str) -> None:
+        """See :meth:`Replacing.replace`."""
+        sync_file(self._path / source)
+        (self._path / source).replace(self._path / target)
+        sync_levels(self._path, [self._path / target])
+
     def sync(self, names: Iterable[str], *, contents: bool = True) -> None:
         """See :meth:`Directory.sync`."""
         files = [self._path / name for name in names]

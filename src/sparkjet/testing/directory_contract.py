@@ -24,7 +24,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from sparkjet.storage.directory import Directory
+from sparkjet.storage.directory import Directory, Replacing
 
 DRIVERS = 4
 """Number of drivers that want the same name."""
@@ -238,6 +238,19 @@ class DirectoryContract:
         with pytest.raises(FileNotFoundError):
             target.again().rename("staged/a", "part=1/a")
         assert target.again().read("part=1/a") == b"rows"
+
+    def test_a_file_takes_the_place_of_another_one(self, target: DirectoryUnderTest) -> None:
+        directory = target.directory
+        if not isinstance(directory, Replacing):
+            pytest.skip("in this place no file is replaced")
+        for each in ("staged", "part=1"):
+            target.directory.below(each).create()
+        for content in (b"longer rows", b"rows"):
+            target.directory.write("staged/a", content)
+            directory.replace("staged/a", "part=1/a")
+            assert target.again().read("part=1/a") == content
+        target.directory.remove("staged")
+        assert target.again().files() == {"part=1/a": 4}
 
     def test_it_is_known_by_where_it_is(self, target: DirectoryUnderTest) -> None:
         here = target.directory.resolved()

@@ -14,6 +14,8 @@ from pyspark.sql import functions as F
 import sparkjet as sj
 from sparkjet.connectors.grid.journal_sink import GridJournalSink
 from sparkjet.connectors.grid.journal_sink_settings import GridJournalSettings
+from sparkjet.snapshots import DirectoryStore
+from sparkjet.snapshots.pins import Pins
 from sparkjet.storage.grid_location import GridLocation
 from sparkjet.testing import StreamDriver
 from sparkjet_grid.journal_reader import Journal
@@ -47,19 +49,26 @@ class Second:
 
     def run(self, **options: Any) -> dict[str, Any]:
         """Read what is there; returns the progress of the last epoch."""
-        journal = self._spark.readStream.format("sparkjet-grid-journal").options(**self._options).load()
-        writer = per_hour(journal).writeStream.format("files").option("path", self._home / "out")
-        writer = writer.option("checkpointLocation", self._home / "home").options(**options)
-        query = writer.trigger(availableNow=True).start()
+        query = self.writer().option("checkpointLocation", self._home / "home").options(**options).start()
         assert query.awaitTermination(120)
         progress: dict[str, Any] = query.lastProgress
         return progress
 
+    def writer(self) -> Any:
+        """What it writes."""
+        journal = self._spark.readStream.format("sparkjet-grid-journal").options(**self._options).load()
+        writer = per_hour(journal).writeStream.format("files").option("path", self._home / "out")
+        return writer.trigger(availableNow=True)
+
     @property
     def rows(self) -> Counter[tuple[Any, ...]]:
         """What it has written."""
-        found = sj.read_files(str(self._home / "out"))
-        return Counter(map(tuple, found.select("hour", "k", "n", "v", "windows").collect()))
+        return _rows(self._home / "out")
+
+
+def _rows(place: Path | str) -> Counter[tuple[Any, ...]]:
+    found = sj.read_files(str(place))
+    return Counter(map(tuple, found.select("hour", "k", "n", "v", "windows").collect()))
 
 
 # In CI that of files shows it (`files/test_source.py`), and `test_map_journal.py` that a journal carries its watermark.
@@ -103,3 +112,37 @@ def test_the_second_query_equals_spark_s_batch_restored_after_each_epoch_and_wai
     )
     assert second.rows == both_in_batch(everything)
     assert second.rows.total() > before
+
+
+@pytest.mark.long
+def test_forks_of_the_second_query_read_the_journal_and_hold_nothing_in_it(
+    spark: SparkSession, location: GridLocation, tmp_path: Path
+) -> None:
+    sj.register_sources(spark)
+    place = JournalPlace("forked")
+    path = f"{location}/{place.name}"
+    sink = GridJournalSink(GridJournalSettings(path, keys=("k",), partitions=PARTITIONS), location, place)
+    first = StreamDriver(spark, per_ten_minutes, SCHEMA, sinks=[sink], directory=tmp_path / "first")
+    second = Second(spark, {"path": path, "tokenFile": str(location.access.token_file)}, tmp_path / "second")
+    home, pins = tmp_path / "second" / "home", Pins(DirectoryStore(tmp_path / "second" / "home" / "snapshots"))
+    for minute, pin in ((10, "early"), (130, None), (250, None)):
+        first.process([(at(minute), "a", 1), (at(minute + 70), "b", 2)])
+        second.run()
+        if pin is not None:
+            before = second.rows
+            pins.put(pin, 0)
+
+    def held() -> set[str]:
+        return {each.name for each in location.client.entries(place.leases())}
+
+    registered = held()
+    going_on = sj.fork(home, at="early", to=tmp_path / "going-on")
+    assert going_on.start(second.writer()).awaitTermination(120)
+    replaying = sj.fork(home, at="early", to=tmp_path / "replaying")
+    assert replaying.replay(second.writer()).epochs > 0
+    assert replaying.start(second.writer()).awaitTermination(120)
+    more = second.rows - before
+    assert more.total() > 0
+    assert _rows(f"{going_on.outputs}/results") == _rows(f"{replaying.outputs}/results") == more
+    assert held() <= registered
+    first.stop()

@@ -13,6 +13,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from sparkjet.connectors.grid.journal_source import GridJournalDataSource, JournalStreamReader
 from sparkjet.connectors.grid.journal_source_settings import EARLIEST, LATEST, JournalSettings, open_journal
 from sparkjet.connectors.grid.location import Location
+from sparkjet.connectors.grid.unregistered import UNREGISTERED
 from sparkjet.errors import AnalysisError, SourceError, SparkjetError
 from sparkjet.options import Options
 from sparkjet.testing.source_contract import SourceContract, SourceUnderTest, through_json
@@ -184,6 +185,31 @@ def test_rows_stay_until_they_are_committed(setting: Setting) -> None:
     again.commit(end)
     setting.write({0: 2}, clock=30)
     assert setting.writer.store.newest().base(0) > 0  # type: ignore[union-attr]
+
+
+def test_a_fork_reads_without_a_reader_and_is_told_what_is_gone(setting: Setting) -> None:
+    setting.writer.retention = Retention(age=1)
+    setting.write({0: 2}, clock=1)
+    reader = setting.reader()
+    start = through_json(reader.initialOffset())
+    end = latest(reader, start)
+    reader._journal.close()
+    # As it has them from the record of the query, whatever its code says.
+    forked = [{**each, "reader": UNREGISTERED} for each in (start, end)]
+    fork = setting.reader(reader="b")
+    assert rows_of(fork, *forked) == [(0, 0), (0, 1)]
+    assert latest(fork, forked[0]) == forked[1] == latest(fork, forked[1])
+    fork.commit(forked[1])
+    assert setting.writer.client.entries(setting.writer.store.place.leases()) == []
+    setting.writer.now += 2 * LEASE
+    for clock in (10, 20):
+        setting.write({0: 2}, clock=clock)
+    fork.commit(forked[1])
+    for late in (fork, setting.reader()):
+        with pytest.raises(SourceError, match=r"4 rows are gone.*partition 0, offsets 0 to 3.*Nothing was skipped"):
+            latest(late, forked[0])
+        with pytest.raises(SourceError, match="rows are gone"):
+            rows_of(late, *forked)
 
 
 def test_a_reader_that_is_gone_holds_nothing_and_what_is_lost_is_named(setting: Setting) -> None:

@@ -15,6 +15,7 @@ from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
 from sparkjet.connectors.grid.journal_epochs import JournalEpochs
 from sparkjet.connectors.grid.journal_source_settings import NAME, JournalSettings, open_journal
+from sparkjet.connectors.grid.unregistered import JOURNAL_OFFSET, UNREGISTERED
 from sparkjet.errors import SourceError
 from sparkjet.known_types import known
 from sparkjet.options import Options
@@ -45,7 +46,8 @@ class JournalOffset(CarryingOffset, frozen=True):
 
     Attributes:
         writer: Id of the query that writes the journal: from another one, the same offsets are different rows.
-        reader: The name under which the journal keeps rows for the query; empty until it has one.
+        reader: The name under which the journal keeps rows for the query; empty until it has one, and
+            ``UNREGISTERED`` for a fork, which never has.
         lost: The number of rows in each partition that were gone before they were read, since the query's first start.
     """
 
@@ -106,7 +108,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans batches in a Python process on the driver, and reads their ranges in the executors.
 
     From the first batch on, the journal keeps for this reader the rows that are in no finished batch. Its name is in
-    the offsets, so the next run of the query uses the same one.
+    the offsets, so the next run of the query uses the same one. For a fork, it keeps nothing.
 
     Args:
         settings: The options.
@@ -165,7 +167,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         lost = {each: begun.lost.get(str(each), 0) + first[each] - asked[each] for each in first}
         end = self._offset(ends, watermarks, begun.reader, lost)
         # A name alone is no reason for a batch.
-        return (begun if end == begun else msgspec.structs.replace(end, reader=self._reader)).to_spark()
+        return (begun if end == begun else msgspec.structs.replace(end, reader=self._reader or begun.reader)).to_spark()
 
     def reportLatestOffset(self) -> dict[str, Any]:
         """The end of every partition."""
@@ -201,6 +203,8 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def commit(self, end: dict[str, Any]) -> None:
         """Release the rows before a batch's end: the query's record has them, as epochs do not overlap."""
         done = JournalOffset.of(end)
+        if done.reader == UNREGISTERED:
+            return
         if not self._reader:
             self._keep(done)
         elif done.positions != self._kept:
@@ -213,7 +217,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._check_writer(offset)
         while True:
             try:
-                if self._reader and first == self._kept:
+                if offset.reader == UNREGISTERED or (self._reader and first == self._kept):
                     self._journal.check(first)
                 else:
                     # Also between batches: Spark commits one when it has planned the next, and a writer that waits for
@@ -253,7 +257,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     ) -> JournalOffset:
         """An offset in its canonical form: Spark compares text."""
         return JournalOffset(
-            "grid-journal",
+            JOURNAL_OFFSET,
             {str(each): offset for each, offset in sorted(offsets.items())},
             {str(each): watermark for each, watermark in sorted((watermarks or {}).items())},
             self._journal.writer.query,

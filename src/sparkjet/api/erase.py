@@ -1,0 +1,136 @@
+"""``erase``: deletes what a stopped query keeps of a key, wherever it keeps it, and says what it has found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from pyspark.sql import SparkSession
+
+from sparkjet.catalyst.sought_rows import Sought
+from sparkjet.engine.erasing import ErasedPlace, HomeErasure
+from sparkjet.errors import AnalysisError, refuse_connect
+from sparkjet.sinks.erased_files import FilesErasure
+from sparkjet.storage.schemes import directory_at
+
+if TYPE_CHECKING:
+    from sparkjet.storage.directory import Directory
+
+
+@dataclass(frozen=True)
+class Erased:
+    """What :func:`erase` has found, and erased unless it was asked to look only.
+
+    Attributes:
+        places: What was found in each place.
+        left: What may have to do with the key, and is not erased here.
+        dry_run: Whether nothing was changed.
+    """
+
+    places: tuple[ErasedPlace, ...]
+    left: tuple[str, ...]
+    dry_run: bool
+
+    @property
+    def rows(self) -> int:
+        """The stored rows of all places."""
+        return sum(each.rows or 0 for each in self.places)
+
+
+def erase(
+    home: str | Path,
+    key: Mapping[str, Any],
+    *,
+    rows: Sequence[str | Path] = (),
+    copies: Sequence[str | Path] = (),
+    dry_run: bool = False,
+    session: SparkSession | None = None,
+) -> Erased:
+    """Delete what a stopped query keeps of a key, in its state and pins, and in the directories that are named.
+
+    The state loses all rows with these values: open windows, sessions, keys of aggregates, of ``dropDuplicates`` and of
+    functions, rows that wait for a partner in a join. Each record is replaced as a whole, and then the files that had
+    the rows are removed. A driver that is still there is fenced, as by a start. Called again, it makes an erasure whole
+    that was killed, and otherwise finds nothing.
+
+    Args:
+        home: The home of the query, as its ``checkpointLocation``; or ``grid://host:port,…/name``.
+        key: The values by the names of their columns, as :func:`read_state` shows them. Rows with all of them go.
+        rows: Directories of ``lateRowsPath``, ``deadLettersPath`` or ``format("files")``, of Parquet or ORC files.
+        copies: Copies of the home, as of ``snapshotBackup``: they get the newest record, and their pins lose the rows.
+        dry_run: Whether to look only.
+        session: The active one by default.
+
+    Raises:
+        AnalysisError: A value is none of its column, a place cannot be read, or decided rows are not yet published.
+        RecoveryError: There is no record, what it names is missing, or a driver runs the query.
+
+    >>> import tempfile, sparkjet as sj
+    >>> home, orders = tempfile.mkdtemp(), tempfile.mkdtemp()
+    >>> spark.createDataFrame([("n", 5), ("s", 2)], "shop string, px long").write.mode("append").parquet(orders)
+    >>> rows = spark.readStream.schema("shop string, px long").parquet(orders)
+    >>> totals = sj.stream(rows).groupBy("shop").sum("px").writeStream.outputMode("update").format("noop")
+    >>> totals.option("checkpointLocation", home).trigger(availableNow=True).start().awaitTermination()
+    >>> erase(home, {"shop": "n"}).rows
+    1
+    >>> sj.read_state(home).collect()
+    [Row(shop='s', sum(px)=2)]
+    """
+    return erased(home, Sought(dict(key)), rows, copies, dry_run=dry_run, session=session)
+
+
+def erased(
+    home: str | Path,
+    sought: Sought,
+    rows: Sequence[str | Path],
+    copies: Sequence[str | Path],
+    *,
+    dry_run: bool,
+    session: SparkSession | None = None,
+) -> Erased:
+    """As :func:`erase`; the values may be texts."""
+    if not sought.values or None in sought.values.values():
+        message = "erase: key: name a column and its value at least, as in key={'user': 42}; null is nobody's."
+        raise AnalysisError(message)
+    chosen = session or SparkSession.active()
+    refuse_connect("erase", chosen)
+
+    def at(location: str | Path, argument: str) -> Directory:
+        return directory_at(str(location), argument, lambda: chosen)
+
+    # All that may be refused, before anything is changed.
+    state = HomeErasure(chosen, at(home, "home"), sought)
+    backups = {str(each): at(each, "copies") for each in copies}
+    looks = {name: HomeErasure(chosen, each, sought) for name, each in backups.items()}
+    for name, look in looks.items():
+        if look.record.query != state.record.query:
+            message = f'erase: copies: "{name}" is of query {look.record.query}, and not of {state.record.query}.'
+            raise AnalysisError(message)
+    files = {str(each): FilesErasure(chosen, at(each, "rows"), sought) for each in rows}
+    for each in files.values():
+        each.check_published(state.record.query, [prepared.handle for prepared in state.record.transactions])
+    left = tuple(_left(state, has_rows=bool(rows), has_copies=bool(copies)))
+
+    there = [(name, each) for name, look in looks.items() for each in look.look()]
+    found = state.look() if dry_run else state.erase()
+    found += [msgspec.structs.replace(each, place=f"{name}: {each.place}") for name, each in there]
+    for copy in () if dry_run else backups.values():
+        state.bring_up(copy)
+    for name, directory in files.items():
+        count, number = directory.look() if dry_run else directory.erase(state.record.query)
+        why = sought.lacking if count is None else ""
+        found.append(ErasedPlace(name, "", f"{number} files", count, why))
+    return Erased(tuple(found), left, dry_run)
+
+
+def _left(state: HomeErasure, *, has_rows: bool, has_copies: bool) -> Iterator[str]:
+    yield "published results: erase them where they are, in tables, topics and files"
+    yield "sources: a start from scratch, a fork or a replay reads from them again what they still have"
+    if not has_rows:
+        yield "late rows and dead letters: no directory of any was named"
+    if not has_copies:
+        yield "copies of the home, and forks, which have homes of their own: none was named"
+    yield from state.left()

@@ -1,0 +1,276 @@
+"""Erasing: a home without the rows of a key, in its newest record and in those that are pinned."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from pyspark.sql import functions as F
+
+from sparkjet.catalyst.physical_plans import own_session
+from sparkjet.engine.shown_state import kind_of_operator
+from sparkjet.engine.stage_state import stored_rows
+from sparkjet.errors import AnalysisError, FencedError, RecoveryError
+from sparkjet.plan.aggregation import key_name
+from sparkjet.plan.recorded_stages import schema_of
+from sparkjet.snapshots import DirectoryStore
+from sparkjet.snapshots.copying import copy_newest
+from sparkjet.snapshots.outbox_entries import OutboxEntries
+from sparkjet.snapshots.record import EpochKind, JoinSettings, SessionSettings, SlidingSettings
+from sparkjet.snapshots.record_log import RecordLog, newest_record, reading
+from sparkjet.snapshots.store import Delta
+from sparkjet.state.tasks import FEW
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from sparkjet.catalyst.sought_rows import Sought
+    from sparkjet.snapshots.record import Record, SavedStage, StageSettings
+    from sparkjet.storage.directory import Directory
+
+STATE = "state"
+_SIDES = ("left", "right")
+
+
+class ErasedPlace(msgspec.Struct, frozen=True):
+    """What an erasure has found in one place.
+
+    Attributes:
+        place: ``state``, ``pin NAME``, or a directory; of a copy of a home, the directory in front.
+        operator: The operator, as ``sparkjet state`` lists them; empty for a directory of rows.
+        kind: What the operator is; of a directory of rows the number of its files that had any.
+        rows: Stored rows that have the values: several of a window, a session or a key; None where none was looked for.
+        why: Why none, or not all, were looked for; empty where all were.
+    """
+
+    place: str
+    operator: str
+    kind: str
+    rows: int | None
+    why: str = ""
+
+
+class HomeErasure:
+    """Erases rows from a home whose query is stopped, on any store.
+
+    The new newest record is a takeover, like that of a start: a driver that is still there is fenced. Each record is
+    replaced as a whole, the pinned ones first, and what they no longer name is removed at last. Whatever is killed in
+    between is made up for by another call.
+
+    Args:
+        session: Reads and writes the state.
+        home: The home.
+        sought: The rows.
+
+    Raises:
+        AnalysisError: The home cannot be read, or a value is none of its column.
+        RecoveryError: There is no record; or one, or a pinned one, does not say what the columns of its state are.
+    """
+
+    def __init__(self, session: SparkSession, home: Directory, sought: Sought) -> None:
+        self._session = own_session(session)
+        # Nothing is grouped or joined.
+        self._session.conf.set("spark.sql.adaptive.enabled", "false")
+        self._home, self._sought = home, sought
+        self._store = DirectoryStore(home.below("snapshots"))
+        self._log = RecordLog(self._store)
+        self._slot, self.record = newest_record(home, "erase")
+        with reading(home, "erase"):
+            names: dict[int, list[str]] = {}
+            for pin in self._log.pins.all():
+                names.setdefault(pin.slot, []).append(pin.name)
+            self._pinned = {slot: (f"pin {', '.join(names[slot])}", self._log.pins.record(slot)) for slot in names}
+        self._rewritten: dict[str, tuple[int, Delta | None]] = {}
+        self._check()
+
+    def look(self) -> list[ErasedPlace]:
+        """What there is to erase; nothing is changed."""
+        records = [(STATE, self.record), *self._pinned.values()]
+        return [found for place, record in records for found, _ in self._stages(place, record, erases=False)]
+
+    def erase(self) -> list[ErasedPlace]:
+        """Erase it; what was found.
+
+        Raises:
+            RecoveryError: A driver runs the query, and has written a record meanwhile.
+        """
+        found = list(self._stages(STATE, self.record, erases=True))
+        pins = self._erase_pins()
+        takeover = msgspec.structs.replace(
+            _with(self.record, dict(each for _, each in found)),
+            kind=EpochKind.TAKEOVER,
+            takeover=self.record.takeover + 1,
+            run=str(uuid.uuid4()),
+        )
+        try:
+            self._log.append(self._slot + 1, takeover)
+        except FencedError as error:
+            raise self._running() from error
+        self._clean(self._slot + 1, takeover)
+        return [place for place, _ in found] + pins
+
+    def bring_up(self, copy: Directory) -> None:
+        """Bring a copy of the home up to the newest record, without the rows, and erase them from its pins."""
+        copy_newest(self._home, copy, "copies")
+        there = HomeErasure(self._session, copy, self._sought)
+        there._erase_pins()
+        there._clean(there._slot, there.record)
+
+    def left(self) -> Iterator[str]:
+        """What is not erased here, though it may have to do with the key."""
+        waiting = sorted({each.sink for each in self.record.transactions if "box" not in each.handle})
+        if waiting:
+            yield f"rows of the last epoch on their way to {', '.join(waiting)}: the next start may publish them"
+        states = self.record.watermarks.inputs.values()
+        known = {name for each in states for name in (*each.substreams, *each.retired)}
+        known |= {name for each in self.record.stages.values() for name in (*each.late, *each.null_timestamps)}
+        for value in map(str, self._sought.values.values()):
+            if value in known:
+                yield f'the name of the substream "{value}", in its watermark and its counts: the record keeps them'
+
+    def _erase_pins(self) -> list[ErasedPlace]:
+        found = []
+        for slot, (place, record) in self._pinned.items():
+            stages = list(self._stages(place, record, erases=True))
+            found += [each for each, _ in stages]
+            if any(each.rows for each, _ in stages):
+                if self._store.slots()[-1] != self._slot:
+                    raise self._running()
+                self._log.pins.revise(slot, _with(record, dict(each for _, each in stages)))
+        return found
+
+    def _clean(self, slot: int, record: Record) -> None:
+        """Remove what no record names any more, and what drivers before have left half-done."""
+        before = ((name, name.partition("-")[0]) for name in self._store.names())
+        old = [name for name, takeover in before if takeover.isdecimal() and int(takeover) <= record.takeover]
+        self._log.clean(old, record)
+        outbox = self._home.below("snapshots/outbox")
+        for sink in outbox.names():
+            # What was decided is delivered: see _check.
+            OutboxEntries(outbox.below(sink)).remove_orphans(record.takeover + 1, ())
+        self._store.trim(self._log.pins.first(slot))
+
+    def _check(self) -> None:
+        for place, record in ((STATE, self.record), *self._pinned.values()):
+            for name, saved in record.stages.items():
+                if name in record.shown:
+                    self._conditions(place, name, record)
+                elif saved.deltas:
+                    way_out = "Start the query once" if place == STATE else "Remove the pin (sparkjet snapshots rm)"
+                    message = (
+                        f'erase: {place} of "{self._home}" was recorded by a version that does not note the columns of '
+                        f"its state, so that {name} cannot be looked through. {way_out}, and erase again."
+                    )
+                    raise RecoveryError(message)
+        for prepared in self.record.transactions:
+            box = prepared.handle.get("box")
+            entries = OutboxEntries(self._home.below(f"snapshots/outbox/{prepared.handle.get('sink')}"))
+            if box is not None and not entries.delivered(box):
+                message = (
+                    f'erase: epoch {self.record.epoch} of "{self._home}" is decided, and its rows for '
+                    f"{prepared.sink} wait in the outbox. Start the query, stop it with query.stop(), and erase again."
+                )
+                raise AnalysisError(message)
+
+    def _running(self) -> RecoveryError:
+        return RecoveryError(
+            f'erase: the query of "{self._home}" has written a record after record {self._slot}: a driver runs it. '
+            "Stop it with query.stop(), and erase again. Its state is as it was; pins may have been erased."
+        )
+
+    def _stages(
+        self, place: str, record: Record, *, erases: bool
+    ) -> Iterator[tuple[ErasedPlace, tuple[str, SavedStage]]]:
+        for name, saved in record.stages.items():
+            conditions, kind = self._conditions(place, name, record), kind_of_operator(saved)
+            lacking = [side for side, condition in conditions.items() if condition is None]
+            why = ""
+            if lacking:
+                why = ("" if len(lacking) == len(conditions) else f"{lacking[0]} side: ") + self._sought.lacking
+            if len(lacking) == len(conditions):
+                yield ErasedPlace(place, name, kind, None, why), (name, saved)
+                continue
+            rows, deltas = 0, []
+            for delta in saved.deltas:
+                count, rest = self._delta(delta, record, saved.settings, conditions, erases=erases)
+                rows += count
+                deltas += [] if rest is None else [rest]
+            yield ErasedPlace(place, name, kind, rows, why), (name, msgspec.structs.replace(saved, deltas=deltas))
+
+    def _conditions(self, place: str, name: str, record: Record) -> Mapping[str, Column | None]:
+        """Which rows are sought, by the side of a join; by an empty text where there is one kind of rows."""
+        shown = record.shown.get(name)
+        if shown is None:
+            return {"": None}
+        where = f"{name} ({place})"
+        if isinstance(record.stages[name].settings, JoinSettings):
+            sides = zip(_SIDES, map(schema_of, shown.sides), strict=True)
+            return {side: self._within(schema, side, f"{where}, {side} side") for side, schema in sides}
+        schema = schema_of(shown.keys)
+        return {"": self._within(schema, "key", where)}
+
+    def _within(self, schema: StructType, stored: str, where: str) -> Column | None:
+        named = key_name if stored == "key" else lambda number: f"{stored}{number}"
+        columns = {field.name: (named(number), field.dataType) for number, field in enumerate(schema)}
+        return self._sought.within(self._session, columns, where)
+
+    def _delta(
+        self,
+        delta: Delta,
+        record: Record,
+        settings: StageSettings,
+        conditions: Mapping[str, Column | None],
+        *,
+        erases: bool,
+    ) -> tuple[int, Delta | None]:
+        """The number of rows of a delta that are sought, and the delta without them; None if no others are there."""
+        if delta.name in self._rewritten:
+            # Records share deltas.
+            return self._rewritten[delta.name]
+        rows = stored_rows(self._session, self._store, delta)
+        side = next((side for side in conditions if f"{side}_time" in rows.columns), "")
+        condition = conditions[side]
+        found: tuple[int, Delta | None] = (0, delta)
+        if condition is not None:
+            found = self._without(delta, rows, condition, record, _bounds(settings, side), erases=erases)
+        self._rewritten[delta.name] = found
+        return found
+
+    def _without(
+        self,
+        delta: Delta,
+        rows: DataFrame,
+        condition: Column,
+        record: Record,
+        bounds: tuple[str, str],
+        *,
+        erases: bool,
+    ) -> tuple[int, Delta | None]:
+        low, high = (F.when(~condition, F.col(name)) for name in bounds)
+        count, lowest, highest = rows.agg(F.count_if(condition), F.min(low), F.max(high)).collect()[0]
+        left = delta.rows - count
+        if not count or not erases:
+            return count, delta
+        if not left:
+            return count, None
+        # Of the takeover that this becomes; with what no other attempt has, as one that was killed may have left files.
+        name = f"{self.record.takeover + 1:06d}-{record.epoch:09d}-erased-{uuid.uuid4().hex[:12]}"
+        tasks = 1 if left <= FEW else max(1, len(delta.files))
+        files = self._store.write_delta(name, rows.where(~condition).coalesce(tasks))
+        return count, Delta(name, files, left, lowest, highest)
+
+
+def _with(record: Record, stages: Mapping[str, Any]) -> Record:
+    return msgspec.structs.replace(record, stages={**record.stages, **stages})
+
+
+def _bounds(settings: StageSettings, side: str) -> tuple[str, str]:
+    """The columns whose lowest and highest values the driver has to know; see the operators."""
+    if isinstance(settings, JoinSettings):
+        return f"{side}_time", f"{side}_time"
+    if isinstance(settings, SlidingSettings):
+        return "frame", "frame"
+    return ("due", "end") if isinstance(settings, SessionSettings) else ("due", "due")

@@ -1,0 +1,362 @@
+"""Erasures: what a query keeps of a key is gone, bytes and all, and the query goes on as if it had never read it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import Row
+from pyspark.sql import functions as F
+from pyspark.sql.streaming import StatefulProcessor
+
+import sparkjet as sj
+from sparkjet.cli import main
+from sparkjet.errors import AnalysisError, RecoveryError
+from sparkjet.snapshots import DirectoryStore
+from sparkjet.snapshots.copying import copy_newest
+from sparkjet.snapshots.pins import Pins
+from sparkjet.snapshots.record_log import newest_record
+from sparkjet.storage.posix_directory import PosixDirectory
+from tests.feed import Feed, rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.interpreted
+
+ANNA = "anna-4711"
+WINDOWS, SESSIONS, KEYS, PAIRS, VISITS, TOTALS = (f"stage{number}" for number in range(6))
+OPERATORS = WINDOWS, SESSIONS, KEYS, PAIRS, VISITS, TOTALS
+
+
+class Visits(StatefulProcessor):
+    """Counts rows, and forgets a key with its third."""
+
+    def init(self, handle: Any) -> None:
+        self.count = handle.getValueState("count", "n long")
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Row]:
+        before = self.count.get()[0] if self.count.exists() else 0
+        total = before + sum(1 for _ in rows)
+        if total == 3:
+            self.count.clear()
+        else:
+            self.count.update((total,))
+        yield Row(k=key[0], n=total)
+
+    def close(self) -> None:
+        pass
+
+
+def writers(spark: SparkSession, feed: Feed, place: Path) -> list[Any]:
+    """An operator of each kind, and late rows."""
+    events = sj.stream(feed.read(spark)).withWatermark("ts", "5 seconds").alias("e")
+    others = events.select(F.col("ts").alias("at"), F.col("j").alias("number"), "v")
+    near = F.expr("j = number AND at BETWEEN ts AND ts + INTERVAL 1 MINUTE")
+    streams = [
+        events.groupBy(sj.window("ts", "20 seconds", "10 seconds"), "k").agg(F.sum("v").alias("sum")),
+        events.groupBy("k", F.session_window("ts", "7 seconds")).count(),
+        events.dropDuplicates(["k", "j"]),
+        events.select("ts", "k", "j").join(others, near),
+        events.groupBy("k").transformWithState(Visits(), "k string, n long", "append", "None"),
+    ]
+    rolling = events.groupBy("j").agg(F.sum("v").alias("sum")).writeStream.outputMode("update")
+    written: list[Any] = [
+        each.writeStream.format("files").option("path", place / f"out{number}") for number, each in enumerate(streams)
+    ]
+    written.append(rolling.format("noop"))
+    written[0] = written[0].option("lateRowsPath", place / "late")
+    return [each.trigger(availableNow=True) for each in written]
+
+
+def first(*names: str) -> list[dict[str, Any]]:
+    each = {
+        ANNA: rows([12, 24], k=ANNA, j=1, v=1),
+        "ben": rows([2, 30], k="ben", j=2, v=2),
+    }
+    return [row for name in names for row in each[name]]
+
+
+def second(*names: str) -> list[dict[str, Any]]:
+    """Of each a row that is late, too."""
+    each = {name: [*rows([28], k=name, j=3, v=4), *rows([-20], k=name, j=3, v=8)] for name in names}
+    return [row for name in names for row in each[name]]
+
+
+THIRD = [*rows([33, 34], k=ANNA, j=1, v=16), *rows([35, 90], k="ben", j=2, v=32)]
+
+
+def run(spark: SparkSession, feed: Feed, place: Path, pin: str | None = None) -> None:
+    """Run what has been fed; of two epochs the first is pinned."""
+
+    def pinned(phase: sj.EpochPhase, epoch: int) -> None:
+        if pin is not None and phase is sj.EpochPhase.COMMIT and epoch == 1:
+            Pins(DirectoryStore(place / "home" / "snapshots")).put(pin, 0)
+
+    one, *others = writers(spark, feed, place)
+    query = sj.start(one.onEpochPhase(pinned), *others, checkpointLocation=str(place / "home"))
+    query.awaitTermination()
+
+
+def fed(place: Path, *names: str) -> Feed:
+    feed = Feed(place / "in")
+    feed.add(*first(*names))
+    feed.add(*second(*names))
+    return feed
+
+
+@pytest.fixture(scope="module")
+def original(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A query that has ended two epochs, of which the first is pinned."""
+    place = tmp_path_factory.mktemp("erasing")
+    run(spark, fed(place, ANNA, "ben"), place, "first")
+    return place
+
+
+@pytest.fixture
+def place(original: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    return shutil.copytree(original, tmp_path / "place")
+
+
+def everything(place: Path) -> dict[str, bytes]:
+    return {str(each.relative_to(place)): each.read_bytes() for each in place.rglob("*") if each.is_file()}
+
+
+def with_anna(place: Path) -> set[str]:
+    """Files below a place that have her name, in their bytes or compressed."""
+    found = set()
+    for name, content in everything(place).items():
+        values = "" if not name.endswith(".parquet") else str(pq.ParquetFile(place / name).read().to_pydict())
+        if ANNA.encode() in content or ANNA in values:
+            found.add(name)
+    return found
+
+
+def state(place: Path, *names: str, pin: str | None = None) -> dict[str, list[str]]:
+    read = {name: sj.read_state(place / "home", name, pin=pin).drop("watermark").collect() for name in names}
+    return {name: lines(each) for name, each in read.items()}
+
+
+def without_anna(found: dict[str, list[str]]) -> dict[str, list[str]]:
+    return {name: [row for row in each if ANNA not in row] for name, each in found.items()}
+
+
+def lines(rows: Iterable[Row]) -> list[str]:
+    return sorted(map(str, rows))
+
+
+def test_nothing_stays_of_a_key_and_everything_of_the_others(spark: SparkSession, place: Path) -> None:
+    before, pinned = state(place, *OPERATORS), state(place, WINDOWS, pin="first")
+    late = sj.read_files(place / "late").where("k = 'ben'").collect()
+    assert {name.partition("/")[0] for name in with_anna(place)} >= {"home", "late"}
+    told = sj.erase(place / "home", {"k": ANNA}, rows=[place / "late"])
+    by_place = {(each.place, each.operator): (each.rows, each.why) for each in told.places}
+    for where in ("state", "pin first"):
+        assert by_place[where, TOTALS] == (None, "no column k")
+        assert by_place[where, PAIRS][1] == "right side: no column k"
+        assert all((by_place[where, name][0] or 0) > 0 for name in OPERATORS if name != TOTALS)
+    assert by_place[str(place / "late"), ""][0] == len(late)
+    # Where Spark is in its sources, too.
+    assert with_anna(place / "home") == with_anna(place / "late") == set()
+    assert state(place, *OPERATORS) == without_anna(before)
+    assert state(place, WINDOWS, pin="first") == without_anna(pinned)
+    assert lines(sj.read_files(place / "late").collect()) == lines(late) != []
+    assert lines(spark.read.parquet(str(place / "late")).collect()) == lines(late)
+
+
+@pytest.mark.long
+def test_the_query_goes_on_as_if_it_had_not_read_the_key(spark: SparkSession, tmp_path: Path) -> None:
+    found = []
+    for names in ((ANNA, "ben"), ("ben",)):
+        place = tmp_path / str(len(names))
+        feed = fed(place, *names)
+        run(spark, feed, place)
+        sj.erase(place / "home", {"k": ANNA})
+        seen = [lines(_results(place, number)) for number in range(5)]
+        feed.add(*THIRD)
+        run(spark, feed, place)
+        found.append([_more(lines(_results(place, number)), before) for number, before in enumerate(seen)])
+    assert found[0] == found[1]
+    assert all(found[0])
+
+
+def _results(place: Path, number: int) -> list[Row]:
+    return sj.read_files(place / f"out{number}").drop("id").collect()
+
+
+def _more(after: list[str], before: list[str]) -> list[str]:
+    left = list(after)
+    for each in before:
+        left.remove(each)
+    return left
+
+
+def keys_of(spark: SparkSession, place: Path, *batches: list[dict[str, Any]]) -> sj.StreamingQuery:
+    """A query that keeps keys of rows, one epoch a batch, of which the first is pinned."""
+    feed = Feed(place / "in")
+    for batch in batches:
+        feed.add(*batch)
+    events = sj.stream(feed.read(spark)).withWatermark("ts", "5 seconds").dropDuplicates(["k", "j"])
+    writer = events.writeStream.format("noop").option("checkpointLocation", place / "home")
+
+    def pinned(phase: sj.EpochPhase, epoch: int) -> None:
+        if phase is sj.EpochPhase.COMMIT and epoch == 1:
+            Pins(DirectoryStore(place / "home" / "snapshots")).put("first", 0)
+
+    query = writer.onEpochPhase(pinned).trigger(availableNow=True).start()
+    query.awaitTermination()
+    return query
+
+
+def stored(home: Path) -> dict[str | None, list[str]]:
+    """The keys of the stored rows that the pinned record and the newest one name, all of which must be there."""
+    found: dict[str | None, list[str]] = {}
+    pins = Pins(DirectoryStore(home / "snapshots"))
+    records = {"first": pins.record(pins.get("first").slot), None: newest_record(PosixDirectory(home), "stored")[1]}
+    for pin, record in records.items():
+        found[pin] = []
+        for delta in record.stages["stage0"].deltas:
+            place = home / "snapshots" / "state" / delta.name
+            columns = [pq.ParquetFile(place / file).read().columns for file in delta.files]
+            keys = [str(key) for each in columns for key in each[0].to_pylist()]
+            assert len(keys) == delta.rows
+            found[pin] += keys
+        found[pin].sort()
+    return found
+
+
+class Killed(BaseException):
+    """A process that is no more."""
+
+
+CHANGING = "put", "revise", "remove", "trim", "write_delta"
+
+
+def test_an_erasure_that_is_killed_anywhere_leaves_whole_records_and_is_made_up_for(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys_of(spark, tmp_path, rows([1], k=ANNA, j=1) + rows([2], k="ben", j=1), rows([3], k=ANNA, j=2))
+    before = stored(tmp_path / "home")
+    assert before == {"first": [ANNA, "ben"], None: [ANNA, ANNA, "ben"]}
+    after = {"first": ["ben"], None: ["ben"]}
+    left, steps = 0, 0
+
+    def dying(name: str, call: Any) -> Any:
+        def step(*given: Any) -> Any:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise Killed(name)
+            return call(*given)
+
+        return step
+
+    for number in range(99):
+        home = shutil.copytree(tmp_path / "home", tmp_path / f"home{number}")
+        left = number
+        with monkeypatch.context() as patched:
+            for name in CHANGING:
+                patched.setattr(DirectoryStore, name, dying(name, getattr(DirectoryStore, name)))
+            try:
+                sj.erase(home, {"k": ANNA})
+            except Killed:
+                steps += 1
+            else:
+                break
+        assert all(each in (before[pin], after[pin]) for pin, each in stored(home).items())
+        sj.erase(home, {"k": ANNA})
+        assert stored(home) == after
+        assert with_anna(home) == set()
+    # Two segments, a pin, the record, and what goes.
+    assert steps > len(CHANGING)
+    assert stored(home) == after
+    assert sj.erase(home, {"k": ANNA}).rows == 0
+    assert [row.k for row in sj.read_state(home, pin="first").collect()] == ["ben"]
+
+
+def test_copies_of_a_home_get_the_newest_record_and_their_pins_lose_the_key(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    keys_of(spark, tmp_path, rows([1], k=ANNA, j=1) + rows([2], k="ben", j=1), rows([3], k=ANNA, j=2))
+    home, copy = tmp_path / "home", tmp_path / "copy"
+    copy_newest(PosixDirectory(home), PosixDirectory(copy))
+    Pins(DirectoryStore(copy / "snapshots")).put("mine", 0)
+    untouched = everything(tmp_path)
+    looked = sj.erase(home, {"k": ANNA}, copies=[copy], dry_run=True)
+    assert everything(tmp_path) == untouched
+    told = sj.erase(home, {"k": ANNA}, copies=[copy])
+    assert (told.places, told.left) == (looked.places, looked.left)
+    assert [(each.place, each.rows) for each in told.places] == [
+        ("state", 2),
+        ("pin first", 1),
+        (f"{copy}: state", 2),
+        (f"{copy}: pin mine", 2),
+    ]
+    assert with_anna(home) == with_anna(copy) == set()
+    for pin in ("mine", None):
+        assert [row.k for row in sj.read_state(copy, pin=pin).collect()] == ["ben"]
+    assert copy_newest(PosixDirectory(home), PosixDirectory(copy))[2] == 0
+
+
+def test_what_cannot_be_erased_is_refused_before_anything_changes(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys_of(spark, tmp_path, rows([1], k=ANNA, j=1) + rows([2], k="ben", j=1))
+    home, untouched = tmp_path / "home", everything(tmp_path / "home")
+    wrong: Any = {"k": 7}
+    for key, said in (
+        (wrong, "stage0 (state): k is string, and 7 is no value of that type"),
+        ({"j": "1"}, 'stage0 (state): j is int, and "1" is no value of that type'),
+        ({"j": True}, "j is int, and True is no value"),
+        ({"j": 2**40}, "j is int, and 1099511627776 is no value"),
+        ({}, "name a column and its value at least"),
+        ({"k": None}, "null is nobody's"),
+    ):
+        with pytest.raises(AnalysisError, match=re.escape(said)):
+            sj.erase(home, key)
+    with pytest.raises(AnalysisError, match="has no manifest: no sparkjet query has published an epoch there"):
+        sj.erase(home, {"k": ANNA}, rows=[tmp_path / "in"])
+    with pytest.raises(RecoveryError, match="contains no record of a query"):
+        sj.erase(home, {"k": ANNA}, copies=[tmp_path / "in"])
+    assert everything(home) == untouched
+    told = sj.erase(home, {"k": ANNA, "v": 1})
+    assert [(each.operator, each.rows, each.why) for each in told.places][:1] == [("stage0", None, "not all of k, v")]
+
+    append = DirectoryStore.put
+
+    def second_driver(store: DirectoryStore, slot: int, content: bytes) -> bool:
+        append(store, slot, store.read(slot - 1).replace(b'"run":"', b'"run":"other-'))
+        return append(store, slot, content)
+
+    monkeypatch.setattr(DirectoryStore, "put", second_driver)
+    with pytest.raises(RecoveryError, match=r"has written a record after record \d+: a driver runs it. Stop it"):
+        sj.erase(home, {"k": ANNA})
+    monkeypatch.undo()
+    assert lines(row.k for row in sj.read_state(home).collect()) == [ANNA, "ben"]
+
+
+def test_the_command_prints_what_was_found_where(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keys_of(spark, tmp_path, rows([1, 2], k=ANNA, j=1) + rows([2], k=ANNA, j=2))
+    home = str(tmp_path / "home")
+    assert main(["erase", home, "--key", f"k={ANNA}", "--key", "j=1", "--dry-run"]) == 0
+    printed = capsys.readouterr().out
+    for said in ("stage0 (duplicates)", "pin first", "there are 2 stored rows", "not erased: sources: "):
+        assert said in printed
+    assert main(["erase", home, "--key", "j=1", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["rows"] == 2
+    assert [each["place"] for each in told["places"]] == ["state", "pin first"]
+    assert [row.j for row in sj.read_state(home).collect()] == [2]
+    assert main(["erase", home, "--key", "j=one", "--json"]) == 1
+    assert 'j is int, and "one" is no value' in json.loads(capsys.readouterr().out)["error"]["message"]
+    assert main(["erase", home, "--key", "j"]) == 1
+    assert "is not COLUMN=VALUE" in capsys.readouterr().err

@@ -1,0 +1,141 @@
+"""Directories of the file sink without a key: readers find the rows of others once, whenever they read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from sparkjet.catalyst.sought_rows import Sought
+from sparkjet.clock import ManualClock
+from sparkjet.errors import AnalysisError
+from sparkjet.sinks.erased_files import FilesErasure
+from sparkjet.sinks.files import FilesSink
+from sparkjet.sinks.read_files import read_files
+from sparkjet.storage.posix_directory import PosixDirectory
+from sparkjet.testing.sink_contract import QUERY, transaction
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from sparkjet.sinks.protocol import Handle
+
+pytestmark = pytest.mark.interpreted
+
+ANNA = Sought({"k": "anna"})
+
+
+def prepared(spark: SparkSession, sink: FilesSink, epoch: int, rows: list[Any], schema: str = "k string, n int") -> Any:
+    return sink.prepare(spark.createDataFrame(rows, schema).coalesce(1), transaction(epoch))
+
+
+def published(spark: SparkSession, sink: FilesSink, *epochs: list[Any]) -> list[Handle]:
+    handles = [prepared(spark, sink, number, rows) for number, rows in enumerate(epochs, 1)]
+    for handle in handles:
+        sink.commit(handle, lambda: None)
+    return handles
+
+
+def contents(place: Path) -> dict[str, bytes]:
+    return {each.name: each.read_bytes() for each in place.glob("part-*")}
+
+
+def read(spark: SparkSession, place: Path, format: str = "parquet") -> tuple[list[Any], list[Any]]:
+    """What readers of whole epochs find, and others."""
+    plain = spark.read.schema("k string, n int").format(format).load(str(place))
+    found = [rows.where("k IS NOT NULL").collect() for rows in (read_files(place).select("k", "n"), plain)]
+    return sorted(map(tuple, found[0])), sorted(map(tuple, found[1]))
+
+
+@pytest.mark.parametrize("format", ["parquet", "orc"])
+def test_files_keep_their_names_and_what_is_of_others(spark: SparkSession, tmp_path: Path, format: str) -> None:
+    clock, place = ManualClock(1_000), tmp_path / "out dir é"
+    sink = FilesSink(place, format, retention=160, clock=clock)
+    sink.create()
+    published(spark, sink, [("anna", 1), ("ben", 1)], [("ben", 2)])
+    clock.advance(1_000)
+    wider = prepared(spark, sink, 3, [("anna", 3, "x")], "k string, n int, more string")
+    sink.commit(wider, lambda: None)
+    sink.commit(prepared(spark, sink, 4, [("ben", 4), ("anna", 4), ("anna", 4)]), lambda: None)
+    sink.commit(prepared(spark, sink, 5, [(True,)], "other boolean"), lambda: None)
+    before = contents(place)
+    erasure = FilesErasure(spark, PosixDirectory(place), ANNA)
+    assert erasure.look() == (4, 3)
+    assert contents(place) == before
+    assert FilesErasure(spark, PosixDirectory(place), ANNA).erase(QUERY) == (4, 3)
+    after = contents(place)
+    assert after.keys() == before.keys()
+    assert {name[:14] for name in after if after[name] != before[name]} == {f"part-{n:09d}" for n in (1, 3, 4)}
+    assert not any(b"anna" in each for each in after.values())
+    # The first two epochs have left the manifest, and are still files.
+    assert read(spark, place, format) == ([("ben", 4)], [("ben", 1), ("ben", 2), ("ben", 4)])
+    assert FilesErasure(spark, PosixDirectory(place), ANNA).erase(QUERY) == (0, 0)
+    assert FilesErasure(spark, PosixDirectory(place), Sought({"none": 1})).erase(QUERY) == (None, 0)
+    assert not any((place / "_sparkjet").rglob("*erased*"))
+
+
+def test_what_is_killed_in_between_leaves_whole_files_and_is_made_up_for(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink = FilesSink(tmp_path / "out")
+    sink.create()
+    published(spark, sink, [("anna", 1), ("ben", 1)], [("anna", 2), ("ben", 2)])
+    replaced = []
+
+    class Dying(PosixDirectory):
+        def replace(self, source: str, target: str) -> None:
+            if replaced:
+                raise KeyboardInterrupt
+            replaced.append(target)
+            super().replace(source, target)
+
+    with pytest.raises(KeyboardInterrupt):
+        FilesErasure(spark, Dying(tmp_path / "out"), ANNA).erase(QUERY)
+    half = [("anna", 2), ("ben", 1), ("ben", 2)]
+    assert read(spark, tmp_path / "out") == (half, half)
+    # What it has left belongs to nobody, and is in nobody's way.
+    erasure = FilesErasure(spark, PosixDirectory(tmp_path / "out"), ANNA)
+    erasure.check_published("another query", [])
+    assert erasure.erase(QUERY) == (1, 1)
+    whole = [("ben", 1), ("ben", 2)]
+    assert read(spark, tmp_path / "out") == (whole, whole)
+    assert not any((tmp_path / "out" / "_sparkjet").rglob("*erased*"))
+
+
+def test_what_is_prepared_is_refused_or_goes(spark: SparkSession, tmp_path: Path) -> None:
+    sink = FilesSink(tmp_path / "out")
+    sink.create()
+    published(spark, sink, [("ben", 1)])
+    decided = prepared(spark, sink, 2, [("anna", 2)])
+
+    def erasure() -> FilesErasure:
+        return FilesErasure(spark, PosixDirectory(tmp_path / "out"), ANNA)
+
+    for query, handles in ((QUERY, [decided]), ("another query", [])):
+        with pytest.raises(AnalysisError, match=r"has prepared and not published\. Start that query, stop it with"):
+            erasure().check_published(query, handles)
+    # Of an epoch that was never decided: the next start would remove it.
+    erasure().check_published(QUERY, [])
+    erasure().erase(QUERY)
+    assert not any(each.is_file() for each in (tmp_path / "out" / "_sparkjet").rglob("staging/**/*"))
+    # Published, and killed before the prepared rest was removed.
+    late = prepared(spark, sink, 3, [("anna", 3)])
+    sink.commit(late, lambda: None)
+    (tmp_path / "out" / "_sparkjet" / QUERY / "results" / "staging" / late["staging"]).mkdir(parents=True)
+    erasure().check_published(QUERY, [late])
+
+
+def test_what_cannot_be_rewritten_is_refused_by_name(spark: SparkSession, tmp_path: Path) -> None:
+    for name, sink, said in (
+        ("csv", FilesSink(tmp_path / "csv", "csv"), "has csv files, which would be written anew as other text"),
+        ("by", FilesSink(tmp_path / "by", partition_by=("k",)), "have the values of k in their names"),
+    ):
+        sink.create()
+        published(spark, sink, [("ben", 1)])
+        with pytest.raises(AnalysisError, match=said):
+            FilesErasure(spark, PosixDirectory(tmp_path / name), ANNA)
+    assert FilesErasure(spark, PosixDirectory(tmp_path / "by"), Sought({"n": 1})).erase(QUERY) == (1, 1)
+    assert read(spark, tmp_path / "by") == ([], [])
+    with pytest.raises(AnalysisError, match=r'".*by": n is int, and "one" is no value of that type'):
+        FilesErasure(spark, PosixDirectory(tmp_path / "by"), Sought({"n": "one"}, is_text=True)).look()
