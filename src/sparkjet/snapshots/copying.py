@@ -1,4 +1,4 @@
-"""Copying a snapshot: a record of a home and all that it names, to a home in another place."""
+"""Copying a snapshot: a record of a home, with everything that it names, to another home."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _ATTEMPTS = 10
 
 
 def copy_newest(source: Directory, target: Directory, option: str = "to") -> tuple[int, Record, int]:
-    """Bring a home up to the newest record of another one; returns its slot, the record and the number of new files.
+    """Bring a home up to another home's newest record; returns its slot, the record and the number of new files.
 
-    The query may go on: what a record names is removed when a later one does without, and then that one is copied. What
-    was delivered from the outbox is not copied, and the record there does not name it. A copy that is interrupted
-    leaves the target as it was, beside files that the next one finds or removes.
+    The query may keep running: files that a record names are removed once a later record does without them, and then
+    that one is copied. Rows that were delivered from the outbox are not copied, and the copied record does not name
+    them. An interrupted copy leaves the target as it was, apart from files that the next copy finds or removes.
     """
     there, here = RecordLog(DirectoryStore(source.below("snapshots"))), DirectoryStore(target.below("snapshots"))
     here.open(option)
@@ -60,7 +60,7 @@ def copy_newest(source: Directory, target: Directory, option: str = "to") -> tup
                 message = f"copy: record {slot} names {error.filename}, which is missing: {error.strerror}."
                 raise RecoveryError(message) from error
             continue
-        # At last: a record is only where all is that it names.
+        # Last: a record must only exist where everything that it names does.
         here.put(slot, record.encode())
         here.trim(log.pins.first(slot))
         _remove_others(target, [named, *map(files_of, log.pins.records())])
@@ -99,13 +99,13 @@ def copied_state(
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """What a fork is of; in its home, before its first record.
+    """The origin of a fork; in the fork's home, before its first record.
 
     Attributes:
-        parent: Id of the query that it comes from.
+        parent: Id of the query that was forked.
         pin: Name of the pinned record.
-        slot: Of that record.
-        epoch: Of that record.
+        slot: Slot of that record.
+        epoch: Epoch of that record.
         query: Id of the fork.
     """
 
@@ -135,7 +135,7 @@ def fork_pinned(
 
     Raises:
         AnalysisError: There is no such pin, or the target is taken.
-        RecoveryError: What the record names is missing, or the query reads queues.
+        RecoveryError: Files that the record names are missing, or the query reads queues.
     """
     there, here = RecordLog(DirectoryStore(source.below("snapshots"))), DirectoryStore(target.below("snapshots"))
     held, origin = RecordLog(here).newest(), origin_of(target)
@@ -152,12 +152,12 @@ def fork_pinned(
         )
         raise RecoveryError(message)
     if held is None:
-        # A fork that runs has temporary files of its own.
+        # A running fork has temporary files of its own.
         here.open(option)
     asked = Origin(record.query, name, pin.slot, pin.epoch, str(uuid.uuid4()))
     if origin is None:
         target.below("snapshots").put(_ORIGIN_FILE, msgspec.json.encode(asked))
-        # Not what was put: of two at once one is first.
+        # Not the origin that was put: of two forks at once, one is first.
         origin = origin_of(target) or asked
     if msgspec.structs.replace(asked, query=origin.query) != origin:
         raise _taken(option, target, f'was forked from record {origin.slot}, "{origin.pin}", of query {origin.parent}')
@@ -194,7 +194,7 @@ def _has_lost_its_pin(origin: Origin, parent: RecordLog, name: str) -> bool:
 
 
 def origin_of(home: Directory) -> Origin | None:
-    """What a home is a fork of; None if of nothing."""
+    """The origin of the fork in a home; None if it is not a fork."""
     place = home.below("snapshots")
     try:
         return _ORIGIN.decode(place.read(_ORIGIN_FILE))
@@ -210,7 +210,7 @@ def _taken(option: str, target: Directory, why: str) -> AnalysisError:
 
 
 def _without_delivered(source: Directory, record: Record) -> Record:
-    """A record without what was delivered from the outbox: those rows are gone, and not needed any more."""
+    """A record without transactions that were delivered from the outbox: their rows are gone, and no longer needed."""
 
     def is_delivered(handle: dict[str, Any]) -> bool:
         entries = OutboxEntries(source.below(f"snapshots/outbox/{handle['sink']}"))
@@ -221,7 +221,7 @@ def _without_delivered(source: Directory, record: Record) -> Record:
 
 
 def files_of(record: Record) -> dict[str, list[str]]:
-    """The files that a record names, by the directory that they are in."""
+    """The files that a record names, by the directory that contains them."""
     deltas = {delta.name: delta.files for stage in record.stages.values() for delta in stage.deltas}
     boxes = [each.handle for each in record.transactions if "box" in each.handle]
     return {
@@ -232,7 +232,7 @@ def files_of(record: Record) -> dict[str, list[str]]:
 
 
 def _copy(source: Directory, target: Directory, place: str, names: list[str]) -> int:
-    """Copy files that are not there, or not whole; returns their number."""
+    """Copy files that are missing or incomplete; returns their number."""
     there, here = source.below(f"snapshots/{place}"), target.below(f"snapshots/{place}")
     sizes, held, count = there.files(), here.files(), 0
     for name in names:
@@ -240,7 +240,7 @@ def _copy(source: Directory, target: Directory, place: str, names: list[str]) ->
             raise FileNotFoundError(errno.ENOENT, "no such file", there.uri(name))
         if held.get(name) == sizes[name]:
             continue
-        # A copy that was killed has left a part of it.
+        # A killed copy has left a part of it.
         here.remove_files([name] if name in held else [])
         parent, _, last = name.rpartition("/")
         at = here.below(parent) if parent else here

@@ -1,4 +1,4 @@
-"""The directory store: a query's record log, deltas and blobs in one directory, wherever that is."""
+"""The directory store: a query's record log, deltas and blobs in one directory, on any file system."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class DirectoryStore:
         self._blobs = self._directory.below("blobs")
         self._pins = self._directory.below("pins")
         self._places: dict[str, Directory] = {}
-        """Where what this process has written or read is, so that it need not be looked for to be removed."""
+        """The place of everything that this process has written or read, so that removing it takes no search."""
 
     def open(self, option: str) -> None:
         """Create the directories, test put-if-absent, and remove temporary files left by crashes."""
@@ -54,7 +54,7 @@ class DirectoryStore:
         return sorted(slot for slot in map(_number, self._log.names()) if slot is not None)
 
     def sizes(self) -> dict[int, int]:
-        """Bytes of the slots, ascending: of one listing, as a pin may keep 86,400 of a day."""
+        """Sizes of the slots in bytes, ascending by slot, from one listing: a pin may keep 86,400 slots a day."""
         numbers = {_number(name): size for name, size in self._log.files().items()}
         return dict(sorted((slot, size) for slot, size in numbers.items() if slot is not None))
 

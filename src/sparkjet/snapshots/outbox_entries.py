@@ -1,4 +1,4 @@
-"""Outbox entries: the rows of decided epochs until they are delivered, and the marks of those that were."""
+"""Outbox entries: the rows of decided epochs until they are delivered, and the marks of delivered entries."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class OutboxEntries:
     def damage(self, handle: dict[str, Any]) -> str | None:
         """The first difference between an entry and its manifest, None if there is none."""
         entry = self.at(handle["box"])
-        # An epoch that only tells the watermark stores nothing.
+        # An epoch that only reports the watermark stores nothing.
         if handle["files"] and not entry.exists():
             return f"{entry} is gone"
         sizes = entry.files()
@@ -78,7 +78,7 @@ class OutboxEntries:
                 self.directory.remove(f"{_MARK}{each}")
 
     def last(self) -> tuple[int, str] | None:
-        """The last epoch that was delivered, and its mark; None before the first."""
+        """The last delivered epoch, and its mark; None before the first."""
         newest = max(self._marked(), key=_epoch, default=None)
         return None if newest is None else (_epoch(newest), self.mark(newest))
 

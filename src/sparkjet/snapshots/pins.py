@@ -1,4 +1,4 @@
-"""Pins: records that are kept under a name, with all that they name and every record since."""
+"""Pins: records that are kept under a name, with everything that they name and every record since."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class Pin(msgspec.Struct, frozen=True):
     """A record that is kept.
 
     Attributes:
-        name: As its user has named it.
-        slot: Of the record.
-        epoch: Of the record.
-        at: When it was pinned, in microseconds since 1970 by the clock of whoever did.
+        name: The name given by the user.
+        slot: Slot of the record.
+        epoch: Epoch of the record.
+        at: When it was pinned, in microseconds since 1970, by the clock of the process that pinned it.
     """
 
     name: str
@@ -40,10 +40,10 @@ _PIN = msgspec.json.Decoder(known(Pin))
 
 
 class Pins:
-    """The pins of one query. Any process may set and remove them while a driver runs, which honours them.
+    """The pins of one query. Any process may set and remove them while a driver runs, and the driver honours them.
 
-    A driver removes what its newest record no longer names after that record was written, and lists the pins first. So
-    a record that is still the newest one when its pin is there keeps all that it names: see :meth:`put`.
+    After writing a record, a driver lists the pins, and then removes what this record no longer names. So a record that
+    is still the newest once its pin exists keeps everything that it names: see :meth:`put`.
     """
 
     def __init__(self, store: SnapshotStore) -> None:
@@ -65,17 +65,17 @@ class Pins:
         return {name for names in self._named.values() for name in names}
 
     def first(self, otherwise: int) -> int:
-        """The first slot that must stay: the earliest that is pinned, if it comes before ``otherwise``."""
+        """The first slot that must stay: the earliest pinned one, if it comes before ``otherwise``."""
         return min([otherwise, *(slot for slot, _ in self._store.pins())])
 
     def records(self) -> list[Record]:
-        """The records that are pinned, without those of pins that were given up by who was setting them: see `put`."""
+        """The pinned records, without those whose pins were abandoned while being set: see :meth:`put`."""
         return list(self._found({slot for slot, _ in self._store.pins()}).values())
 
     def _found(self, slots: Iterable[int]) -> dict[int, Record]:
         found = {}
         for slot in sorted(slots):
-            # Given up by who was setting it: see `put`.
+            # Abandoned while being set: see `put`.
             with contextlib.suppress(FileNotFoundError):
                 found[slot] = self.record(slot)
         return found
@@ -98,7 +98,7 @@ class Pins:
         """Pin the newest record.
 
         Raises:
-            AnalysisError: The name cannot be one, or is taken.
+            AnalysisError: The name is not valid, or is taken.
             RecoveryError: There is no record.
             StorageError: The home cannot be written to.
         """
@@ -119,19 +119,19 @@ class Pins:
             try:
                 pin = Pin(name, slots[-1], self.record(slots[-1]).epoch, now)
             except FileNotFoundError:
-                # Superseded and trimmed between the two.
+                # Superseded and trimmed between the two calls.
                 continue
             if not self._set(pin):
                 raise _taken(name)
             if self._store.slots()[-1] == pin.slot:
                 return pin
-            # A driver that had listed the pins before may be removing what that record names.
+            # A driver that had listed the pins before may be removing files that the record names.
             self._store.remove_pin(pin.slot, name)
         message = f'pin: the query writes records faster than one can be pinned as "{name}". Try again.'
         raise RecoveryError(message)
 
     def _set(self, pin: Pin) -> bool:
-        """Write a pin; False where another process has pinned the same name meanwhile, whose pin stays."""
+        """Write a pin; returns False if another process has pinned the same name in the meantime, whose pin stays."""
         content = msgspec.json.encode(pin)
         try:
             is_new = self._store.put_pin(pin.slot, pin.name, content)
@@ -144,7 +144,7 @@ class Pins:
             except FileNotFoundError:
                 return False
         if any(pin.name == name and pin.slot != slot for slot, name in self._store.pins()):
-            # Each of the two lists after it has written: at least one sees the other.
+            # Both processes list after writing: at least one of them sees the other's pin.
             self._store.remove_pin(pin.slot, pin.name)
             return False
         return True
@@ -163,7 +163,7 @@ class Pins:
         return pins[name]
 
     def remove(self, name: str) -> None:
-        """Remove a pin; what only it has kept goes with the driver's next epoch, or at the next start.
+        """Remove a pin; what only it has kept is removed with the driver's next epoch, or at the next start.
 
         Raises:
             AnalysisError: There is none.
@@ -177,7 +177,7 @@ class Pins:
                 raise _unwritable(name, error) from error
 
     def expire(self, before: int) -> list[Pin]:
-        """Remove the pins that were set before a time in microseconds, and return them."""
+        """Remove the pins that were set before a time, in microseconds, and return them."""
         expired = [pin for pin in self.all() if pin.at < before]
         for pin in expired:
             self._store.remove_pin(pin.slot, pin.name)

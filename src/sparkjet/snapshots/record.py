@@ -1,4 +1,4 @@
-"""Records: the state of a query as one slot of the log holds it."""
+"""Records: the state of a query, as stored in one slot of the log."""
 
 from __future__ import annotations
 
@@ -14,33 +14,39 @@ from sparkjet.snapshots.store import Delta
 from sparkjet.time import InputsState
 
 FORMAT = 5
-"""What is written. A change of any type below, or of a state in :mod:`sparkjet.time`, takes a new number: add a step to
-:data:`STEPS`, keep homes of each format (``tests/snapshots/homes``), and say on the page "Versions of sparkjet" who
-writes it: a patch release must not."""
+"""The format that is written.
+
+A change of any type below, or of a state in :mod:`sparkjet.time`, takes a new number: add a step to :data:`STEPS`, keep
+homes of each format (``tests/snapshots/homes``), and say on the page "Versions of sparkjet" which version writes it: a
+patch release must not.
+"""
 
 Step: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
 STEPS: Mapping[int, Step] = {}
-"""From each older format that can be read to the next one, in plain JSON; today's is the first that was released."""
+"""Steps from each readable older format to the next one, in plain JSON; today's is the first that was released."""
 
 Fingerprint: TypeAlias = dict[str, dict[str, Any]]
-"""What must not change between two runs. Under ``inputs``: the columns of each input's watermark, by its prefix, which
-only a query with stages has. Under the name of each stage: what it ``reads``, and what its state depends on, such as
-the ``keys``, ``aggregates`` and ``accumulators`` of an aggregation."""
+"""The properties that must not change between two runs.
+
+Under ``inputs``: the columns of each input's watermark, by its prefix; only a query with stages has it. Under the name
+of each stage: what it ``reads``, and what its state depends on, such as the ``keys``, ``aggregates`` and
+``accumulators`` of an aggregation.
+"""
 
 
 class EpochKind(Enum):
-    """What made a driver write a record."""
+    """The reason why a driver wrote a record."""
 
     TAKEOVER = "takeover"
-    """A driver has started, and fenced the one before it."""
+    """A driver has started, and fenced its predecessor."""
     BATCH = "epoch"
-    """A micro-batch of Spark's."""
+    """A micro-batch of Spark."""
     TICK = "tick"
-    """The clock, a substream that was retired, or dead letters that were replayed; there was no batch."""
+    """The clock, a retired substream, or replayed dead letters; there was no batch."""
     CLOSING = "closing"
     """The end of the input, with ``closeWindowsAtEnd``."""
     SETTLED = "settled"
-    """Everything is committed, and the record need not name it any more."""
+    """Everything is committed, so that the record no longer needs to name it."""
 
 
 class SlidingSettings(msgspec.Struct, frozen=True, tag_field="window", tag="sliding"):
@@ -52,24 +58,24 @@ class SlidingSettings(msgspec.Struct, frozen=True, tag_field="window", tag="slid
 
 
 class SessionSettings(msgspec.Struct, frozen=True, tag_field="window", tag="session"):
-    """A session window, in microseconds; its gap is 0 where each row has its own, which the fingerprint names."""
+    """A session window, in microseconds; its gap is 0 if each row has its own, which the fingerprint names."""
 
     gap: int
     max_duration: int | None
 
 
 class RollingSettings(msgspec.Struct, frozen=True, tag_field="window", tag="rolling"):
-    """Results that are never final; what they are of is in the fingerprint."""
+    """Results that are never final; the fingerprint says what they are computed from."""
 
 
 class FunctionSettings(msgspec.Struct, frozen=True, tag_field="window", tag="function"):
-    """The time that the timers of a user's function are in: ``none``, ``clock`` or ``watermark``."""
+    """The time by which the timers of a user's function run: ``none``, ``clock`` or ``watermark``."""
 
     time: str
 
 
 class DeduplicationSettings(msgspec.Struct, frozen=True, tag_field="window", tag="deduplication"):
-    """How long keys are remembered after the event time of their first row, in microseconds; None if for ever."""
+    """How long keys are remembered after the event time of their first row, in microseconds; None for forever."""
 
     keep: int | None
 
@@ -87,9 +93,9 @@ StageSettings: TypeAlias = (
 
 
 class SavedStage(msgspec.Struct, frozen=True):
-    """State of one stage: its operator's numbers, what it has closed, the deltas of its rows, and its counters.
+    """The state of one stage: its operator's numbers, the time up to which it is closed, its deltas, and its counters.
 
-    ``late`` and ``null_timestamps`` count the rows that it dropped, by substream, since the query's first start.
+    ``late`` and ``null_timestamps`` count the rows that it has dropped, by substream, since the query's first start.
     Windows that start before ``whole_from`` are withheld, as their shape or keys have changed, and counted.
     """
 
@@ -103,19 +109,19 @@ class SavedStage(msgspec.Struct, frozen=True):
 
 
 Fields: TypeAlias = list[dict[str, Any]]
-"""Columns under their users' names with their types, as Spark writes a schema in JSON."""
+"""Columns under the names that users give them, with their types, as Spark writes a schema in JSON."""
 
 
 class Shown(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What users call what is in the state of a stage: readers of the state know nothing of the query.
+    """The users' names for the state of a stage: readers of the state do not know the query.
 
     Attributes:
         keys: The keys.
-        order: Of an aggregation, the names of keys and window in the order of the result.
-        results: The further columns of the result: their names, and SQL over ``rows``, empty where there is none.
-        rows: The columns that these are computed from.
-        state: Of a function, what is stored of a key.
-        sides: Of a join, the columns of the left rows and of the right ones.
+        order: For an aggregation, the names of keys and window in the order of the result.
+        results: The further columns of the result: their names, and SQL over ``rows``, empty if there is none.
+        rows: The columns from which these are computed.
+        state: For a function, the columns stored for a key.
+        sides: For a join, the columns of the left rows and of the right rows.
     """
 
     keys: Fields = []
@@ -127,9 +133,9 @@ class Shown(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class SparkPosition(msgspec.Struct, frozen=True):
-    """What Spark's checkpoint must say so that the next batch is the one after ``batch``.
+    """The content that Spark's checkpoint must have so that the next batch is the one after ``batch``.
 
-    ``files`` maps paths below the checkpoint directory to their text; ``sources`` maps them to names of blobs,
+    ``files`` maps paths below the checkpoint directory to their text; ``sources`` maps such paths to names of blobs,
     because the file source's log grows with the input.
     """
 
@@ -139,9 +145,9 @@ class SparkPosition(msgspec.Struct, frozen=True):
 
 
 class PreparedTransaction(msgspec.Struct, frozen=True):
-    """A prepared transaction: the output it belongs to, what its sink needs to commit it, and the sink's format.
+    """A prepared transaction: its output, the handle by which its sink commits it, and the sink's format.
 
-    Each sink defines its own handle, any JSON object, and reads those of its older versions.
+    Each sink defines its own handle, any JSON object, and also reads those of its older versions.
     """
 
     sink: str
@@ -155,8 +161,8 @@ class MapRead(msgspec.Struct, frozen=True):
     Attributes:
         epoch: The query's epoch.
         of_map: The map's epoch.
-        number: Of its version.
-        manifest: Of the version, as the grid names it.
+        number: Number of the map's version.
+        manifest: Manifest of the version, in the grid's form.
     """
 
     epoch: int
@@ -166,11 +172,11 @@ class MapRead(msgspec.Struct, frozen=True):
 
 
 class History(msgspec.Struct, frozen=True):
-    """How far a backfill has come.
+    """The progress of a backfill.
 
     Attributes:
-        done: Buckets whose epochs are decided.
-        of: All buckets.
+        done: Number of buckets whose epochs are decided.
+        of: Number of all buckets.
         seam: Name of the blob that says where history ends.
     """
 
@@ -265,7 +271,7 @@ class Record(msgspec.Struct, frozen=True):
         return msgspec.json.encode(self)
 
     def names(self) -> set[str]:
-        """Deltas and blobs that must stay in the store while this record may be read."""
+        """The deltas and blobs that must stay in the store while this record may be read."""
         deltas = {delta.name for stage in self.stages.values() for delta in stage.deltas}
         sources = set(self.spark.sources.values()) if self.spark is not None else set()
         seams = set() if self.history is None else {self.history.seam}
@@ -305,7 +311,7 @@ class Record(msgspec.Struct, frozen=True):
 
 
 def upgraded(record: dict[str, Any], number: int, to: int, steps: Mapping[int, Step] = STEPS) -> dict[str, Any]:
-    """A record of an older format in a newer one."""
+    """A record of an older format, converted to a newer one."""
     try:
         for step in range(number, to):
             record = {**steps[step](record), "format": step + 1}
@@ -316,12 +322,12 @@ def upgraded(record: dict[str, Any], number: int, to: int, steps: Mapping[int, S
 
 
 class _Header(msgspec.Struct):
-    """What all formats have."""
+    """The part that all formats share."""
 
     format: int
 
 
-# When the module is imported: queries that start side by side would describe the types to msgspec side by side, which
-# has ended a process with a segmentation fault.
+# Created on import: queries that start side by side would describe the types to msgspec at the same time, which has
+# ended a process with a segmentation fault.
 _HEADER = msgspec.json.Decoder(known(_Header))
 _RECORD = msgspec.json.Decoder(known(Record))

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from sparkjet.storage.directory import Directory
 
 RETAINED_SLOTS = 8
-"""The newest slots that stay."""
+"""The number of newest slots that stay."""
 TRIMMED = 4
-"""Of so many slots one trims the log: a listing, and one request for all that is removed in an object store."""
+"""The log is trimmed once in so many slots, by a listing and, in an object store, one request for all removals."""
 LOOKS = 60
-"""Looks for a successor of which one lists the log."""
+"""The log is listed once in so many looks for a successor."""
 
 
 class RecordLog:
@@ -30,8 +30,8 @@ class RecordLog:
     The driver that fills the next slot first has decided; the other one finds it taken, and learns that it is fenced.
 
     Args:
-        store: Where it is.
-        pin_retention: How long pins stay, in microseconds; None if for ever.
+        store: The store of the records.
+        pin_retention: How long pins stay, in microseconds; None for forever.
     """
 
     def __init__(self, store: SnapshotStore, pin_retention: int | None = None) -> None:
@@ -59,9 +59,9 @@ class RecordLog:
             self._store.trim(self.pins.first(slot - RETAINED_SLOTS + 1))
 
     def clean(self, obsolete: Collection[str], record: Record) -> None:
-        """Remove those of some deltas and blobs that neither the newest record names nor one that is pinned."""
+        """Remove those deltas and blobs that neither the newest record nor a pinned one names."""
         removed = set(obsolete) - record.names()
-        # Listed only where there is something to remove, and after the record was written: see `Pins`.
+        # Pins are listed only if there is something to remove, and after the record was written: see `Pins`.
         for name in sorted(removed - self.pins.named()) if removed else ():
             self._store.remove(name)
 
@@ -69,7 +69,7 @@ class RecordLog:
         """The error of a driver whose last record is ``record`` in ``slot``; None unless another one has taken over."""
         slots = self._store.slots()
         if slots and slots[-1] == slot:
-            # It may be large: it is not read.
+            # The record is not read, as it may be large.
             return None
         newest = self.newest()
         return None if newest is None or newest[1].run == record.run else _fenced(record, slot + 1)
@@ -126,10 +126,10 @@ def _fenced(record: Record, slot: int) -> FencedError:
 
 @contextmanager
 def reading(home: Directory, command: str) -> Iterator[None]:
-    """Name the home that a command cannot read.
+    """Name the home in the error of a command that cannot read it.
 
     Raises:
-        AnalysisError: It cannot be read.
+        AnalysisError: The home cannot be read.
     """
     try:
         yield

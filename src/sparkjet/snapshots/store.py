@@ -38,7 +38,7 @@ class SnapshotStore(Protocol):
         ...
 
     def slots(self) -> list[int]:
-        """Numbers of the slots that exist, ascending."""
+        """Numbers of the existing slots, ascending."""
         ...
 
     def read(self, slot: int) -> bytes:
@@ -50,11 +50,11 @@ class SnapshotStore(Protocol):
         ...
 
     def put_pin(self, slot: int, name: str, content: bytes) -> bool:
-        """Write a pin durably, a name for a slot; False if that slot has that name already, which stays as it was."""
+        """Write a pin durably, a name for a slot; False if that slot already has that name, which stays as it was."""
         ...
 
     def pins(self) -> list[tuple[int, str]]:
-        """Slots that are pinned and the names of their pins, ascending."""
+        """The pinned slots and the names of their pins, ascending."""
         ...
 
     def read_pin(self, slot: int, name: str) -> bytes:

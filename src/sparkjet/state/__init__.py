@@ -1,4 +1,4 @@
-"""What operators keep between epochs: DataFrames in segments, merged log-structured, and rows found by their key."""
+"""The state that operators keep between epochs: DataFrames in log-structured segments, and rows looked up by key."""
 
 from sparkjet.state.keyed_rows import DELETED, KEY_HASH, NEVER
 from sparkjet.state.keyed_store import KeyedStore

@@ -1,4 +1,4 @@
-"""Rows of a keyed store: their columns, and what is asked of them, as DataFrames over any of its segments."""
+"""Rows of a keyed store: their columns, and the queries on them, as DataFrames over any of its segments."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
 KEY_HASH = HASHES[0]
-"""A hash of the keys as a long, never null: rows are partitioned and looked up by it."""
+"""A hash of the keys as a long, never null; rows are partitioned and looked up by it."""
 VERSION = "version"
 """Counts the epochs that have written rows; only the newest version of a key is valid."""
 DUE = "due"
-"""The time of a row: when the watermark has passed it, the row is dead, and need not be removed."""
+"""The time of a row: once the watermark has passed it, the row is dead, and need not be removed."""
 DELETED = "deleted"
-"""Whether a row says that its key has none."""
+"""Whether a row marks its key as deleted."""
 NEWEST = "newest"
 """The newest version of a row's key."""
 NEVER = MAX
-"""The ``due`` of rows that only a newer version ends."""
+"""The ``due`` of rows that only a newer version replaces."""
 WANTED, FRESH = "wanted", "fresh"
 
 
 @dataclass(frozen=True)
 class Touched:
-    """What an epoch touches of a keyed store, for what an operator makes of it.
+    """The rows of a keyed store that an epoch touches, from which an operator builds its new rows.
 
     Attributes:
-        arrived: The rows that have arrived, None without any.
-        stored: The live rows of their keys, and of those that have rows which are due; None if there are none.
-        watermark: The new watermark; in a kept plan what stands for it, as for the version.
+        arrived: The rows that have arrived, None if there are none.
+        stored: The live rows of their keys, and of keys that have due rows; None if there are none.
+        watermark: The new watermark; in a kept plan, a placeholder for it, as for the version.
         version: The version of the epoch's rows.
-        constants: What else the operator has asked for; in a kept plan what stands for it.
+        constants: Further numbers that the operator has asked for; in a kept plan, placeholders for them.
     """
 
     arrived: DataFrame | None
@@ -79,7 +79,7 @@ class KeyedRows:
 
     def hashed(self, rows: DataFrame) -> DataFrame:
         """Rows with the hash of their keys."""
-        # Strings that are equal by a collation may differ in their bytes, and would get different hashes.
+        # Strings that are equal under a collation may differ in their bytes, and would get different hashes.
         plain = [key for key in self._keys if "collate" not in rows.schema[key].dataType.simpleString()]
         return rows.withColumn(KEY_HASH, F.xxhash64(*plain) if plain else F.lit(0).cast("long"))
 
@@ -99,7 +99,7 @@ class KeyedRows:
         whole: bool,
         single: bool,
     ) -> Touched:
-        """What an epoch touches: of ``arrived`` rows, ``stored`` ones, and the ``due`` ones of these, where given."""
+        """The rows that an epoch touches, from ``arrived`` rows, ``stored`` ones, and ``due`` ones, as far as given."""
         arrived, stored = frames.get("arrived"), frames.get("stored")
         if stored is not None and whole:
             stored = self.live(stored, closed, single=single).withColumn(FRESH, F.lit(True))
@@ -114,20 +114,20 @@ class KeyedRows:
     def live(
         self, rows: DataFrame, closed: int | None, *, and_deleted: bool = False, single: bool = False
     ) -> DataFrame:
-        """The live ones of all stored rows."""
+        """The live rows among all stored rows."""
         return self._newest(rows.where(_is_live(closed)), and_deleted=and_deleted, single=single)
 
     def merged(
         self, rows: DataFrame, closed: int | None, *, marks: Mapping[str, Column], and_deleted: bool
     ) -> DataFrame:
-        """The live ones of merged segments, with the marks of an epoch's rows.
+        """The live rows of merged segments, with the marks of an epoch's rows.
 
-        What is deleted hides rows of older segments. A different schema would be compiled to different code.
+        Deleted rows hide rows of older segments. A different schema would be compiled to different code.
         """
         return self.columns.select(self.live(rows, closed, and_deleted=and_deleted)).withColumns(dict(marks))
 
     def summary(self, *own: str, last: str, kept: str, due: str) -> CompiledColumns:
-        """Number, lowest ``due``, highest ``last`` and number of deletions of the rows that are kept; then ``own``."""
+        """The number, lowest ``due``, highest ``last`` and number of deletions of the kept rows; then ``own``."""
         standard = [f"count_if({kept})", f"min(CASE WHEN {kept} THEN {due} END)"]
         standard.append(f"max(CASE WHEN {kept} THEN `{last}` END)")
         if self._deletable:
@@ -135,7 +135,7 @@ class KeyedRows:
         return CompiledColumns(F.expr(text) for text in (*standard, *own))
 
     def _wanted(self, rows: DataFrame, hashes: Sequence[DataFrame], closed: int | None) -> DataFrame:
-        """The live ones of stored rows that have a wanted hash, with whether any row of that hash arrived."""
+        """The live stored rows that have a wanted hash, with whether any row of that hash arrived."""
         wanted = reduce(DataFrame.union, hashes).groupBy(WANTED).agg(F.max(FRESH).alias(FRESH))
         # Not as a semi-join: Spark would push it below the union, and join once per segment.
         return self._newest(rows.where(_is_live(closed)).join(wanted.hint("shuffle_hash"), self._found))
@@ -147,7 +147,7 @@ class KeyedRows:
 
 
 def is_due(watermark: int) -> str:
-    """SQL of whether a row is due before a watermark."""
+    """An SQL condition for whether a row is due before a watermark."""
     return f"{DUE} < {constant(watermark, DUE)}"
 
 

@@ -23,31 +23,32 @@ if TYPE_CHECKING:
     from sparkjet.catalyst.columns import CompiledColumns
 
 _WORTHLESS = 8
-"""Rows of a store that are not too many to copy for each key that was deleted."""
+"""Number of stored rows per deleted key up to which it is worth copying the whole store."""
 
 
 class KeyedStore:
-    """A log-structured store by key, on the driver; what it costs to write depends on the keys that are written.
+    """A log-structured store by key, on the driver; the cost of a write depends on the keys that are written.
 
     A row is ``(key_hash, keys…, version, payload…, due)``, and a key may have several. An epoch writes one new segment
     with *all* rows of the keys that it touches, under a higher version, and leaves the other segments alone. A row is
     live if its key has no newer version and the watermark has not passed its ``due``. A key's rows must not become due
-    earlier from one version to the next, unless the key is written anew in the epoch in which they are due: dead rows
+    earlier from one version to the next, unless the key is written again in the epoch in which they are due: dead rows
     do not hide older ones.
 
-    An epoch is :meth:`touched`, what the operator makes of what that finds, with :meth:`stamped`, and :meth:`add`, in
-    one Spark job. If nothing arrived and nothing is due, it is :meth:`advance` and no job.
+    An epoch calls :meth:`touched`, with the function by which the operator builds its rows and :meth:`stamped`, and
+    then :meth:`add`, in one Spark job. If nothing arrived and nothing is due, it only calls :meth:`advance`, without a
+    job.
 
     Args:
         keys: Names of the key columns, at least one.
         payload: Names of the other columns.
         partitions: Number of partitions, hash-partitioned by the keys.
-        versioned: Whether a key's new rows replace its old ones. Otherwise they are added, and there is no version.
-        deletable: Whether keys can be deleted: by a row with ``deleted``, another column of all rows then, whose
-            ``due`` is none before those of the older versions, such as ``NEVER``.
-        last: Name of the column that says when a key's rows are over, if the key is written anew when they are due.
-        marks: Further columns of what is put, with their values for merged rows.
-        kept: From what is put to the rows that are stored; by default all. :meth:`summary` must say the same.
+        versioned: Whether a key's new rows replace its old ones. Otherwise they are added, and there are no versions.
+        deletable: Whether keys can be deleted: by a row with ``deleted``, which is then a further column of all rows.
+            Its ``due`` must not be before that of older versions, such as ``NEVER``.
+        last: Name of the column that says when a key's rows end, if the key is written again when they are due.
+        marks: Further columns of the rows that are put, with their values for merged rows.
+        kept: Selects the stored rows from the rows that are put; by default all. :meth:`summary` must agree with it.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class KeyedStore:
 
     @property
     def highest(self) -> int | None:
-        """The highest ``last`` of all rows, None without any."""
+        """The highest ``last`` of all rows, None if there are none."""
         return max((segment.statistics.high for segment in self.segments), default=None)
 
     def has_due(self, watermark: int) -> bool:
@@ -100,7 +101,7 @@ class KeyedStore:
         return self._rows.hashed(rows).repartition(self.partitions, KEY_HASH)
 
     def newest(self, rows: DataFrame, keys: Sequence[str], closed: int | None) -> DataFrame:
-        """The live ones of saved rows, which may have had other keys; without hashes and versions."""
+        """The live rows among saved ones, which may have had other keys; without hashes and versions."""
         saved = KeyedRows(keys, (), versioned=self._versioned, deletable=self._deletable)
         return saved.live(saved.hashed(rows), closed).drop(KEY_HASH, VERSION, NEWEST, DELETED)
 
@@ -109,11 +110,11 @@ class KeyedStore:
         return self._rows.hashed(rows)
 
     def renewed(self, rows: DataFrame) -> DataFrame:
-        """Rows as those of the first version, without their hash."""
+        """Rows with the first version, without their hash."""
         return self.stamped(self.hashed(rows), version=1).drop(KEY_HASH)
 
     def measured(self, rows: DataFrame) -> SegmentStatistics | None:
-        """What the driver has to know of rows, None if there are none; one Spark job."""
+        """The statistics of rows that the driver needs, None if there are none; one Spark job."""
         statistics, _ = self._found("measured", rows, self._merged)
         return statistics if statistics.rows else None
 
@@ -127,9 +128,9 @@ class KeyedStore:
         whole: bool = False,
         constants: Sequence[int] = (),
     ) -> DataFrame:
-        """What an operator makes of what an epoch touches, by a kept plan; persisted in memory once read.
+        """The rows that an operator builds from what an epoch touches, by a kept plan; persisted in memory once read.
 
-        Numbers that the operator needs and that differ from epoch to epoch are ``constants``.
+        Numbers that the operator needs and that differ from epoch to epoch are passed as ``constants``.
         """
         inputs = {
             "arrived": arrived,
@@ -137,7 +138,7 @@ class KeyedStore:
             "stored": [segment.rows for segment in self._read(due)],
         }
         present = [name for name, rows in inputs.items() if rows]
-        # The rows of one epoch, or merged ones, have one version of a key; of a snapshot a segment may have several.
+        # Rows of one epoch, or merged ones, have one version per key; a segment from a snapshot may have several.
         single = whole and len(self.segments) == 1 and self.segments[0] is self._written
 
         def built(*given: Any) -> DataFrame:
@@ -160,15 +161,15 @@ class KeyedStore:
         return self._rows.live(_united(self.segments), self.closed) if self.segments else None
 
     def stamped(self, rows: DataFrame, *marks: Column, version: int | None = None) -> DataFrame:
-        """The columns of a stored row, under a version (None: that of this epoch), and the marks."""
+        """The columns of a stored row, with a version (None: the version of this epoch), and the marks."""
         return self._rows.stamped(rows, self._version + 1 if version is None else version, *marks)
 
     def summary(self, *own: str, kept: str = "true", due: str = DUE) -> CompiledColumns:
-        """What :meth:`add` finds out about rows in its job; made once."""
+        """The statistics about rows that :meth:`add` collects in its job; call it once."""
         return self._rows.summary(*own, last=self._last, kept=kept, due=due)
 
     def is_small(self, arrived: Sequence[Segment]) -> bool:
-        """Whether to write the whole store costs no more than to find what rows that arrive touch of it."""
+        """Whether writing the whole store costs no more than finding the rows that arriving rows touch."""
         return self._size <= sum(each.statistics.rows for each in arrived)
 
     def add(
@@ -177,7 +178,7 @@ class KeyedStore:
         """Store all rows of the touched keys as a segment, then advance, and merge segments if there are enough.
 
         The rows are persisted once read. If they are derived from another table that is lazily checkpointed, the job
-        fills that one too: what is not stored can so be freed before them.
+        materializes that one too, so that rows that are not stored can be freed before them.
         """
         statistics, own = self._found("summary", rows, summary)
         deleted = own.pop(0) if self._deletable else 0
@@ -210,7 +211,7 @@ class KeyedStore:
         free(self._garbage, self.segments)
 
     def restore(self, segments: Sequence[Segment], closed: int | None) -> None:
-        """Replace the state by that of a snapshot."""
+        """Replace the state with that of a snapshot."""
         self.discard(*self.segments)
         self.segments = [replace(each, read=each.read or self.columns.select) for each in segments]
         self.closed = closed
@@ -222,18 +223,18 @@ class KeyedStore:
 
     @property
     def _size(self) -> int:
-        """Number of stored rows, whether they are live or not."""
+        """The number of stored rows, live or not."""
         return sum(each.statistics.rows for each in self.segments)
 
     def _read(self, due: tuple[int, int]) -> list[Segment]:
-        """The segments that may have rows due from a time to another."""
+        """The segments that may have rows due between two times."""
         low, high = due
         return [each for each in self.segments if each.statistics.low <= high and each.statistics.high >= low]
 
     def _merge(self, *, only_deleted: bool) -> None:
         count = mergeable(self.segments, replacing=self._versioned)
         if only_deleted and self._size <= _WORTHLESS * self._deleted:
-            # Nothing may come any more: what is deleted would be kept for ever.
+            # More rows may never come: deleted rows would be kept forever.
             count = len(self.segments)
         if not count:
             return

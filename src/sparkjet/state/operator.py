@@ -1,4 +1,4 @@
-"""Operators: the state of a stage, as the engine knows it, and what those have in common that keep rows by key."""
+"""Operators: the state of a stage as the engine sees it, and the common part of those that keep rows by key."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Side(Protocol):
-    """Where an operator takes rows in; an operator of one feed is its own only side.
+    """The part of an operator that takes in rows; an operator with one feed is its own only side.
 
     Once per epoch the engine calls :meth:`append`, if rows have arrived.
     """
@@ -36,7 +36,7 @@ class Side(Protocol):
 
 
 class Operator(Protocol):
-    """The state of a stage, on the driver; what it holds are DataFrames.
+    """The state of a stage, on the driver; it consists of DataFrames.
 
     Once per epoch, the engine appends what has arrived to the :attr:`sides`, calls :meth:`close` with the new
     watermark, stores every segment that is not stored yet, and calls :meth:`release` once the rows from ``close`` are
@@ -46,7 +46,7 @@ class Operator(Protocol):
 
     @property
     def segments(self) -> Sequence[Segment]:
-        """The state, oldest first; all else is derived from it."""
+        """The state, oldest segment first; everything else is derived from it."""
         ...
 
     @property
@@ -56,12 +56,12 @@ class Operator(Protocol):
 
     @property
     def sides(self) -> Sequence[Side]:
-        """One for each feed of the stage."""
+        """One side for each feed of the stage."""
         ...
 
     @property
     def settings(self) -> StageSettings:
-        """Its numbers, as the record names them."""
+        """The operator's numbers, as in the record."""
         ...
 
     @property
@@ -75,11 +75,11 @@ class Operator(Protocol):
 
     @property
     def close(self) -> Callable[..., DataFrame | None]:
-        """From one watermark for each side to the result rows, None if there are none; MIN closes nothing."""
+        """Turns one watermark for each side into the result rows, None if there are none; MIN closes nothing."""
         ...
 
     def early(self) -> DataFrame | None:
-        """Results so far of what is open, like those of :meth:`close`; None without any; changes no state."""
+        """Results so far of what is open, like those of :meth:`close`; None if there are none; changes no state."""
         ...
 
     def skip_to(self, watermark: int) -> None:
@@ -91,32 +91,32 @@ class Operator(Protocol):
         ...
 
     def restore(self, segments: Sequence[Segment], closed: int | None) -> None:
-        """Replace the state by that of a snapshot with the same settings."""
+        """Replace the state with that of a snapshot with the same settings."""
         ...
 
 
 @runtime_checkable
 class TimedOperator(Protocol):
-    """An operator that has to know the time."""
+    """An operator that needs to know the time."""
 
     def begin(self, now: int, before: int) -> None:
-        """Learn an epoch's processing time and the watermark that its rows were judged by, before :meth:`close`."""
+        """Learn an epoch's processing time and the watermark by which its rows were judged, before :meth:`close`."""
         ...
 
     def is_due(self, now: int) -> bool:
-        """Whether an epoch is due because of the clock alone."""
+        """Whether an epoch is due only because of the clock."""
         ...
 
 
 class UpgradableOperator(Protocol):
-    """An operator whose saved rows may be of a query that was changed since."""
+    """An operator whose saved rows may come from a query that has since been changed."""
 
     def newest(self, rows: DataFrame, keys: Sequence[str], closed: int | None) -> DataFrame:
-        """The rows of a snapshot that its operator would read, by the keys that they had."""
+        """The rows of a snapshot that its operator would read, with the keys that they had."""
         ...
 
     def renewed(self, rows: DataFrame) -> DataFrame:
-        """Such rows with today's keys and accumulators as rows of a segment, those of one key combined."""
+        """Such rows with today's keys and accumulators, as rows of a segment; those of one key are combined."""
         ...
 
     def measured(self, rows: DataFrame) -> SegmentStatistics | None:
@@ -125,7 +125,7 @@ class UpgradableOperator(Protocol):
 
 
 class OneSided(ABC):
-    """The base of operators of one feed, which are their own only side."""
+    """The base of operators with one feed, which are their own only side."""
 
     @property
     def sides(self) -> tuple[Self]:
@@ -142,7 +142,7 @@ class OneSided(ABC):
 
 
 class KeyedOperator(OneSided):
-    """The base of operators whose state is a keyed store: what arrives waits for :meth:`Operator.close`.
+    """The base of operators whose state is a keyed store: arriving rows wait for :meth:`Operator.close`.
 
     Args:
         store: The state, empty.
@@ -154,7 +154,7 @@ class KeyedOperator(OneSided):
 
     @property
     def segments(self) -> list[Segment]:
-        """What is stored, oldest first."""
+        """The stored segments, oldest first."""
         return self._store.segments
 
     @property
@@ -184,11 +184,11 @@ class KeyedOperator(OneSided):
         self._pending.append(segment)
 
     def early(self) -> DataFrame | None:
-        """None: what there is to say has been sent."""
+        """Always None: all results have been sent."""
         return None
 
     def live(self) -> DataFrame | None:
-        """The rows that are stored of the keys that there are, None if nothing is stored."""
+        """The stored rows of existing keys, None if nothing is stored."""
         return self._store.live()
 
     def skip_to(self, watermark: int) -> None:
@@ -200,16 +200,16 @@ class KeyedOperator(OneSided):
         self._store.release()
 
     def restore(self, segments: Sequence[Segment], closed: int | None) -> None:
-        """Replace the state by that of a snapshot with the same settings."""
+        """Replace the state with that of a snapshot with the same settings."""
         self._taken()
         self._store.restore(segments, closed)
 
     def _reached(self, watermark: int) -> int:
-        """The time that is over with a watermark; it never goes back."""
+        """The time that a watermark completes; it never goes back."""
         return watermark if self._store.closed is None else max(watermark, self._store.closed)
 
     def _taken(self) -> list[Segment]:
-        """What has arrived; nothing is pending afterwards, and the next :meth:`release` frees it."""
+        """The rows that have arrived; nothing is pending afterwards, and the next :meth:`release` frees them."""
         taken, self._pending = self._pending, []
         self._store.discard(*taken)
         return taken

@@ -1,4 +1,4 @@
-"""Checkpointed rows: freed explicitly; their partitions that were lost with an executor, and what replaces them."""
+"""Checkpointed rows: freed explicitly, and patched where partitions were lost with an executor."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 LOST = "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"
-"""Spark's name for a task's failure for the lack of a partition."""
+"""Spark's error condition for a task that fails because a partition is missing."""
 
 
 def release(checkpointed: DataFrame) -> None:
@@ -46,8 +46,8 @@ def partition_count(checkpointed: DataFrame) -> int:
 def lost_partitions(checkpointed: DataFrame) -> frozenset[int]:
     """The partitions of a DataFrame made by ``localCheckpoint`` that no executor holds, as far as Spark knows.
 
-    All of them if no job has read it yet. Spark knows what an executor held until it notices that the executor has
-    gone, so none may be lost for Spark while a task has already failed for the lack of one.
+    Returns all of them if no job has read it yet. Spark believes that an executor holds its partitions until it notices
+    that the executor is gone, so Spark may report none as lost although a task has already failed for lack of one.
     """
     rdd = _checkpoint(checkpointed)
     numbers = range(rdd.getNumPartitions())
@@ -62,18 +62,18 @@ def lost_partitions(checkpointed: DataFrame) -> frozenset[int]:
 
 
 def patched(rows: DataFrame, others: DataFrame, lost: AbstractSet[int]) -> DataFrame:
-    """Rows of which some partitions are those of other rows; partitioned as before, and persisted once read."""
+    """Rows with some partitions replaced by those of other rows; partitioned as before, and persisted once read."""
     session = rows.sparkSession
     gateway: Any = session.sparkContext._gateway
     jvm = gateway.jvm
     kept, replaced = (each._jdf.queryExecution().toRdd() for each in (rows, others))
     runs = groupby(range(kept.getNumPartitions()), key=lost.__contains__)
     parts = [_pruned(jvm, replaced if is_lost else kept, run) for is_lost, run in runs]
-    # Spark's own union would put them together partition by partition, and ask for all of both.
+    # Spark's own union would combine them partition by partition, and request all partitions of both.
     united = jvm.org.apache.spark.rdd.UnionRDD(
         session.sparkContext._jsc.sc(), jvm.PythonUtils.toSeq(parts), kept.elementClassTag()
     )
-    # The plan of a checkpoint of the rows says how they are partitioned, which Spark would not believe otherwise.
+    # The plan of a checkpoint of the rows says how they are partitioned; Spark would not know it otherwise.
     template = rows.localCheckpoint(eager=False)
     plan = template._jdf.queryExecution().logical()
     release(template)
@@ -86,7 +86,7 @@ def patched(rows: DataFrame, others: DataFrame, lost: AbstractSet[int]) -> DataF
 
 
 def _pruned(jvm: Any, rdd: Any, numbers: Iterable[int]) -> Any:
-    # A set is a function in Scala; one in Python would be called from the JVM.
+    # A set is a function in Scala; a Python function would be called from the JVM.
     chosen = jvm.PythonUtils.toSeq(list(numbers)).toSet()
     return jvm.org.apache.spark.rdd.PartitionPruningRDD.create(rdd, chosen)
 

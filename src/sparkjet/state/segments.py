@@ -18,30 +18,30 @@ if TYPE_CHECKING:
     from sparkjet.catalyst.kept_plans import KeptPlans
 
 HASHES = ("key_hash", "left_hash", "right_hash")
-"""Columns of hashes that rows are partitioned by; computed whenever rows are partitioned, and not stored."""
+"""Columns with the hashes by which rows are partitioned; computed whenever rows are partitioned, and not stored."""
 FEWEST = 5
 """The minimum number of segments to merge."""
 MANY, LARGE = 16, 100_000
-"""How many segments with more than that many rows are merged if that only makes them fewer."""
+"""Minimum number of segments to merge if that only makes them fewer, and number of rows above which it applies."""
 
 
 @dataclass(frozen=True)
 class SegmentStatistics:
-    """What the driver knows of a segment: its number of rows, and the lowest and highest frame in it."""
+    """The driver's knowledge of a segment: its number of rows, and the lowest and highest frame in it."""
 
     rows: int
     low: int
     high: int
 
     def together(self, other: SegmentStatistics) -> SegmentStatistics:
-        """Those of the rows of both."""
+        """The statistics of the rows of both."""
         low: Any = min(_known(self.low, other.low), default=None)
         high: Any = max(_known(self.high, other.high), default=None)
         return SegmentStatistics(self.rows + other.rows, low, high)
 
     @staticmethod
     def measure(partials: DataFrame, kept: KeptPlans, tasks: int | None = None) -> SegmentStatistics | None:
-        """Count the partial rows with one Spark job, in so many tasks; None if there are none."""
+        """Count the partial rows with one Spark job, in ``tasks`` tasks; None if there are none."""
         found = kept("measured", inputs=[[Rows(partials)]], build=_measured, tasks=tasks, by_partition=True).collect()
         parts = [SegmentStatistics(*row) for row in found if row[0]]
         return reduce(SegmentStatistics.together, parts) if parts else None
@@ -52,7 +52,7 @@ def _measured(partials: DataFrame) -> DataFrame:
 
 
 def _known(*times: Any) -> list[Any]:
-    """The times that there are: rows without an event time have none."""
+    """The times that are not null: rows without an event time have none."""
     return [time for time in times if time is not None]
 
 
@@ -60,13 +60,13 @@ def _known(*times: Any) -> list[Any]:
 class Segment:
     """Partial rows persisted in the executors (``localCheckpoint``), and the reference to their stored copy.
 
-    What is persisted may hold other rows as well, such as those that count what was dropped. So nobody gets it: there
-    are only the partial rows of it, and what the executors hold of them all.
+    The persisted rows may include others as well, such as rows that count dropped ones. So they are not accessible as
+    such: only their partial rows are, and how much of them all the executors hold.
 
     Attributes:
-        statistics: Of the partial rows.
-        stored: What the snapshot store returned when the rows were written, None for operators without a store.
-        read: What the partial rows are of what ``localCheckpoint`` made; None for all.
+        statistics: Statistics of the partial rows.
+        stored: The return value of the snapshot store when the rows were written, None for operators without a store.
+        read: Selects the partial rows from the output of ``localCheckpoint``; None for all.
     """
 
     _checkpointed: DataFrame
@@ -85,17 +85,17 @@ class Segment:
         return Rows(self._checkpointed, self.read)
 
     def through(self, read: Callable[[DataFrame], DataFrame]) -> Rows:
-        """What is made of the partial rows, for a kept plan; ``read`` does the same each time."""
+        """The result of ``read`` on the partial rows, for a kept plan; ``read`` does the same each time."""
         return Rows(self._checkpointed, read if self.read is None else Chained(self.read, read))
 
     @property
     def identity(self) -> int:
-        """The same for segments of the same persisted rows."""
+        """Equal for segments of the same persisted rows."""
         return id(self._checkpointed)
 
     @property
     def partition_count(self) -> int:
-        """Number of partitions."""
+        """The number of partitions."""
         return partition_count(self._checkpointed)
 
     @property
@@ -111,7 +111,8 @@ class Segment:
 def overlapping(segments: Sequence[Segment], floor: int | None, upto: int) -> list[Rows]:
     """The segments that may have frames above ``floor`` (None: any) up to ``upto``, for a kept plan.
 
-    If none has, the smallest one, as a plan needs a table: the caller's condition on the frame drops its rows.
+    If there are none, the smallest segment, as a plan needs a table: the caller's condition on the frame drops its
+    rows.
     """
     found = [
         each for each in segments if each.statistics.low <= upto and (floor is None or each.statistics.high > floor)
@@ -125,7 +126,7 @@ def to_store(partials: DataFrame) -> DataFrame:
 
 
 def free(garbage: list[Segment], held: Sequence[Segment]) -> None:
-    """Free segments, and empty their list; a restore may have made state of some of them again."""
+    """Free segments, and clear their list; a restore may have made some of them part of the state again."""
     kept = {segment.identity for segment in held}
     for segment in garbage:
         if segment.identity not in kept:
@@ -134,7 +135,7 @@ def free(garbage: list[Segment], held: Sequence[Segment]) -> None:
 
 
 def mergeable(segments: Sequence[Segment], *, replacing: bool = True) -> int:
-    """How many of the newest segments to merge into one, so that there are about log2(rows) segments.
+    """The number of the newest segments to merge into one, so that there are about log2(rows) segments.
 
     As in a log-structured merge tree, a segment is merged once at least half its size has been added after it: each
     partial row is copied a logarithmic number of times, and a window reads few segments. Merges wait for ``FEWEST``

@@ -10,15 +10,15 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FEW = 10_000
-"""Rows that one task reads faster than another one is started."""
+"""Number of rows that one task reads faster than another task starts."""
 
 
 def tasks_of_few(session: SparkSession, partitions: int, rows: int | None) -> int | None:
-    """The number of tasks that read the partitions of so few rows; None for one each.
+    """The number of tasks that read the partitions of ``rows`` rows, if they are few; None for one task per partition.
 
-    A task costs the driver a millisecond. In epochs of a few rows a state of 128 partitions would take most of their
-    time for that, on 128 cores too. Numbers are powers of two, so that few different plans are kept, and at least two:
-    what is written by two tasks in the smallest epoch is committed like that of two hundred.
+    A task costs the driver a millisecond. In epochs of a few rows, a state of 128 partitions would take most of their
+    time for that, even on 128 cores. Numbers are powers of two, so that few different plans are kept, and at least two:
+    the output of two tasks in the smallest epoch is committed like that of two hundred.
     """
     if rows is None:
         return None

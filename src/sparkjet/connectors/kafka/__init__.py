@@ -1,1 +1,1 @@
-"""Apache Kafka (extra ``kafka``): topics as a stream, and a sink with transactions or with rows that are staged."""
+"""Apache Kafka (extra ``kafka``): topics as a stream, and a sink that uses transactions or stages its rows."""

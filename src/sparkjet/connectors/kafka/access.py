@@ -42,7 +42,7 @@ class Access:
 
     @staticmethod
     def of(properties: Mapping[str, str]) -> Access:
-        """The access in some properties, which both librdkafka and sparkjet must support."""
+        """The access described by some properties, which both librdkafka and sparkjet must support."""
         for name in properties:
             if name.startswith(("ssl.", "sasl.")) and name not in _SUPPORTED:
                 message = (

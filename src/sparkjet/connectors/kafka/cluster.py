@@ -1,4 +1,4 @@
-"""A cluster: the requests about transactions that any process may send to its brokers."""
+"""A cluster, and the requests about transactions that any process may send to its brokers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ COMMITTED, ABORTED = "CompleteCommit", "CompleteAbort"
 COMPLETED = (COMMITTED, ABORTED)
 """States of a transaction that is complete for its coordinator."""
 ENDING = ("PrepareCommit", "PrepareAbort")
-"""States of a transaction whose ends are being written."""
+"""States of a transaction whose end markers are being written."""
 STATES = ("Empty", OPEN, *ENDING, *COMPLETED)
 """All states of transactions that brokers keep."""
 COMMITS = ("PrepareCommit", COMMITTED)
@@ -126,11 +126,11 @@ class Cluster:
         return self._at_coordinator(name, request, lambda described: described[0].error)[0]
 
     def commit(self, name: str, producer: int, epoch: int) -> int:
-        """Commit a transaction; returns the error code, 0 if it is committed, now or before."""
+        """Commit a transaction; returns the error code, 0 if it is committed, by this call or an earlier one."""
         return self._at_coordinator(name, requests.commit_transaction(name, producer, epoch), int)
 
     def fence(self, name: str, timeout: int = SHORTEST) -> int:
-        """Abort what is open under a transactional id and fence its producer; returns the error code.
+        """Abort the transaction open under a transactional id and fence its producer; returns the error code.
 
         Not with EndTxn: after that a live producer could still write to another partition, and commit it.
         """

@@ -1,4 +1,4 @@
-"""Columns: which of a result's columns make a Kafka record, and how they are converted."""
+"""Columns: which columns of a result make up a Kafka record, and how they are converted."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def check_columns(schema: T.StructType, topic: str | None) -> None:
 def records(rows: DataFrame, topic: str | None) -> DataFrame:
     """The rows as the executors read them: ``key`` and ``value`` as they are, the other columns where present.
 
-    Whether a row is early is a header, as the value is the user's.
+    A header says whether a row is early, as the value belongs to the user.
     """
     # Text becomes bytes in Arrow, where that costs nothing: Spark would copy each value.
     types = {field.name: "string" if isinstance(field.dataType, _TEXT) else "binary" for field in rows.schema}

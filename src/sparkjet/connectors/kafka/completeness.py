@@ -1,4 +1,4 @@
-"""What the markers in progress topics tell of the writers of a topic, asked once and without a query."""
+"""The progress of a topic's writers, from the markers in their progress topics, read once and without a query."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sparkjet.connectors.kafka.writer_markers import COMPLETE, WriterMarkers
 from sparkjet.errors import AnalysisError
 
 _PATIENCE = 30.0
-"""Seconds for which brokers may not answer."""
+"""Seconds to wait for brokers that do not answer."""
 
 
 def told_of(place: str, progress_topics: Sequence[str], given: Mapping[str, Any]) -> list[dict[str, Any]]:

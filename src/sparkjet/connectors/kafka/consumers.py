@@ -32,10 +32,10 @@ class CachedConsumer:
         self.client = self._connected()
 
     def renew(self) -> bool:
-        """Replace the client of an earlier task by a new one; returns whether there was one.
+        """Replace the client of an earlier task with a new one; returns whether there was one to replace.
 
-        librdkafka takes no leader from brokers whose epoch is lower than that of the one it knows. Where a topic was
-        created again its epochs begin anew, and a client that has read the old one waits for ever.
+        librdkafka accepts no leader whose epoch is lower than that of the leader it knows. If a topic was recreated,
+        its epochs start over, and a client that has read the old topic would wait forever.
         """
         if not self.is_reused:
             return False

@@ -1,4 +1,4 @@
-"""How the rows of an epoch are divided into parts, each of which is published on its own."""
+"""How the rows of an epoch are divided into parts, each of which is published separately."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ if TYPE_CHECKING:
     from sparkjet.storage.directory import Directory
 
 _FEW_BYTES = 64 << 20
-"""The most that the rows of an epoch that is one part may be, uncompressed."""
+"""The maximum uncompressed size, in bytes, of the rows of an epoch that is published as one part."""
 
 
 def parts_of(entry: Directory, handle: Handle, most: int, few: int) -> list[list[Any]]:
-    """The files of each part, by their places in the manifest, with the number of rows.
+    """The files of each part, by their positions in the manifest, with the number of rows.
 
-    A small epoch is one part, which the driver publishes itself: a job, each of whose tasks starts a producer, would
-    take longer than its rows. One without rows has none.
+    A small epoch is one part, which the driver publishes itself: a job whose tasks each start a producer would take
+    longer than publishing the rows. An epoch without rows has no parts.
 
-    Fixed in the handle, and not by what a later start is set to: a part is the same whoever publishes it.
+    The division is fixed in the handle, whatever a later start is set to: a part is the same no matter who publishes
+    it.
     """
     counts, size = [], 0
     for name, _, _ in handle["files"]:

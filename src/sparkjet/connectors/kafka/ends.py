@@ -39,7 +39,7 @@ class PartitionEnds:
 
     @property
     def admin(self) -> Any:
-        """A client that asks brokers; made on first use."""
+        """A client that sends requests to brokers; created on first use."""
         if self._admin is None:
             self._admin = AdminClient(dict(self._settings.client))
         return self._admin
@@ -52,7 +52,7 @@ class PartitionEnds:
         return [(name, part.id) for name, each in found.items() for part in each.partitions]
 
     def are_read(self, where: Sequence[TopicPartition], within: float) -> bool:
-        """Whether readers get to the ends of partitions, as these are now, within some seconds."""
+        """Whether readers reach the current ends of partitions within some seconds."""
         until = time.monotonic() + within
         with reached("ends of the partitions"):
             ends: Ends = publishing.ends_of(self.admin, where, UNCOMMITTED, self._settings.patience)
@@ -63,14 +63,14 @@ class PartitionEnds:
         return True
 
     def write_lost(self, where: Sequence[TopicPartition], query: str, sink: str, *, is_routine: bool = False) -> None:
-        """Write the ends that a killed broker has not written, as far as this user may: librdkafka cannot.
+        """Write the end markers that a killed broker has not written, as far as this user may: librdkafka cannot.
 
-        To be called before anything initializes an id of the query again.
+        Call it before anything initializes an id of the query again.
         """
         access = self._settings.access
         if access is None or self.are_read(where, 0):
             return
-        # Who may not see what others have open on the topic would wait in vain after each epoch.
+        # A user who may not see the open transactions of others on the topic would wait in vain after each epoch.
         answers = 0.0 if is_routine and not self._all_known else ANSWERS
         try:
             with Cluster(access) as cluster:

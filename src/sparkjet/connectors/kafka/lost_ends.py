@@ -1,4 +1,4 @@
-"""Ends of transactions that a killed coordinator has never written, where a producer has several transactions."""
+"""End markers that a killed coordinator has never written, where a producer has several transactions."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 
 
 _LOOK = 0.02
-"""Seconds from one look at a coordinator that is ending a transaction to the next."""
+"""Seconds between two looks at a coordinator that is ending a transaction."""
 ANSWERS = 10.0
-"""Seconds that brokers may take to know after a restart; who may not read a partition, or an id, never learns it."""
+"""Seconds that brokers may take to know after a restart; they never tell a user who may not read a partition or id."""
 
 
 def write_lost_ends(
     cluster: Cluster, partitions: Sequence[TopicPartition], prefix: str, patience: float, answers: float = ANSWERS
 ) -> bool:
-    """End what is complete for its coordinator and still open in a partition; the ids that this is about are fenced.
+    """End transactions that are complete for their coordinator but still open in a partition, and fence their ids.
 
-    :mod:`sparkjet.connectors.kafka.markers` says how that comes about. It must be called before anything else
-    initializes these ids: after that, their coordinator does not know any more how the transaction ended.
+    :mod:`sparkjet.connectors.kafka.markers` explains how that comes about. Call it before anything else initializes
+    these ids: after that, their coordinator no longer knows how the transaction ended.
     """
     began = time.monotonic()
     while True:
@@ -35,7 +35,7 @@ def write_lost_ends(
         listed = cluster.listed_by(sorted({each.producer for each in opened}), STATES)
         ours = {each.name: each.state for each in listed if each.name.startswith(prefix)}
         waited = time.monotonic() - began
-        # A coordinator that has just been started lists nothing until it has read what it is responsible for.
+        # A coordinator that has just started lists nothing until it has read the state that it is responsible for.
         all_known = len(found) == len(partitions) and {each.producer for each in opened} <= {
             each.producer for each in listed
         }
@@ -51,17 +51,17 @@ def write_lost_ends(
 def _write(cluster: Cluster, name: str, opened: Sequence[OpenTransaction]) -> None:
     described = cluster.describe(name)
     lost = [each for each in opened if _is_of(each, described)]
-    # What has ended since is not lost: the coordinator was writing it.
+    # A transaction that has ended since then is not lost: the coordinator was writing its end marker.
     still = cluster.open_in(sorted({each.where for each in lost})) if lost else {}
     lost = [each for each in lost if each in still.get(each.where, ())]
     if not lost or cluster.fence(name):
         return
     fenced = cluster.describe(name)
     if (fenced.producer, fenced.epoch) != (described.producer, described.epoch + 1):
-        # Another publisher has initialized it in between: what is open may be a transaction of that one's.
+        # Another publisher has initialized the id in between: the open transaction may be that publisher's.
         return
     for each in lost:
-        # The fenced producer may have been about to begin another one, which would have taken this end for its own.
+        # The fenced producer may have been about to begin another transaction, which this end marker would have ended.
         error = cluster.write_marker(each, commits=described.state == COMMITTED)
         said, where = f"{name!r} is {described.state}", f"{each.where[0]}-{each.where[1]}"
         if error:
@@ -81,8 +81,8 @@ def _write(cluster: Cluster, name: str, opened: Sequence[OpenTransaction]) -> No
 
 
 def _is_of(opened: OpenTransaction, described: TransactionDescription) -> bool:
-    """Whether it is the last transaction of an id, and how that one ended is known."""
+    """Whether it is the last transaction of an id, and it is known how that transaction ended."""
     if described.state not in COMPLETED or opened.producer != described.producer:
         return False
-    # Who is fenced, or has timed out, is rolled back with the next epoch of the producer.
+    # A fenced or timed-out producer is rolled back with the producer's next epoch.
     return opened.epoch == described.epoch or (described.state != COMMITTED and opened.epoch == described.epoch - 1)

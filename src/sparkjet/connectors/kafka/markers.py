@@ -1,4 +1,4 @@
-"""End markers of transactions in the partitions, and those that a coordinator has failed to write."""
+"""End markers of transactions in the partitions, and markers that a coordinator has failed to write."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ARRIVING = 0.5
 
 @dataclass(frozen=True)
 class MarkerState:
-    """What the leaders of some partitions report.
+    """The answers of the leaders of some partitions.
 
     Attributes:
         all_ended: Whether all of them have answered, and have the end marker of each transaction in question.
@@ -41,7 +41,7 @@ def rewrite_lost_markers(
 
     A restarting coordinator may not know a partition's leader for a moment, take the partition for deleted, and mark a
     transaction complete without writing its end marker there ("likely deleted already", Kafka 4.3.1). Such a hanging
-    transaction would hold read_committed consumers back for ever, and the producer's next one would join it.
+    transaction would hold read_committed consumers back forever, and the producer's next transaction would join it.
     """
     looking = tenacity.Retrying(
         stop=tenacity.stop_after_delay(_ARRIVING),

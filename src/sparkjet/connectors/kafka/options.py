@@ -10,7 +10,7 @@ from sparkjet.options import MOST_PARTITIONS, PROGRESS_INTERVAL, Option, choice,
 SOURCE_NAME = "sparkjet-kafka"
 """The name of the source."""
 PACKAGES = {"confluent_kafka": "confluent-kafka", "pyarrow": "pyarrow"}
-"""What the driver and the executors need, for the source and the sink."""
+"""Packages that the driver and the executors need, for the source and the sink."""
 PREFIX = "kafka."
 """Prefix of the options that are passed to librdkafka."""
 _PROPERTIES = family(PREFIX, "librdkafka's properties; kafka.bootstrap.servers is required. Never logged or recorded.")
@@ -75,4 +75,4 @@ SOURCE_OPTIONS: Sequence[Option[Any]] = (
     *(STARTING_OFFSETS, STARTING_TIMESTAMP, STARTING_OFFSETS_BY_TIMESTAMP, STRATEGY),
     *(MAX_OFFSETS, FAIL_ON_DATA_LOSS, INCLUDE_HEADERS, WRITERS_TOPICS, POLL_TIMEOUT),
 )
-"""With the names of Spark's source."""
+"""Options of the source, with the names that Spark's source gives them."""

@@ -1,4 +1,4 @@
-"""The requests to a partition's leader: list the transactions that are open there, and end one."""
+"""Requests to a partition's leader: list the transactions that are open there, and end one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parts of a decided epoch: when one is published, when it is published again, and when it is not; no Kafka here.
+"""The parts of a decided epoch: when a part is published, when it is published again, and when not; no Kafka here.
 
 Spark ships this module to its workers, where sparkjet need not be installed, so it imports nothing from sparkjet.
 """
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 Ends = Mapping[tuple[str, int], int]
-"""Offsets by topic and partition: where something ends."""
+"""Offsets by topic and partition, at which something ends."""
 INIT, ENDS, WAIT, READ, BEGIN, SEND, MARK, COMMIT, FENCED = (
     "init", "ends", "wait", "read", "begin", "send", "mark", "commit", "fenced",
 )  # fmt: skip
@@ -20,26 +20,26 @@ MOST_FENCED = 10
 
 
 class ProducerFencedError(Exception):
-    """Another publisher has initialized the transactional id; what was open is rolled back."""
+    """Another publisher has initialized the transactional id; the open transaction is rolled back."""
 
 
 class PublishError(Exception):
-    """A part is not published; what is missing can be published later."""
+    """A part is not published; the missing rows can be published later."""
 
 
 class ForeignMarkerError(PublishError):
-    """The marker is of another copy of the home."""
+    """The marker was written by another copy of the home."""
 
 
 @dataclass(frozen=True)
 class Marker:
-    """What a transaction has published of a part, written in the same transaction.
+    """How many rows of a part are published, as written in the transaction that publishes the last of them.
 
     Attributes:
         epoch: The epoch.
-        name: Identity of the transaction that was decided: takeover, epoch, attempt and run.
+        name: Identity of the decided transaction: takeover, epoch, attempt and run.
         run: The run that decided it; empty where it is not known.
-        rows: How many rows of the part are published, from its first one.
+        rows: Number of the part's rows that are published, counted from its first row.
     """
 
     epoch: int
@@ -56,8 +56,8 @@ class Part:
         epoch: The epoch.
         name: As in :class:`Marker`.
         run: As in :class:`Marker`.
-        since: The epoch that the driver which decided it had started after.
-        rows: How many rows the part has.
+        since: The epoch after which the driver that decided the part had started.
+        rows: Number of rows in the part.
     """
 
     epoch: int
@@ -67,7 +67,7 @@ class Part:
     rows: int
 
     def published(self, marker: Marker | None) -> int:
-        """How many rows of the part are published, by the newest marker of its number."""
+        """The number of rows of the part that are published, according to the newest marker with its number."""
         if marker is None:
             return 0
         if marker.name == self.name:
@@ -79,27 +79,27 @@ class Part:
                 f"{self.name!r}: another copy of this home is running."
             )
             raise ForeignMarkerError(message)
-        # Epochs are published in order: a later one says that a successor has published this one.
+        # Epochs are published in order: a later one means that a successor has published this one.
         return self.rows if marker.epoch > self.epoch else 0
 
 
 class Brokers(Protocol):
-    """What a publisher needs of the brokers, for one part. Any method may fail, with or without effect."""
+    """The operations that a publisher needs from the brokers, for one part. Any may fail, with or without effect."""
 
     known: tuple[Marker | None] | None
-    """The newest marker, if the producer is initialized and has seen it; None if it has to be found out."""
+    """The newest marker, if the producer is initialized and has seen it; None if it has yet to be determined."""
 
     def init(self) -> None:
-        """Make a producer: roll back what is open under the part's transactional id, and fence who has opened it."""
+        """Create a producer: roll back what is open under the part's transactional id, and fence whoever opened it."""
 
     def marker_ends(self) -> Ends:
-        """The ends of the partitions that markers go to, open transactions included."""
+        """The ends of the partitions that hold the markers, open transactions included."""
 
     def data_ends(self) -> Ends:
         """The ends of all partitions that may have rows of the part, open transactions included."""
 
     def behind(self, ends: Ends) -> tuple[str, int] | None:
-        """A partition that read_committed readers cannot read up to its end yet; may take a moment."""
+        """A partition that read_committed readers cannot yet read up to its end; may take a moment."""
 
     def markers(self, ends: Ends) -> Sequence[Marker | None]:
         """The newest marker of each key, the part's own first, from a read_committed reader that is at the ends."""
@@ -108,15 +108,15 @@ class Brokers(Protocol):
         """Begin a transaction."""
 
     def send(self, start: int) -> Iterator[int]:
-        """Hand over the part's rows from row ``start``; yields how many, after each slice."""
+        """Hand over the part's rows, starting at row ``start``; yields how many, after each slice."""
 
     def mark(self, marker: Marker) -> None:
-        """Wait until the brokers have the rows and the marker, right behind the last one that was read.
+        """Wait until the brokers have the rows and the marker, directly after the last marker that was read.
 
-        Two copies of a home have transactional ids of their own, which fence nobody: this is what one of them fails at.
+        Two copies of a home have separate transactional ids, which do not fence each other: here one of them fails.
 
         Raises:
-            PublishError: Something else has been written there since.
+            PublishError: Something else has been written there in the meantime.
         """
 
     def commit(self) -> None:
@@ -132,9 +132,9 @@ def publish(
     patience: float,
     again: bool = True,
 ) -> Iterator[str]:
-    """Publish what is not published of a part; a generator that names each step right before it takes it.
+    """Publish the unpublished rows of a part; a generator that names each step right before taking it.
 
-    Any number may run at once for the same part: one that was fenced looks at the marker, and goes on.
+    Any number may run at once for the same part: one that was fenced reads the marker, and continues.
     """
     fenced = 0
     while True:
@@ -157,7 +157,7 @@ def _publish(
     part: Part, brokers: Brokers, clock: Callable[[], float], longest: float, patience: float, *, again: bool
 ) -> Iterator[str]:
     if brokers.known is None:
-        # In this order: only behind the fence nothing can be added that the reader would not see.
+        # In this order: only once others are fenced can nothing be added that the reader would not see.
         yield INIT
         brokers.init()
         yield ENDS
@@ -174,7 +174,7 @@ def _publish(
     done = part.published(brokers.known[0])
     while done < part.rows:
         yield BEGIN
-        # Whatever happens from here on, another attempt must look.
+        # Whatever happens from here on, another attempt must read the marker.
         brokers.known, before = None, done
         brokers.begin()
         began = clock()
@@ -197,7 +197,7 @@ def _publish(
 
 
 def _ended(brokers: Brokers, clock: Callable[[], float], patience: float) -> Iterator[str]:
-    """Wait for the ends of what the producer has written: where one is missing, the next transaction shares its end."""
+    """Wait for the end markers of the producer's transactions: the next one would share an end that is missing."""
     yield ENDS
     yield from _reached({**brokers.data_ends(), **brokers.marker_ends()}, brokers, clock, patience)
 

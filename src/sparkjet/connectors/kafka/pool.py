@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TaskResult:
-    """What a task of a successful job returned.
+    """The result of a task of a successful job.
 
     Attributes:
         name: Its transactional id, None if it had no rows.
@@ -87,10 +87,10 @@ class TransactionPool:
         return self._use.prefix
 
     def fix(self, results: Sequence[TaskResult], *, speculates: bool = False) -> Handle | None:
-        """Fix which attempts belong to the epoch, when all tasks have succeeded; None if there were no rows.
+        """Fix which attempts belong to the epoch, once all tasks have succeeded; None if there were no rows.
 
-        From then on a late attempt can neither publish nor destroy anything, as no two share an id. What it opens
-        after this is aborted by a later commit, or at the next start.
+        From then on a late attempt can neither publish nor destroy anything, as no two attempts share an id. A
+        transaction that it opens after this is aborted by a later commit, or at the next start.
         """
         use = self._begun()
         slots = [(result.name, result.rows) for result in results if result.name is not None]
@@ -114,7 +114,7 @@ class TransactionPool:
         seen = self._transactions.commit(handle, between)
         use = self._use
         if use is None or use.handle != handle:
-            # Prepared by an earlier driver: the start aborts orphans next.
+            # Prepared by an earlier driver: the start will abort orphans next.
             return
         self._use = replace(use, is_free=use.is_regular and seen.all_ended)
         if self._may_have_orphans or not seen.none_open:

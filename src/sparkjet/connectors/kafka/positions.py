@@ -36,12 +36,12 @@ def from_offset(offset: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition,
 
 
 def positions_in(offset: Mapping[str, Any]) -> dict[TopicPartition, int]:
-    """The positions in an offset, with watermarks or without: the option may be new to a query that goes on.
+    """The positions in an offset, with or without watermarks: the option may be new to a query that is restarted.
 
     >>> positions_in({"source": "sparkjet-kafka", "offsets": {"t": {"9": 7}}, "watermarks": {}})
     {('t', 9): 7}
     """
-    # By the text in it: of a topic of that name there would be partitions.
+    # Recognized by its text: under a topic of that name there would be partitions.
     return from_offset(offset["offsets"] if isinstance(offset.get("source"), str) else offset)
 
 

@@ -42,7 +42,7 @@ _NUMBERS = {
     "message.max.bytes": "bytes",
     "batch.size": "bytes",
 }
-"""Properties that sparkjet computes with."""
+"""Properties that sparkjet calculates with."""
 _NUMBER = re.compile(r"[1-9][0-9]*")
 OURS = {
     "transactional.id": "sparkjet names its transactions itself, so that every driver can find them",
@@ -108,14 +108,14 @@ class KafkaSettings:
 
 
 def guarantee_of(options: Options) -> Guarantee:
-    """What the user asks for."""
+    """The guarantee that the user asks for."""
     return Guarantee(options[PROCESSING_GUARANTEE])
 
 
 def producer_properties(properties: dict[str, str], *, in_transactions: bool) -> dict[str, str]:
     """Properties of librdkafka's producers, from the user's and the defaults."""
     for name, unit in _NUMBERS.items():
-        # librdkafka takes 0x10 and 010 too, as C does: sparkjet would compute with another number, or fail.
+        # librdkafka also accepts 0x10 and 010, as C does: sparkjet would calculate with another number, or fail.
         if name in properties and not (_NUMBER.fullmatch(properties[name]) and int(properties[name]) < 2**31):
             message = f'{PREFIX}{name}: "{properties[name]}" is not a number of {unit}.'
             raise AnalysisError(message)

@@ -54,7 +54,7 @@ _REMEDIES = {
     "message.timestamp.before.max.ms and message.timestamp.after.max.ms.",
 }
 _OF_ROWS = frozenset({"INVALID_RECORD", "MSG_SIZE_TOO_LARGE", "_UNKNOWN_PARTITION"})
-"""Errors of a row. No topic is none: all rows may be for it, and to look for it takes half a minute each time."""
+"""Errors of a single row. A missing topic is not one: all rows may be for it, and each look takes half a minute."""
 
 NAMELESS = (
     "a header has no key, and Kafka takes no such header. Leave it out, e.g. with "
@@ -71,11 +71,11 @@ class ProduceError(Exception):
 
 
 class RefusedRowError(ProduceError):
-    """Kafka takes some row of a task never, and would take the others."""
+    """Kafka will never take some row of a task, but would take the others."""
 
 
 def explain(error: confluent_kafka.KafkaError, topic: str | None = None) -> str:
-    """The error of librdkafka or a broker, for a topic or for all, on one line, and the way out."""
+    """The error of librdkafka or a broker, for one topic or for all, on one line, with the remedy."""
     text = " ".join(str(error.str()).split())
     stop = "" if text.endswith(".") else "."
     where = "" if topic is None else f"topic {topic!r}: "

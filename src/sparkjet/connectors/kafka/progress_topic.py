@@ -1,4 +1,4 @@
-"""The progress topic: a compacted topic by whose markers the brokers themselves know what a query has published."""
+"""The progress topic: a compacted topic whose markers tell, on the brokers, what a query has published."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
     from sparkjet.sinks.protocol import Handle, TransactionId
 
 COMPLETE = 0
-"""The partition of the markers that speak for epochs; part n has partition n + 1, so that no part waits for another."""
+"""The partition of the markers of whole epochs; part n has partition n + 1, so that no part waits for another."""
 CONFIG = {"cleanup.policy": "compact", "segment.bytes": "1048576", "min.cleanable.dirty.ratio": "0.1"}
-"""How it is created: the segment that is written to is not compacted, so small ones keep it short."""
+"""Configuration of a new topic: its active segment is not compacted, so small segments keep it short."""
 NEEDED = ("Read", "Write", "Describe")
-"""What its user must be allowed there."""
+"""Operations that its user must be allowed there."""
 _FEWEST = 2
 _SETTLING = 3.0
-"""Seconds that a new topic may take to be known."""
+"""Seconds that a new topic may take to become known."""
 
 
 def key_of(query: str, sink: str, part: int | None = None) -> str:
@@ -59,7 +59,7 @@ def key_of(query: str, sink: str, part: int | None = None) -> str:
 
 @contextmanager
 def reached(what: str) -> Iterator[None]:
-    """Errors of clients that only ask and read."""
+    """Report the errors of clients that only ask and read."""
     try:
         yield
     except (PublishError, ProducerFencedError) as error:
@@ -88,10 +88,10 @@ class ProgressTopic:
         self._patience = patience
         self._complete, self._parts = key_of(query, sink), key_of(query, sink, 0).removesuffix("0}")
         self.newest: dict[str, Marker] = {}
-        """By key, before :attr:`positions`."""
+        """Newest marker by key, before :attr:`positions`."""
         self.positions: dict[tuple[str, int], int] = {}
         self.largest: int | None = None
-        """Its max.message.bytes; None where this user may not read it."""
+        """The topic's max.message.bytes; None if this user may not read it."""
 
     def is_of(self, name: str, query: str, sink: str) -> bool:
         """Whether it is this topic, for this sink."""
@@ -99,18 +99,18 @@ class ProgressTopic:
 
     @property
     def complete(self) -> Marker | None:
-        """The marker of the newest epoch of which all parts are published."""
+        """The marker of the newest epoch whose parts are all published."""
         return self.newest.get(self._complete)
 
     def later(self, newest: TransactionId) -> Marker | None:
         """A marker of the last epoch, if a query at this record cannot have published it."""
-        # Those of parts too: the home may have been lost before all of the epoch was there.
+        # Markers of parts count too: the home may have been lost before all of the epoch was published.
         last = max((each.epoch for each in self.newest.values()), default=0)
         of_last = (each for each in self.newest.values() if each.epoch == last)
         return next((each for each in of_last if last > newest.epoch or _differs(each, newest)), None)
 
     def wrong_for(self, handle: Handle) -> str | None:
-        """Why it cannot be the topic that has the markers of what was decided before; None if it can."""
+        """Why it cannot be the topic with the markers of what was decided before; None if it can."""
         found, known = self.complete, int(handle["after"])
         if known > (0 if found is None else found.epoch):
             state = "has no epoch of this query" if found is None else f"ends with epoch {found.epoch}"
@@ -118,7 +118,7 @@ class ProgressTopic:
                 f"{state}, but epoch {known} was published: the topic was emptied, created again or restored, or it is "
                 "another one"
             )
-        # No epoch before the first one tells: it may be published, and its marker be where nobody looks.
+        # Until an epoch is known to be published, no number tells: one may be, its marker in a topic that nobody reads.
         used = handle.get("progress", self.name)
         if used != self.name:
             return f'is not "{used}", which has the markers of this home'
@@ -129,11 +129,11 @@ class ProgressTopic:
         return None
 
     def note(self, marker: Marker) -> None:
-        """What has just been published, before it is read."""
+        """Note the marker that has just been published, before it is read."""
         self.newest[self._complete] = marker
 
     def partitions(self) -> int:
-        """How many there are, 0 if there is no such topic."""
+        """The number of partitions, 0 if there is no such topic."""
         try:
             return len(partitions_of(self._admin, [self.name], self._patience))
         except confluent_kafka.KafkaException as error:
@@ -146,7 +146,7 @@ class ProgressTopic:
             raise SinkError(message) from error
 
     def made(self) -> str:
-        """Its id, another one if it was deleted and created again; empty if there is no such topic."""
+        """The topic's id, a different one if it was deleted and recreated; empty if there is no such topic."""
         if not self.partitions():
             return ""
         with reached(f"progress topic {self.name!r}"):
@@ -185,12 +185,12 @@ class ProgressTopic:
             return
         self._create(writers, replicas, try_only=False)
         until = time.monotonic() + _SETTLING
-        # Brokers answer before all of them know it.
+        # Brokers respond before all of them know the topic.
         while not self.partitions() and time.monotonic() < until:
             time.sleep(LOOK)
 
     def forget(self, producer: Mapping[str, str]) -> None:
-        """Delete the markers, which are of epochs that the snapshots do not know and that are published again."""
+        """Delete the markers of epochs that the snapshots do not know and that will be published again."""
         with reached(f"progress topic {self.name!r}"):
             queue = Queue(confluent_kafka.Producer({**producer, "delivery.report.only.error": True}))
             for key in self.newest:
@@ -247,13 +247,13 @@ class ProgressTopic:
 
     def _command(self, writers: int, replicas: int) -> str:
         settings = " ".join(f"--config {name}={value}" for name, value in CONFIG.items())
-        # Unless it is said, the brokers' default; the command takes no other way to ask for that.
+        # Without the option the brokers' default applies; the command has no other way to ask for it.
         copies = f"--replication-factor {replicas} " if replicas > 0 else ""
         return f"kafka-topics.sh --create --topic {self.name} --partitions {writers + 1} {copies}{settings}"
 
 
 def _differs(found: Marker, newest: TransactionId) -> bool:
-    """Whether the epoch was published by a later takeover, or by another run of the same one, than the record's."""
+    """Whether the epoch was published by a later takeover than the record's, or by another run of the same one."""
     takeover = int(found.name.partition("-")[0])
     return takeover > newest.takeover or (
         takeover == newest.takeover and bool(found.run and newest.run) and found.run != newest.run

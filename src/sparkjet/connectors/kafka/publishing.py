@@ -26,18 +26,21 @@ from sparkjet.connectors.kafka.producing import SLICE_BYTES, ProduceError, Queue
 
 T = TypeVar("T")
 FENCING = frozenset({-144, -150, -172, -152, -151, 47, 48, 90})
-"""Codes of a producer that was fenced, or whose transaction timed out, and that has to begin anew: _FENCED, _FATAL,
-_STATE, _PURGE_QUEUE, _PURGE_INFLIGHT, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, PRODUCER_FENCED. Safe for any."""
+"""Codes of a producer that has to start over, as it was fenced or its transaction timed out.
+
+They are _FENCED, _FATAL, _STATE, _PURGE_QUEUE, _PURGE_INFLIGHT, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE,
+PRODUCER_FENCED. Safe for any.
+"""
 _END = -191
-"""The code of what a consumer gets at the end of a partition."""
+"""The code that a consumer gets at the end of a partition."""
 _MOVING = frozenset({5, 6, 7, 9, 13, 56, 74, 75, 78, -185, -195})
 """Codes of a partition whose leader is being elected, has not caught up yet, or does not answer."""
 ANSWER = 5.0
-"""Seconds that a broker may take: one that has died is asked in vain until then, and another one afterwards."""
+"""Seconds that a broker may take: until then a dead one is asked in vain, and another one afterwards."""
 _PAUSE = 0.5
-"""Seconds at most before a fenced publisher begins anew, so that two of them do not fence one another for ever."""
+"""Maximum seconds before a fenced publisher starts over, so that two of them do not fence each other forever."""
 LOOK = 0.02
-"""Seconds from one look for the last stable offset to the next."""
+"""Seconds between two looks for the last stable offset."""
 _CHUNK = 8192
 """The most rows that are read at once."""
 READER = {
@@ -46,10 +49,10 @@ READER = {
     "enable.partition.eof": True,
     "isolation.level": "read_committed",
     "fetch.wait.max.ms": 10,
-    # A topic may begin later than at its offset 0; librdkafka would go on from its end.
+    # A topic may begin after offset 0; librdkafka would continue from its end.
     "auto.offset.reset": "earliest",
 }
-"""Properties of a reader of markers, over those of the client."""
+"""Properties of a reader of markers, which override those of the client."""
 UNCOMMITTED, COMMITTED = (
     confluent_kafka.IsolationLevel.READ_UNCOMMITTED,
     confluent_kafka.IsolationLevel.READ_COMMITTED,
@@ -57,25 +60,25 @@ UNCOMMITTED, COMMITTED = (
 
 
 Rows = Callable[[int], Iterable[pa.RecordBatch]]
-"""Reads the rows of a part, from a row's number on."""
+"""Reads the rows of a part, starting at a row's number."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a part goes, and where its markers are.
+    """The destination of a part, and the place of its markers.
 
     Attributes:
         producer: librdkafka's properties for producers; include the password and are never shown.
         client: The same for clients that only ask and read.
         name: Transactional id.
         markers: The topic of the markers.
-        keys: Keys of the markers to write, each with its partition; the first one is the part's own, the others are
-            written when the part has all its ``rows``.
-        rows: How many rows the part has.
+        keys: Keys of the markers to write, each with its partition; the first is the part's own, the others are written
+            once all ``rows`` of the part are.
+        rows: Number of rows in the part.
         topic: The topic of rows without a column ``topic``.
         topics: All topics that rows may go to, each with its id.
-        watermark: The query's after the epoch, in microseconds, which the epoch's marker tells; None if it has none.
-        since: Offsets in the partitions of the ``keys``; what is before them is known.
+        watermark: The query's watermark after the epoch, in microseconds, for the epoch's marker; None if it has none.
+        since: Offsets in the partitions of the ``keys``; everything before them is known.
         newest: The newest marker before that offset.
         longest: Seconds after which a transaction takes no more rows.
         patience: Seconds to wait for a broker, or for open transactions of others.
@@ -98,7 +101,7 @@ class Place:
 
 @contextlib.contextmanager
 def explained() -> Iterator[None]:
-    """Errors of librdkafka as those of a publisher."""
+    """Report errors of librdkafka as those of a publisher."""
     try:
         yield
     except confluent_kafka.KafkaException as error:
@@ -108,12 +111,12 @@ def explained() -> Iterator[None]:
     except ProduceError as error:
         raise PublishError(str(error)) from error
     except SystemError as error:
-        # What librdkafka raises at times for a fenced producer.
+        # librdkafka raises this at times for a fenced producer.
         raise ProducerFencedError(str(error)) from error
 
 
 class KafkaBrokers:
-    """See :class:`sparkjet.connectors.kafka.parts.Brokers`; a producer that is not fenced is used again.
+    """See :class:`sparkjet.connectors.kafka.parts.Brokers`; a producer that is not fenced is reused.
 
     Args:
         place: Where the part goes.
@@ -129,11 +132,11 @@ class KafkaBrokers:
         self._read = self._known()
 
     def turn_to(self, place: Place, rows: Rows | None) -> None:
-        """Go on with another epoch's part of the same transactional id."""
+        """Continue with another epoch's part of the same transactional id."""
         if (place.producer, place.topics) != (self._place.producer, self._place.topics):
-            # What the topic takes has changed, and a producer keeps the properties that it was made with. Or the topic
-            # was created again: librdkafka follows no leader whose epoch is lower than that of the one it knows, and
-            # those of the new one begin anew.
+            # The topic's limits have changed, and a producer keeps the properties that it was created with. Or the
+            # topic was recreated: librdkafka follows no leader whose epoch is lower than that of the leader it knows,
+            # and the epochs of the new topic start over.
             self.known = None
         self._place, self._rows = place, rows
         self._read = self._known()
@@ -208,7 +211,7 @@ class KafkaBrokers:
                 if end != self._read[where] + 1:
                     message = f"another publisher has written to {where[0]}-{where[1]} at the same time."
                     raise PublishError(message)
-                # With the end of this transaction.
+                # Including the end marker of this transaction.
                 self._read[where] = end + 1
 
     def _known(self) -> dict[tuple[str, int], int]:
@@ -222,7 +225,7 @@ class KafkaBrokers:
 
     @contextlib.contextmanager
     def _undone(self) -> Iterator[None]:
-        """Roll back what fails, best effort: readers would wait for the next attempt, or the timeout."""
+        """Roll back what fails, best effort: readers would otherwise wait for the next attempt, or the timeout."""
         try:
             yield
         except PublishError:
@@ -241,7 +244,7 @@ class KafkaBrokers:
 
 
 def told_of(ends: Ends, watermark: int | None) -> dict[str, Any]:
-    """What the marker of an epoch says besides: the offset behind its rows in each partition, and its watermark."""
+    """Further content of an epoch's marker: the offset behind its rows in each partition, and its watermark."""
     listed: dict[str, list[int]] = {}
     for (topic, _), end in sorted(ends.items()):
         listed.setdefault(topic, []).append(end)
@@ -249,7 +252,7 @@ def told_of(ends: Ends, watermark: int | None) -> dict[str, Any]:
 
 
 def answered(admin: Any, ask: Callable[[], T], patience: float) -> T:
-    """What brokers answer; asked again while leaders are elected, or the broker that was asked is gone."""
+    """The brokers' answer; asked again while leaders are elected, or if the broker that was asked is gone."""
     until = time.monotonic() + patience
     while True:
         try:
@@ -258,8 +261,8 @@ def answered(admin: Any, ask: Callable[[], T], patience: float) -> T:
             if error.args[0].code() not in _MOVING or time.monotonic() > until:
                 raise
         time.sleep(LOOK)
-        # It goes on asking the brokers that it knows, with the epochs that it knows of leaders, and learns others only
-        # so. Not by the names of topics, for which brokers may create them.
+        # The client keeps asking the brokers that it knows, with the leader epochs that it knows, and learns of others
+        # only this way. Not by topic name, as brokers may create a topic that is named.
         with contextlib.suppress(confluent_kafka.KafkaException):
             admin.list_topics(timeout=ANSWER)
 
@@ -278,7 +281,7 @@ def ends_of(
 
 
 def unread(admin: Any, ends: Ends, patience: float) -> tuple[str, int] | None:
-    """A partition that read_committed readers cannot read up to its end yet; None if there is none."""
+    """A partition that read_committed readers cannot yet read up to its end; None if there is none."""
     stable = ends_of(admin, list(ends), COMMITTED, patience)
     return next((where for where, end in ends.items() if stable[where] < end), None)
 
@@ -290,7 +293,7 @@ def partitions_of(admin: Any, topics: Iterable[str], patience: float) -> list[tu
 
 
 def topics_of(admin: Any, topics: Iterable[str], patience: float) -> dict[str, Any]:
-    """Some topics, which must exist; asked so that brokers do not create what is missing."""
+    """Some topics, which must exist; requested so that brokers do not create missing ones."""
 
     def ask() -> dict[str, Any]:
         answers = admin.describe_topics(TopicCollection(list(topics)), request_timeout=ANSWER)
@@ -300,7 +303,7 @@ def topics_of(admin: Any, topics: Iterable[str], patience: float) -> dict[str, A
 
 
 class MarkerReader:
-    """Reads markers, committed ones only; its connections stay until it is collected.
+    """Reads markers, only committed ones; its connections stay open until it is garbage-collected.
 
     Args:
         client: librdkafka's properties.
@@ -312,7 +315,7 @@ class MarkerReader:
         self._consumer: Any = None
 
     def read(self, since: Ends, ends: Ends) -> Iterator[tuple[str, bytes | None]]:
-        """What there is from an offset of each partition to another one, with its key; None for a deleted key."""
+        """The records between two offsets of each partition, with their keys; None for a deleted key."""
         wanted = {where: end for where, end in ends.items() if since.get(where, 0) < end}
         if not wanted:
             return
@@ -326,7 +329,7 @@ class MarkerReader:
                 raise PublishError(message)
             for found in self._consumer.consume(500, 0.1):
                 if found.topic() is None:
-                    # Of the group, whose coordinator librdkafka looks for: who reads so needs no right to it.
+                    # Of the group, whose coordinator librdkafka looks for: reading this way needs no permission for it.
                     continue
                 where, reached = (found.topic(), found.partition()), found.offset()
                 if found.error() is None:
@@ -334,14 +337,14 @@ class MarkerReader:
                     yield (found.key() or b"").decode(errors="replace"), found.value()
                 elif found.error().code() != _END:
                     raise confluent_kafka.KafkaException(found.error())
-                # The last offsets may be ends of transactions, which no reader gets: only the end says that it is one.
+                # The last offsets may be end markers, which no reader gets: only the end-of-partition event tells.
                 if reached >= ends[where]:
                     wanted.pop(where, None)
         self._consumer.unassign()
 
 
 def marker_of(value: bytes | None) -> Marker | None:
-    """The marker in a record; only of a key that is known to be a marker's, as a topic may have other records."""
+    """The marker in a record; only for a marker's key, as a topic may also have other records."""
     if value is None:
         return None
     found = json.loads(value)
@@ -349,7 +352,7 @@ def marker_of(value: bytes | None) -> Marker | None:
 
 
 def rows_of(files: Sequence[Any], start: int) -> Iterator[pa.RecordBatch]:
-    """The rows of Parquet files from a row on, always in the same order."""
+    """The rows of Parquet files, starting at a row, always in the same order."""
     for each in files:
         with contextlib.ExitStack() as opened:
             content = opened.enter_context(each()) if callable(each) else each
@@ -358,7 +361,7 @@ def rows_of(files: Sequence[Any], start: int) -> Iterator[pa.RecordBatch]:
                 start -= file.metadata.num_rows
                 continue
             groups = map(file.metadata.row_group, range(file.metadata.num_row_groups))
-            # One of large rows would take gigabytes: a batch may be of several groups.
+            # A batch may span several groups: of large rows, it would take gigabytes.
             size = 1 + max(group.total_byte_size / group.num_rows for group in groups if group.num_rows)
             for batch in file.iter_batches(max(1, min(_CHUNK, int(SLICE_BYTES / size)))):
                 if start < batch.num_rows:
@@ -399,6 +402,6 @@ class PublishTask:
                 try:
                     run(part, brokers, place, again=again)
                 except PublishError as error:
-                    # Of exactly this type, by whose name the driver finds the message.
+                    # Of exactly this type, as the driver finds the message by its name.
                     raise PublishError(str(error)) from error
                 yield pa.record_batch({"id": pa.array([place.name]), "rows": pa.array([part.rows], pa.int64())})

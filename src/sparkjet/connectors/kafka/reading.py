@@ -35,7 +35,7 @@ _TRANSIENT = (
 )
 _MOST_RECORDS, _FIRST_RECORDS, _MOST_BYTES = 4_000, 1_000, 8 << 20
 _SILENT = 5.0
-"""Seconds without records after which the client of earlier tasks is not relied on any more."""
+"""Seconds without records after which the client of earlier tasks is no longer relied on."""
 # Short, as consume() waits for all the messages it asks for, but offsets of transaction markers never yield one.
 _WAIT = 0.05
 

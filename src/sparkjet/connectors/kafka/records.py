@@ -56,7 +56,7 @@ def record_batches(wanted: Range, settings: KafkaSourceSettings) -> Iterator[pa.
 def batch_of(messages: Sequence[Any], topic: str, partition: int, *, headers: bool) -> pa.RecordBatch:
     """Messages of one partition, oldest first, with the columns of the source."""
     count = len(messages)
-    # No loop in Python: it would take longer than all of this together.
+    # No loop in Python: it would take longer than everything else here together.
     kinds, times = zip(*map(Message.timestamp, messages), strict=True)
     columns = [
         pa.array(list(map(Message.key, messages)), pa.binary()),
@@ -76,7 +76,7 @@ def batch_of(messages: Sequence[Any], topic: str, partition: int, *, headers: bo
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """Pause Python's garbage collector, which each thousand messages would trigger, and which would find nothing."""
+    """Pause Python's garbage collector, which every thousand messages would trigger, although it would find nothing."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -99,7 +99,7 @@ def _times(milliseconds: Sequence[int], messages: Sequence[Any]) -> pa.Array:
     try:
         return counted.cast(_SCHEMA.field("timestamp").type)
     except pa.ArrowInvalid as error:
-        # Anyone may write any number there; Spark counts microseconds.
+        # Any writer may put any number there; Spark counts microseconds.
         wrong = max(messages, key=lambda each: abs(each.timestamp()[1]))
         raise _unreadable(wrong, f"the time {wrong.timestamp()[1]} ms, which no timestamp can hold") from error
 

@@ -1,4 +1,4 @@
-"""Rows that brokers refuse: found before the decision, after which they would fail the query at every start."""
+"""Rows that brokers refuse, found before the decision: after it, they would fail the query at every start."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ if TYPE_CHECKING:
     from sparkjet.connectors.kafka.staged_settings import StagedSettings
 
 _OVERHEAD = 100
-"""Bytes of a batch of one record beside key, value and headers, and more."""
+"""Overhead of a batch of one record in bytes, without key, value and headers; an upper bound."""
 _OF_MESSAGE = 36
-"""Bytes that librdkafka counts beside key, value and headers."""
+"""Bytes that librdkafka counts in addition to key, value and headers."""
 _OF_HEADER = 12
-"""Bytes of a header beside its key and value, at most."""
+"""Overhead of a header in bytes, without its key and value; an upper bound."""
 _OF_MARKER, _OF_END = 1000, 21
-"""Bytes of an epoch's marker without the offsets that it names, and of each offset, at most."""
+"""Maximum size of an epoch's marker in bytes, without the offsets in it, and of each offset."""
 _NONE = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.TOPIC_EXCEPTION})
-"""Codes of a topic that is not there for this user, or whose name Kafka does not take."""
+"""Codes of a topic that does not exist for this user, or whose name Kafka does not accept."""
 
 
 @dataclass(frozen=True)
 class Topic:
-    """What brokers say of a topic.
+    """A topic, as described by the brokers.
 
     Attributes:
-        partitions: How many it has.
-        compacted: Whether it takes no row without a key.
-        largest: Its max.message.bytes; None where this user may not read it.
+        partitions: Number of partitions.
+        compacted: Whether it refuses rows without a key.
+        largest: Its max.message.bytes; None if this user may not read it.
         writable: Whether this user may write to it.
-        replicas: How many replicas its partitions have.
-        made: Its id: another one if it was deleted and created again.
+        replicas: Number of replicas of its partitions.
+        made: Its id: a different one if it was deleted and recreated.
     """
 
     partitions: int
@@ -56,11 +56,11 @@ class Topic:
 
 
 def describe(admin: Any, names: Iterable[str], patience: float) -> dict[str, Topic]:
-    """The topics that exist and may be written to by clients at all."""
+    """The topics that exist and that clients may write to at all."""
     found = {}
     for name in names:
         if not NAME.fullmatch(name):
-            # At a NUL, clients would cut it off, and find another topic.
+            # Clients would cut the name off at a NUL, and find another topic.
             continue
         try:
             topic = described(admin, name, patience)
@@ -69,7 +69,7 @@ def describe(admin: Any, names: Iterable[str], patience: float) -> dict[str, Top
                 continue
             raise
         if topic.is_internal:
-            # Brokers write there, and refuse everyone else: rows that were decided would never be taken.
+            # Brokers write there, and refuse everyone else: decided rows would never be taken.
             continue
         policy = topic_setting(admin, name, "cleanup.policy", patience) or ""
         largest = topic_setting(admin, name, "max.message.bytes", patience)
@@ -85,7 +85,7 @@ def describe(admin: Any, names: Iterable[str], patience: float) -> dict[str, Top
 
 
 def sizes(rows: DataFrame) -> dict[str, Column]:
-    """What brokers may refuse of any row, as aggregates by name."""
+    """The properties of rows for which brokers may refuse them, as aggregates by name."""
     names = rows.columns
     found = {"keyless": F.count_if(F.col("key").isNull())} if "key" in names else {}
     size = sum((F.coalesce(F.octet_length(name), F.lit(0)) for name in ("key", "value") if name in names), F.lit(0))
@@ -104,7 +104,7 @@ def sizes(rows: DataFrame) -> dict[str, Column]:
 
 
 def measures(rows: DataFrame, topic: str | None) -> dict[str, Column]:
-    """What to observe of rows on their way to the outbox, by name."""
+    """The aggregates to observe on rows that go to the outbox, by name."""
     names = rows.columns
     if "topic" not in names and "partition" not in names:
         return sizes(rows)
@@ -114,7 +114,7 @@ def measures(rows: DataFrame, topic: str | None) -> dict[str, Column]:
 
 
 def by_topic(rows: DataFrame) -> dict[str, Mapping[str, Any]]:
-    """The same of each topic, which takes a job of its own."""
+    """The sizes for each topic separately, which takes another job."""
     measured = rows.groupBy("topic").agg(*(column.alias(name) for name, column in sizes(rows).items()))
     return {row["topic"]: row.asDict() for row in measured.collect()}
 
@@ -126,7 +126,7 @@ def check_epoch(
     settings: StagedSettings,
     each: Callable[[], Mapping[str, Mapping[str, Any]]],
 ) -> None:
-    """Refuse to decide on rows of which brokers would refuse any."""
+    """Refuse to decide on rows if brokers would refuse any of them."""
     check_targets(found, topics, progress.name)
     check_ends(topics, settings.takes if progress.largest is None else min(settings.takes, progress.largest))
     limits = partial(check_rows, largest=settings.takes, compresses=settings.compresses)
@@ -136,16 +136,16 @@ def check_epoch(
     except SinkError:
         if len(topics) == 1:
             raise
-        # Of all topics together one has the largest row, and perhaps another one the lowest limit.
+        # Over all topics, one may have the largest row, and another one the lowest limit.
         of_each = each()
         for name, topic in topics.items():
             limits(of_each[name], name, topic)
 
 
 def check_targets(found: Mapping[str, Any], topics: Mapping[str, Topic], progress: str | None = None) -> None:
-    """Refuse to decide on rows for topics and partitions that they cannot be written to."""
+    """Refuse to decide on rows whose topics or partitions cannot be written to."""
     if progress in topics:
-        # Each publisher would take the rows for another one's marker, and give up.
+        # Each publisher would take the rows for the marker of another one, and give up.
         message = f"Kafka: topic {progress!r} has the markers of this output, and takes no rows. Name another topic."
         raise RefusedRowsError(message)
     for target in found.get("targets") or ():
@@ -172,7 +172,7 @@ def check_targets(found: Mapping[str, Any], topics: Mapping[str, Topic], progres
 
 
 def check_ends(topics: Mapping[str, Topic], largest: int) -> None:
-    """Refuse topics of more partitions than the marker of an epoch can name."""
+    """Refuse topics that have more partitions than the marker of an epoch can name."""
     count = sum(each.partitions for each in topics.values())
     needed = _OF_MARKER + _OF_END * count + sum(map(len, topics))
     if needed > largest:

@@ -1,4 +1,4 @@
-"""The requests that end and describe transactions, each in the one version that is sent, with its response."""
+"""Requests that end and describe transactions, each in the one version that is sent, with its response."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def find_coordinator(name: str) -> Request[tuple[int, Node]]:
 
 
 def init_producer(name: str, timeout: int) -> Request[int]:
-    """Aborts what is open under a transactional id, and fences its producer."""
+    """Aborts the transaction open under a transactional id, and fences its producer."""
     return Request("InitProducerId", 22, 1, Encoder().string(name).int32(timeout).encoded(), _error)
 
 
@@ -200,7 +200,7 @@ def _partition(answer: Decoder) -> tuple[int, int]:
 
 def _setting(answer: Decoder) -> tuple[int, str | None]:
     answer.int32()
-    # One topic was asked about, and one setting; a user who may not read it gets an error and none.
+    # One topic was asked about, and one setting; a user who may not read it gets an error and no setting.
     error, values = next(iter(answer.array(partial(_resource, answer))), (0, []))
     return error, next(iter(values), None)
 

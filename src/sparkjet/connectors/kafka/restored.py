@@ -1,4 +1,4 @@
-"""A home restored from a backup: what Kafka has of epochs that are not in its snapshots."""
+"""A home restored from a backup: transactions in Kafka of epochs that are not in its snapshots."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ REMEDY = (
 
 
 def committed_after(cluster: Cluster, newest: TransactionId, handle: Handle | None) -> list[str]:
-    """Transactional ids with a commit after a record; changes nothing.
+    """The transactional ids with a commit after a record; changes nothing.
 
-    A commit comes after its record, so the record of these is missing here:
+    A commit follows its record, so for these the record is missing here:
 
     - ids of a later takeover than the newest record, or of the same one and a later epoch, or of a later pool;
     - ids of the same takeover by another run: of a copy of the home;
@@ -51,7 +51,7 @@ def committed_after(cluster: Cluster, newest: TransactionId, handle: Handle | No
 
 
 def finding(found: Sequence[str], newest: TransactionId) -> str:
-    """What was found, as a clause for messages."""
+    """The finding as a clause for messages."""
     latest = max((ListedTransaction(name) for name in found), key=lambda each: (each.takeover, each.epoch))
     epoch = max(latest.epoch, newest.epoch + 1) if latest.takeover == newest.takeover else latest.epoch
     more = "" if len(found) == 1 else f" and {len(found) - 1} more"

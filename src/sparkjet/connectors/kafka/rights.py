@@ -1,4 +1,4 @@
-"""What a user may do with a topic, and the command that allows the rest."""
+"""The operations that a user may perform on a topic, and the command that allows the others."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from sparkjet.connectors.kafka.publishing import ANSWER, answered
 
 
 def described(admin: Any, name: str, patience: float) -> Any:
-    """A topic, with what this user may do there; asked so that brokers do not create what is missing."""
+    """A topic, with the operations allowed to this user; requested so that brokers do not create a missing one."""
     return answered(admin, partial(_described, admin, name), patience)
 
 
 def missing(topic: Any, operations: Sequence[str]) -> list[str]:
-    """Which operations brokers would refuse; none where they have no rules, or do not tell."""
+    """The operations that brokers would refuse; none if they have no rules, or do not say."""
     allowed = topic.authorized_operations
     return [each for each in operations if allowed and AclOperation[each.upper()] not in allowed]
 

@@ -37,7 +37,7 @@ _TRANSIENT = (UNKNOWN_TOPIC, NO_LEADER)
 _SETTLING = 3.0
 """Seconds after which they are final: brokers learn of a new topic within a few hundred milliseconds."""
 _LOOKS = 60.0
-"""Seconds from one look for copies of the home to the next: brokers list all transactional ids that there are."""
+"""Seconds between two looks for copies of the home: brokers list all existing transactional ids."""
 PROBE = "sparkjet/probe"
 """Transactional id that every start initializes, so that missing permissions are found before the query starts."""
 
@@ -57,7 +57,7 @@ class KafkaSink:
         self._transactions = KafkaTransactions(settings.access, settings.continues)
         self._pool = TransactionPool(self._transactions)
         self._looked = "", 0.0
-        # A clock that is set during an epoch would make its transactions hours older or younger than they are.
+        # If the clock were set during an epoch, its transactions would seem hours older or younger than they are.
         self._since = time.time() - time.monotonic()
         self.guarantee = settings.guarantee
         self.packages = PACKAGES
@@ -95,10 +95,11 @@ class KafkaSink:
                 self._pool.abort(transaction)
             raise
         if handle is not None:
-            # None of its transactions is older.
+            # None of its transactions was opened earlier.
             handle["prepared"] = prepared
             if self._settings.repeats:
-                # The start that commits it may not have the option any more: what other runs committed is no copy's.
+                # The start that commits it may no longer have the option, and must not take other runs' commits for a
+                # copy's.
                 handle["run"] = ""
         taken = 1000 * (time.monotonic() - began)
         if 2 * taken > self._settings.timeout:
@@ -120,10 +121,10 @@ class KafkaSink:
         return self._since + time.monotonic()
 
     def commit(self, handle: Handle, between: Callable[[], None]) -> None:
-        """See :meth:`Sink.commit`; other copies of the home are looked for once a minute, which asks every broker."""
+        """See :meth:`Sink.commit`; looks once a minute for other copies of the home, which asks every broker."""
         _check_way(handle)
         run, now = handle.get("run"), time.monotonic()
-        # What was committed after a backup that the query went on from is of other runs too.
+        # Commits made after the backup from which the query continued also belong to other runs.
         if run and not self._settings.repeats and (run != self._looked[0] or now > self._looked[1] + _LOOKS):
             self._transactions.check_copies(handle)
             self._looked = run, now
@@ -193,7 +194,7 @@ class KafkaSink:
         encoded = records(rows, self._settings.topic).coalesce(self._settings.writers)
         task = KafkaWriter(self._settings.producer, prefix, self._settings.topic).task
         pooled = prefix is not None
-        # At least once, rows are on the brokers already: to find out which they refuse would write them many times.
+        # With at-least-once, rows are on the brokers already: finding the refused ones would write rows many times.
         of_rows = producing.RefusedRowError if pooled else None
         answered = run_tasks(
             encoded, task, (producing,), producing.ProduceError, PACKAGES, of_rows=of_rows, pooled=pooled
@@ -215,7 +216,7 @@ def _check_way(handle: Handle) -> None:
 
 
 def _check_policy(cluster: Cluster, topic: str) -> None:
-    """Refuse rows without keys where the topic does; a null in a column of keys is the brokers' to refuse."""
+    """Refuse rows without keys if the topic does; a null in a key column is left for the brokers to refuse."""
     policy = cluster.topic_setting(topic, "cleanup.policy") or ""
     if "compact" in policy.split(","):
         message = (
@@ -226,5 +227,5 @@ def _check_policy(cluster: Cluster, topic: str) -> None:
 
 
 def _speculates(rows: DataFrame) -> bool:
-    """Whether Spark may run a second attempt beside a slow task."""
+    """Whether Spark may run a second attempt of a slow task in parallel."""
     return (rows.sparkSession.conf.get("spark.speculation", "false") or "").lower() == "true"

@@ -1,4 +1,4 @@
-"""The data source ``sparkjet-kafka``, as Spark runs it."""
+"""The data source ``sparkjet-kafka``, as run by Spark."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ try:
     from sparkjet.connectors.kafka.records import record_batches
 except ImportError as error:
     # In one of Spark's workers, which plans batches on the driver's machine, and whose errors arrive as text: a driver
-    # that lacks something does not come here, as it registers nothing then.
+    # that lacks a package does not get here, as it then registers nothing.
     _python = f'format("sparkjet-kafka"): {sys.executable} on {platform.node()}'
     raise AnalysisError(lacking(_python, [error.name or "it"], PACKAGES, "Python")) from error
 
@@ -113,7 +113,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         settings = self._settings
         if not settings.progress_topics:
             return None
-        # Where batches are planned only: it needs msgspec, which executors may not have.
+        # Only where batches are planned: it needs msgspec, which executors may not have.
         from sparkjet.connectors.kafka.writer_markers import ProgressTopics  # noqa: PLC0415 - see above
 
         return ProgressTopics(settings.progress_topics, self._cluster, settings.client, settings.patience)
@@ -131,7 +131,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._settings.starting.by_time:
             return self._offset(self._first_at(wanted))
         found = self._cluster.resolved(wanted, committed=self._settings.committed)
-        # Only the user's own offsets: an end that is queried twice moves in between if the topic is written to.
+        # Only the user's own offsets: an end that is queried twice moves in between if the topic is being written to.
         given = {each: offset for each, offset in wanted.items() if offset >= 0}
         begins, ends = self._cluster.begins(given), self._cluster.ends(given, committed=False)
         for each, offset in given.items():
@@ -192,7 +192,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return record_batches(partition.value, self._settings)
 
     def _offset(self, positions: Positions, watermarks: Mapping[TopicPartition, int | None] | None = None) -> _Offset:
-        """An offset as Spark gets it; Spark compares text."""
+        """An offset in the form that Spark gets; Spark compares text."""
         offset = to_offset(positions)
         if self._progress is None:
             return offset

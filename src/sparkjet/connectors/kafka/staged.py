@@ -52,22 +52,22 @@ if TYPE_CHECKING:
 
 
 WAY = "kafka-staged"
-"""What handles say of how they are committed."""
+"""The value by which a handle says how it is committed."""
 PROBE = "sparkjet/probe"
 BEGUN, ALL = -1, -2
-"""In place of a part's number: that the epoch's first part may be published, and that all of them are."""
+"""Instead of a part's number: that the epoch's first part may be published, and that all of them are published."""
 _NAMES = {BEGUN: "begun", ALL: "all"}
 _KNOWN = 60.0
-"""Seconds for which it is taken for granted what brokers said of a topic."""
+"""Seconds for which the brokers' description of a topic is considered valid."""
 _ARRIVING = 0.5
-"""Seconds that the ends of transactions may take to reach the partitions; usually it takes a few milliseconds."""
+"""Seconds that end markers may take to reach the partitions; usually it takes a few milliseconds."""
 
 
 class StagedKafkaSink(Outbox):
     """Writes the rows of each epoch as records of a topic, exactly once; no transaction waits for a decision.
 
-    The rows wait in the outbox. After the decision they are written part by part in transactions of librdkafka's, each
-    with a marker in the progress topic that says how far its part is. What was cut short is looked up there.
+    The rows wait in the outbox. After the decision they are written part by part in librdkafka's transactions, each
+    with a marker in the progress topic that says how far its part has got. After an interruption, it is read there.
 
     Args:
         settings: The parsed options.
@@ -75,7 +75,7 @@ class StagedKafkaSink(Outbox):
 
     guarantee = Guarantee.EXACTLY_ONCE
     compares_last = True
-    # Looking for repeated values costs more than it saves; compression pays, as what is written is synced and summed.
+    # Dictionaries cost more than they save; compression pays, as everything written is synced and checksummed.
     writer_options: Mapping[str, str] = {"parquet.enable.dictionary": "false"}
 
     def __init__(self, settings: StagedSettings) -> None:
@@ -104,7 +104,7 @@ class StagedKafkaSink(Outbox):
         check_columns(schema, settings.topic)
         try:
             if settings.access is not None:
-                # librdkafka tries again for a minute, and does not say what was wrong.
+                # librdkafka would retry for a minute, and not say what was wrong.
                 with Cluster(settings.access) as cluster:
                     cluster.metadata()
             self._check_transactions()
@@ -144,7 +144,7 @@ class StagedKafkaSink(Outbox):
         if progress.partitions():
             progress.catch_up()
             if self._settings.repeats:
-                # A later epoch that is hidden now, and not forgotten, would stand for those that are still to come.
+                # A later epoch that is hidden now, and is not forgotten, would pass for epochs that are still to come.
                 self._once_readable(progress, newest)
         if self._settings.repeats:
             self._forgets = progress.later(newest) is not None
@@ -162,7 +162,7 @@ class StagedKafkaSink(Outbox):
         return self._marked(newest)
 
     def _marked(self, newest: TransactionId) -> Later:
-        """What the outbox says was delivered later: it would drop the rows of all epochs up to there."""
+        """Later epochs that the outbox says were delivered: it would drop the rows of all epochs up to there."""
         marked = super().published_after(newest, None)
         return None if marked is Unknown.UNKNOWN else marked
 
@@ -179,7 +179,7 @@ class StagedKafkaSink(Outbox):
             raise AnalysisError(message)
 
     def _once_readable(self, progress: ProgressTopic, newest: TransactionId) -> None:
-        """Read what the progress topic has and readers do not get yet."""
+        """Read the progress topic, once readers get all of its markers."""
         where = (progress.name, COMPLETE)
         self._ends.write_lost([where], newest.query, newest.sink)
         if not self._ends.are_read([where], self._settings.patience):
@@ -199,7 +199,7 @@ class StagedKafkaSink(Outbox):
                 self._progress.forget(self._settings.producer)
 
     def prepare(self, rows: DataFrame, transaction: TransactionId) -> Handle | None:
-        """See :meth:`Sink.prepare`; refuses what no broker would take."""
+        """See :meth:`Sink.prepare`; refuses rows that no broker would take."""
         settings = self._settings
         noticed, encoded = Observation(), records(rows, settings.topic)
         observed = [column.alias(name) for name, column in measures(encoded, settings.topic).items()]
@@ -216,17 +216,17 @@ class StagedKafkaSink(Outbox):
         try:
             check_epoch(found, topics, progress, settings, each)
         except SinkError:
-            # That may be a minute old: meanwhile a topic may have got the partition, or take rows of that size.
+            # The description may be a minute old: by now, a topic may have the partition, or take rows of that size.
             self._topics = -_KNOWN, topics
             check_epoch(found, self._described(names), progress, settings, each)
         return self.in_parts(handle, transaction, names)
 
     def tells(self, clock: int, watermark: int | None) -> bool:
-        """See :meth:`Telling.tells`: with ``progressInterval``, of another watermark, now and then."""
+        """See :meth:`Telling.tells`: with ``progressInterval``, at intervals, if the watermark has changed."""
         return self._pace.is_due(clock, watermark)
 
     def tell(self, transaction: TransactionId) -> Handle:
-        """See :meth:`Telling.tell`: a marker alone, behind what is in the topic."""
+        """See :meth:`Telling.tell`: a marker alone, after everything in the topic."""
         names = [] if self._settings.topic is None else [self._settings.topic]
         stored = {"sink": transaction.sink, "box": str(transaction), "epoch": transaction.epoch, "rows": 0, "files": []}
         return self.in_parts(stored, transaction, names)
@@ -237,7 +237,7 @@ class StagedKafkaSink(Outbox):
         return by_topic(read(self._session, entry, files_of(stored)))
 
     def in_parts(self, stored: Handle, transaction: TransactionId, topics: Sequence[str]) -> Handle:
-        """The handle of rows that are in the outbox, with all that publishing them needs."""
+        """The handle of rows in the outbox, with everything needed to publish them."""
         self._pace.note(transaction)
         progress = self._progress_of(transaction.query, transaction.sink)
         entry, complete = self._entries(transaction.sink).at(stored["box"]), progress.complete
@@ -251,7 +251,7 @@ class StagedKafkaSink(Outbox):
             "topics": list(topics),
             "made": {name: each.made for name, each in self._described(topics).items()},
             "progress": progress.name,
-            # Afterwards the markers tell.
+            # After that, the markers tell.
             **({"progressMade": progress.made()} if complete is None else {}),
             "after": 0 if complete is None else complete.epoch,
             "watermark": transaction.reached,
@@ -267,7 +267,7 @@ class StagedKafkaSink(Outbox):
         again, self._untried = self._untried != handle["box"], None
         where = self._written(progress, handle)
         if again:
-            # Before anything initializes the ids: after that nobody knows how their transactions ended.
+            # Before anything initializes the ids: after that, nobody knows how their transactions ended.
             self._ends.write_lost(where, handle["query"], handle["sink"])
         try:
             if not handle["parts"]:
@@ -285,7 +285,7 @@ class StagedKafkaSink(Outbox):
         try:
             self._confirm(progress, handle)
         except BaseException:
-            # Nobody asks again, as the epoch is published: an end that was lost would be the next transaction's.
+            # Nobody asks again once the epoch is published: the next transaction would share an end that was lost.
             self._renew()
             raise
 
@@ -315,7 +315,7 @@ class StagedKafkaSink(Outbox):
         again: bool,
         completes: bool = False,
     ) -> None:
-        """Publish a part, or that all are begun or there, in this process; its producer is kept for the next epoch."""
+        """Publish a part, or that all are begun or published, in this process; keeps its producer for the next one."""
         part, place = self._part(progress, handle, number, completes=completes)
         rows: publishing.Rows | None = None
         if number >= 0:
@@ -328,18 +328,18 @@ class StagedKafkaSink(Outbox):
         self._warm[place.name] = brokers
 
     def _publish_several(self, progress: ProgressTopic, entry: Directory, handle: Handle, *, again: bool) -> None:
-        # Of two copies of a home one alone may begin; with a single part its marker decides that.
+        # Of two copies of a home only one may begin; with a single part, its marker decides which.
         self._publish(progress, entry, handle, BEGUN, again=again)
         if entry.path is not None:
             self._publish_in_tasks(progress, entry, handle, again=again)
         else:
             for number in range(len(handle["parts"])):
                 self._publish(progress, entry, handle, number, again=again)
-        # Behind the marker that it was begun with, whose end may take a moment, or be lost.
+        # After the marker with which it began, whose end marker may take a moment, or be lost.
         epochs = [(progress.name, COMPLETE)]
         if not self._ends.are_read(epochs, _ARRIVING):
             self._ends.write_lost(epochs, handle["query"], handle["sink"])
-            # A kept producer would take for another publisher's what readers do not have yet; a new one waits.
+            # A kept producer would take markers that readers do not get yet for another publisher's; a new one waits.
             self._warm.clear()
         progress.catch_up()
         self._publish(progress, entry, handle, ALL, again=again, completes=True)
@@ -382,9 +382,9 @@ class StagedKafkaSink(Outbox):
         return part, place
 
     def _confirm(self, progress: ProgressTopic, handle: Handle) -> None:
-        """Whether readers have all that was written; otherwise the next epoch takes other transactional ids.
+        """Check that readers get everything that was written; if not, the next epoch uses other transactional ids.
 
-        Where an end was lost, the next transaction of the same id would share its end with the one before.
+        If an end marker was lost, the next transaction of the same id would share its end with the previous one.
         """
         where = self._written(progress, handle)
         if not self._ends.are_read(where, _ARRIVING):
@@ -392,7 +392,7 @@ class StagedKafkaSink(Outbox):
             self._ends.write_lost(where, handle["query"], handle["sink"], is_routine=True)
 
     def _written(self, progress: ProgressTopic, handle: Handle) -> list[tuple[str, int]]:
-        """Every partition that the transactions of an epoch may be open in."""
+        """Every partition in which the transactions of an epoch may be open."""
         found = self._ends.of(handle["topics"])
         self._tell_of_new_topics(handle)
         return [*found, *((progress.name, number) for number in range(len(handle["parts"]) + 1))]
@@ -435,13 +435,13 @@ class StagedKafkaSink(Outbox):
             with reached("topics of the rows"):
                 topics = describe(self._ends.admin, names, self._settings.patience) if names else {}
             if any(each.partitions != before.get(name, each).partitions for name, each in topics.items()):
-                # Producers go on with the partitions that they know, and would refuse rows for others.
+                # Producers keep using the partitions that they know, and would refuse rows for others.
                 self._warm.clear()
             self._topics = time.monotonic(), topics
         return {name: topics[name] for name in names if name in topics}
 
     def _replicas(self) -> int:
-        """Those of the destination; the brokers' default where that is not known."""
+        """The replicas of the destination; -1 for the brokers' default if that is not known."""
         return max((each.replicas for each in self._topics[1].values()), default=-1)
 
     def _check_transactions(self) -> None:

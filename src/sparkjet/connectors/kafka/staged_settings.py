@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _MOST_PARTS = 9_999
 """With the partition of the epochs' markers, as many as brokers create at once."""
 _SHORT = "60000"
-"""No transaction waits for a decision: its timeout is only how long a crash may hold readers back."""
+"""No transaction waits for a decision: its timeout only limits how long a crash may hold readers back."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class StagedSettings:
 
     @property
     def longest(self) -> float:
-        """Seconds after which a transaction takes no more rows: the rest is for those under way."""
+        """Seconds after which a transaction takes no more rows: the rest is for rows under way."""
         return self.timeout / 4
 
     @property
@@ -81,16 +81,16 @@ class StagedSettings:
         return int(self.producer.get("message.max.bytes", "1000000"))
 
     def producer_for(self, largest: int | None) -> Mapping[str, str]:
-        """The producers' properties where a topic takes batches of at most so many bytes, None if it is not known."""
+        """The producers' properties for a topic that takes batches of at most ``largest`` bytes, None if not known."""
         size = int(self.producer.get("batch.size", "1000000"))
-        # librdkafka does not divide a batch that a broker refuses: rows that are decided would never be taken.
+        # librdkafka does not divide a batch that a broker refuses: decided rows would never be taken.
         return self.producer if largest is None or size <= largest else {**self.producer, "batch.size": str(largest)}
 
     @property
     def compresses(self) -> bool:
-        """Whether a message may be smaller than it is when brokers look at it."""
+        """Whether a message may be smaller than its rows by the time brokers check its size."""
         names = ("compression.type", "compression.codec")
-        # librdkafka takes " NONE" too: rows that brokers refuse would be decided.
+        # librdkafka also accepts " NONE": rows that brokers refuse would be decided.
         return any(self.producer.get(name, "none").strip().lower() != "none" for name in names)
 
     def progress_topic(self, query: str, sink: str) -> str:
@@ -123,7 +123,7 @@ class StagedSettings:
         producer = producer_properties({**DEFAULTS, TIMEOUT: _SHORT, **given}, in_transactions=True)
         # Clients would log which properties are for producers only.
         client = {**given, "log_level": "0"}
-        # Producers take consumers' properties unseen; the first reader of markers is made after a decision.
+        # Producers accept consumers' properties unchecked; the first reader of markers is created after a decision.
         kafka_properties.check_properties(given, lambda: confluent_kafka.Consumer({**client, **READER}), ())
         return StagedSettings(
             producer,
@@ -142,5 +142,5 @@ def _access(given: Mapping[str, str]) -> Access | None:
     try:
         return Access.of(given)
     except AnalysisError:
-        # Publishing needs librdkafka only; what is wrong for that one too, it has said.
+        # Publishing needs only librdkafka, which has already reported whatever is wrong for it, too.
         return None

@@ -22,7 +22,7 @@ LATEST, EARLIEST = -1, -2
 """Offsets that stand for a partition's end and its beginning, as in Kafka's protocol and in Spark's option."""
 _WORDS = {"latest": LATEST, "earliest": EARLIEST}
 _END = 2**63
-"""Offsets and times are less."""
+"""Offsets and times are less than this."""
 _WAYS = (STARTING_OFFSETS, STARTING_TIMESTAMP, STARTING_OFFSETS_BY_TIMESTAMP)
 
 
@@ -31,9 +31,9 @@ class Starting:
     """The option ``startingOffsets``, ``startingTimestamp`` or ``startingOffsetsByTimestamp``.
 
     Attributes:
-        option: Which of them.
+        option: Which of them it is.
         all: The offset, or with ``by_time`` the milliseconds, of every partition; None if each has its own.
-        each: Those of each partition.
+        each: The offset or time of each partition.
         latest_if_none: Whether a partition without a record at or after its time starts at its end.
     """
 

@@ -82,14 +82,14 @@ class KafkaTransactions:
         return MarkerState(all_ended=False, none_open=False)
 
     def check_copies(self, handle: Handle) -> None:
-        """Refuse to go on where another copy of the home has published."""
+        """Refuse to continue if another copy of the home has published."""
         with self._connected() as cluster:
             committed = self._found(cluster, prefix_of(handle["query"], handle["sink"]), COMMITS)
         try:
             for each in committed:
                 check_run(handle, each.epoch, each.run, f"Kafka ({each.gid!r})")
         except CopiedHomeError as error:
-            # A start compares takeovers first: after some it does not notice those epochs any more.
+            # A start compares takeovers first: after some of them, it no longer notices those epochs.
             message = f"{error} A query that went on from a backup needs onRestoredBackup=continue until they expire."
             raise CopiedHomeError(message) from error
 
@@ -102,7 +102,7 @@ class KafkaTransactions:
                     _abort(cluster, found.gid)
 
     def abort_open(self, prefix: str, takeover: int, keep: Collection[str] = ()) -> int:
-        """Abort what is open of one sink or epoch, as it would hold consumers back; returns the number aborted."""
+        """Abort open transactions of one sink or epoch, which would hold consumers back; returns the number aborted."""
         with self._connected() as cluster:
             found = [each for each in self._found(cluster, prefix) if each.takeover <= takeover]
             orphans = [each.gid for each in found if each.gid not in keep]
@@ -211,10 +211,11 @@ def check_alive(handle: Handle, now: float) -> None:
 
 
 def _age(handle: Handle, slot: dict[str, Any], now: float) -> float:
-    """The milliseconds that a transaction has been open, at most; by the driver's clock alone.
+    """The milliseconds for which a transaction has been open, at most; only by the driver's clock.
 
-    ``began`` is by the brokers' clocks, which may be a day apart: a driver ahead of them would never decide, and one
-    behind would decide on what they have dropped. Handles of earlier versions have nothing else.
+    ``began`` is by the brokers' clocks, which may be off by a day: a driver whose clock is ahead would never decide,
+    and one whose clock is behind would decide on transactions that they have dropped. Handles of earlier versions have
+    nothing else.
     """
     since: int = handle.get("prepared", slot["began"])
     return 1000 * now - since
@@ -222,7 +223,7 @@ def _age(handle: Handle, slot: dict[str, Any], now: float) -> float:
 
 def _warn_of_age(handle: Handle, slot: dict[str, Any], now: float) -> None:
     age, timeout = _age(handle, slot, now), slot["timeout"]
-    # What is older than its timeout was committed earlier: a start repeats the last commit, however old it is.
+    # A transaction older than its timeout was committed earlier: a start repeats the last commit, however old it is.
     if timeout < 2 * age <= 2 * timeout:
         logger.warning(
             "the rows of epoch %s waited %.0f s for their commit; after %.0f s the brokers would have aborted them. "

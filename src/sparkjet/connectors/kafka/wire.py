@@ -22,19 +22,19 @@ class Encoder:
         self._parts: list[bytes] = []
 
     def int8(self, value: int) -> Self:
-        """A signed byte, or a truth value."""
+        """A signed byte, or a boolean."""
         return self._packed(">b", value)
 
     def int16(self, value: int) -> Self:
-        """A signed number of two bytes."""
+        """A signed two-byte integer."""
         return self._packed(">h", value)
 
     def int32(self, value: int) -> Self:
-        """A signed number of four bytes."""
+        """A signed four-byte integer."""
         return self._packed(">i", value)
 
     def int64(self, value: int) -> Self:
-        """A signed number of eight bytes."""
+        """A signed eight-byte integer."""
         return self._packed(">q", value)
 
     def string(self, value: str) -> Self:
@@ -47,7 +47,7 @@ class Encoder:
         return self.int32(len(value)).raw(value)
 
     def unsigned(self, value: int) -> Self:
-        """An unsigned number of variable length (varint), for flexible versions."""
+        """An unsigned integer of variable length (varint), for flexible versions."""
         while value > 0x7F:  # noqa: PLR2004 - seven bits a byte
             self.raw(bytes([value & 0x7F | 0x80]))
             value >>= 7
@@ -101,15 +101,15 @@ class Decoder:
         return self._unpacked(">b", 1)
 
     def int16(self) -> int:
-        """A signed number of two bytes."""
+        """A signed two-byte integer."""
         return self._unpacked(">h", 2)
 
     def int32(self) -> int:
-        """A signed number of four bytes."""
+        """A signed four-byte integer."""
         return self._unpacked(">i", 4)
 
     def int64(self) -> int:
-        """A signed number of eight bytes."""
+        """A signed eight-byte integer."""
         return self._unpacked(">q", 8)
 
     def string(self) -> str | None:
@@ -121,7 +121,7 @@ class Decoder:
         return self._taken(max(0, self.int32()))
 
     def unsigned(self) -> int:
-        """An unsigned number of variable length (varint)."""
+        """An unsigned integer of variable length (varint)."""
         value = shift = 0
         while True:
             byte = self._taken(1)[0]

@@ -1,4 +1,4 @@
-"""The watermarks of a topic's writers, as the markers in their progress topics tell them."""
+"""The watermarks of a topic's writers, as told by the markers in their progress topics."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from sparkjet.connectors.kafka.positions import Positions, TopicPartition
 
 COMPLETE = 0
-"""The partition of the markers that speak for epochs."""
+"""The partition of the markers of whole epochs."""
 
 
 @dataclass(frozen=True)
 class Told:
-    """What the marker of an epoch tells.
+    """The content of an epoch's marker.
 
     Attributes:
-        ends: By topic the offset behind the epoch's rows in each partition: no row of the epoch is at it or after it.
-        watermark: No row of a later epoch is older; MIN before the first, None where rows have none.
+        ends: By topic, the offset behind the epoch's rows in each partition: no row of the epoch is at or after it.
+        watermark: No row of a later epoch is older; MIN before the first watermark, None if rows have none.
         epoch: The epoch.
     """
 
@@ -40,7 +40,7 @@ class Told:
         return Told(found.get("ends", {}), found.get("watermark"), found["epoch"])
 
     def end(self, partition: TopicPartition) -> int | None:
-        """Where the epoch ends in a partition; None if it does not say, as the partition was made later."""
+        """Where the epoch ends in a partition; None if the marker does not say, as the partition was created later."""
         topic, number = partition
         ends = self.ends.get(topic, ())
         return ends[number] if number < len(ends) else None
@@ -48,13 +48,13 @@ class Told:
 
 @dataclass
 class WriterMarkers:
-    """What the writers of topics have told, as far as a reader may still have to know it.
+    """The markers of a topic's writers, as far as a reader may still need them.
 
-    A writer is an output of a query. Of each partition it has the watermark of the last epoch whose rows there have all
-    been read; several writers have the least.
+    A writer is an output of a query. Its watermark in a partition is that of the last epoch whose rows there have all
+    been read; the watermark of several writers is the least of theirs.
 
     Args:
-        told: By writer what it has told, oldest first.
+        told: The markers of each writer, oldest first.
 
     >>> markers = WriterMarkers({"a": [Told({"t": [3]}, 30, 1), Told({"t": [5]}, 60, 2)]})
     >>> markers.watermarks({("t", 0): 4}), markers.watermarks({("t", 0): 5})
@@ -64,7 +64,7 @@ class WriterMarkers:
     told: dict[str, list[Told]] = field(default_factory=dict)
 
     def take(self, records: Iterable[tuple[str, bytes | None]]) -> None:
-        """Take note of records of a progress topic, by their keys; None where a key was deleted."""
+        """Take note of a progress topic's records, by their keys; None if a key was deleted."""
         for key, value in records:
             if not _is_of_epochs(key):
                 continue
@@ -74,26 +74,26 @@ class WriterMarkers:
                 self.told.setdefault(key, []).append(Told.of(value))
 
     def watermarks(self, positions: Positions) -> dict[TopicPartition, int | None]:
-        """The watermark of each partition that is read up to its position, which does not go back from call to call.
+        """The watermark of each partition, read up to its position; it does not go back from call to call.
 
-        None where a writer has none; a partition is missing if a writer has not begun there.
+        None if a writer has none; a partition is missing if a writer has not begun there.
         """
         found: dict[TopicPartition, int | None] = {}
         for partition, position in positions.items():
-            # A writer that has never named the topic has written into another one.
+            # A writer that has never named the topic writes to another one.
             writers = [told for told in self.told.values() if any(partition[0] in each.ends for each in told)]
             reached = [_reached(told, partition, position) for told in writers]
             if writers and all(each is not None and each.watermark != MIN for each in reached):
                 found[partition] = least_carried(each.watermark for each in reached if each is not None)
         for told in self.told.values():
-            # Nobody asks for an older one again.
+            # Nobody will ask for an older one again.
             named = [each for each in positions if any(one.end(each) is not None for one in told)]
             del told[: max(0, min((_place(told, each, positions[each]) for each in named), default=0))]
         return found
 
 
 def _is_of_epochs(key: str) -> bool:
-    """Whether it is the key of a writer's epochs, and not of a part of one, or of a record of somebody else's."""
+    """Whether it is the key of a writer's epochs, not of a part of one, nor of somebody else's record."""
     try:
         found = json.loads(key)
     except ValueError:
@@ -102,7 +102,7 @@ def _is_of_epochs(key: str) -> bool:
 
 
 def _place(told: Sequence[Told], partition: TopicPartition, position: int) -> int:
-    """Which is the last that was read to its end in a partition, -1 if none was."""
+    """The index of the last epoch that was read to its end in a partition, -1 if there is none."""
     for place in range(len(told) - 1, -1, -1):
         end = told[place].end(partition)
         if end is not None and end <= position:
@@ -120,7 +120,7 @@ class ProgressTopics:
 
     Args:
         names: Their names.
-        cluster: Answers where they end.
+        cluster: Tells where they end.
         client: librdkafka's properties.
         patience: Seconds to wait for brokers.
     """
@@ -138,7 +138,7 @@ class ProgressTopics:
         self._stopped = True
 
     def watermarks(self, positions: Positions) -> dict[TopicPartition, int | None]:
-        """See :meth:`WriterMarkers.watermarks`, with what has been told by now."""
+        """See :meth:`WriterMarkers.watermarks`; includes what has been told by now."""
         if not self._stopped:
             self._look()
         return self._markers.watermarks(positions)
@@ -159,6 +159,6 @@ class ProgressTopics:
         self._read = ends
 
     def _records(self, ends: Mapping[TopicPartition, int]) -> Iterator[tuple[str, bytes | None]]:
-        # One that was made again ends before what was read of it.
+        # A topic that was recreated ends before the offset up to which it was read.
         since = {where: self._read.get(where, 0) for where in ends}
         return self._reader.read({where: at if at <= ends[where] else 0 for where, at in since.items()}, ends)
