@@ -114,7 +114,7 @@ class RecordLog:
             return False
         # On top of its own one there may be the switch of its run by now, or its next one on top of a switch.
         newest = self.newest()
-        return newest is None or newest[1].run != record.run
+        return newest is None or (newest[1].run, newest[1].takeover) != (record.run, record.takeover)
 
 
 def _fenced(record: Record, slot: int) -> FencedError:
