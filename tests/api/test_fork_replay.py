@@ -194,6 +194,10 @@ def test_what_cannot_be_replayed_is_refused(spark: SparkSession, tmp_path: Path)
             fork.replay(rows_of("out"), until=until)
     with pytest.raises(AnalysisError, match='there is no pin "after"'):
         fork.replay(rows_of("out"), until="after")
+    united = sj.stream(feed.read(spark).union(Feed(tmp_path / "more").read(spark))).select("k", "v")
+    into = united.writeStream.format("files").options(path=tmp_path / "out", onChange="apply")
+    with pytest.raises(RecoveryError, match=r"reads other sources than the one that has recorded epoch 1: .*/more\)"):
+        fork.replay(into.trigger(availableNow=True))
     gone = tmp_path / "in" / "00003.json"
     content = gone.read_text()
     gone.unlink()

@@ -31,7 +31,7 @@ from sparkjet.engine.plain_logs import plain_logs
 from sparkjet.engine.receivers import Receivers
 from sparkjet.engine.recovery import recover
 from sparkjet.engine.refilling import Refill
-from sparkjet.engine.rerunning import Rerun, check_rerun
+from sparkjet.engine.rerunning import Rerun, check_rerun, check_sources
 from sparkjet.engine.start_steps import StartSteps
 from sparkjet.engine.supervisor import Supervisor
 from sparkjet.engine.ticker import Ticker, tick_interval
@@ -139,6 +139,7 @@ class Launch:
             newest = RecordLog(DirectoryStore(self.home.below("snapshots"))).newest()
             if newest is not None:
                 # Before this start changes anything.
+                check_sources(self.plan, newest[1])
                 next(epochs.after(newest[1]), None)
             recovered = self._recover(steps, lambda report: rows.update(_rows_of(report)))
             engine = recovered.engine
