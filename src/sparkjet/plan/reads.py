@@ -1,4 +1,4 @@
-"""What an aggregation reads: the columns behind its keys and aggregates, written out down to its source."""
+"""The columns that an aggregation reads for its keys and aggregates, written out down to their source."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Reads:
-    """What an aggregation reads, as far as it can be told.
+    """The columns that an aggregation reads, as far as they can be determined.
 
     Attributes:
         inputs: How many inputs are united below.
@@ -34,10 +34,10 @@ class Reads:
 
     @staticmethod
     def of(aggregation: Aggregation) -> Reads:
-        """That of an aggregation; analysis only."""
+        """The columns that an aggregation reads; analysis only."""
         feed = aggregation.feed
         shape = feed.shape
-        # Above another stage, rows are what the record says of that one.
+        # Above another stage, the record describes rows by that stage.
         given = [] if feed.parent is None else listed(analyzed(feed.transformations.source).output())
         written = WrittenOut(shape, map(attribute_id, given))
         # Behind divert(…) what has raised is to be mended, and its rows replayed into what the others are in.
@@ -48,12 +48,12 @@ class Reads:
         columns: dict[str, tuple[Sequence[str | None], str]] = {}
         for expression in aggregated:
             prefix, _, _ = str(expression.name()).partition("_")
-            # Besides, rows are counted, and those that an aggregate lacks.
+            # The other columns count rows, and rows that an aggregate lacks.
             number = int(prefix.removeprefix("acc")) if prefix.startswith("acc") else len(found)
             for attribute in listed(expression.references().toSeq()) if number < len(found) else ():
                 name = str(attribute.name())
                 if name in HIDDEN:
-                    # The event time, by which first and last choose: how sparkjet computes it is its own.
+                    # The event time, by which first and last choose: how sparkjet computes it is an internal matter.
                     continue
                 found[number].add(name)
                 if name not in columns:
