@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 ROWS = 1_000_000
-"""Approximate number of rows in a bucket, unless its length is given."""
+"""Rows of a bucket, about, where nobody says how long one is."""
 MOST_BUCKETS = 100_000
 
 
 class Seam(msgspec.Struct, frozen=True):
-    """Where history ends and the stream begins, and the epochs in which history is read; the same in every run.
+    """Where history ends and the stream begins, and the epochs that history is read in; the same in every run.
 
     Attributes:
-        offsets: The last offset of history in each substream; None if the seam is a time.
-        time: The first event time of the stream, in microseconds; None if the seam is given by offsets.
+        offsets: The last offset of history in each substream; None where the seam is a time.
+        time: The first event time of the stream, in microseconds; None where offsets say it.
         bounds: Event times at which a bucket of history ends and the next begins, in microseconds; ascending.
     """
 
@@ -43,7 +43,7 @@ class Seam(msgspec.Struct, frozen=True):
 
     @property
     def buckets(self) -> int:
-        """The number of buckets."""
+        """How many buckets there are."""
         return len(self.bounds) + 1
 
     def encode(self) -> bytes:
@@ -69,14 +69,14 @@ _SEAM = msgspec.json.Decoder(known(Seam))
 
 @dataclass(frozen=True, eq=False)
 class Backfill:
-    """The arguments of :func:`sparkjet.backfill`.
+    """What :func:`sparkjet.backfill` is given.
 
     Attributes:
         history: The table, with the columns of the stream.
         event_time: The column of its event time.
-        substream: The columns that identify the substream of a row, if the cut is by offsets.
-        offset: The column of a row's offset in its substream; None if the cut is by time.
-        cut: The event time at which the stream begins, in microseconds; None if the cut is by offsets.
+        substream: The columns that say which substream a row is of, where offsets cut.
+        offset: The column of a row's offset in its substream; None where a time cuts.
+        cut: The event time at which the stream begins, in microseconds; None where offsets cut.
         bucket: Length of a bucket in microseconds; None for buckets of about :data:`ROWS` rows.
     """
 
@@ -161,18 +161,18 @@ class Backfill:
 
     @property
     def _key(self) -> Column:
-        """The substream of a row, as the parts of its name between slashes; null if one of them is null."""
+        """The substream of a row, as the parts of its name between slashes; null if one of them is."""
         parts = [F.col(quoted(name)).cast("string") for name in self.substream]
         return F.concat(*(each for part in parts for each in (part, F.lit("/")))) if parts else F.lit("")
 
 
 def gaps(offsets: Mapping[str, int], first: Iterable[str]) -> list[tuple[str, int, int]]:
-    """The substreams with rows in neither input, with the last offset of history and the first of the stream.
+    """The substreams of which rows are in neither, with the last offset of history and the first of the stream.
 
     Args:
         offsets: The last offset of history, by substream.
-        first: Where the stream begins, as reported by its sources: offsets by topic and partition, or by partition.
-            Other sources report nothing.
+        first: Where the stream begins, as its sources say it: offsets by topic and partition, or by partition. Others
+            say nothing.
 
     >>> gaps({"a/0/": 9, "a/1/": 9, "a/2/": 9}, ['{"a": {"0": 10, "1": 12, "2": 0}}'])
     [('a/1', 9, 12)]
@@ -186,7 +186,7 @@ def gaps(offsets: Mapping[str, int], first: Iterable[str]) -> list[tuple[str, in
             inner = each if isinstance(each, dict) else {}
             begins |= {f"{name}/{part}/": at for part, at in inner.items() if type(at) is int}
             if len(found) == 1:
-                # The substream may leave out the topic, if there is only one.
+                # The substream may leave the only topic out.
                 begins |= {f"{part}/": at for part, at in inner.items() if type(at) is int}
             if type(each) is int:
                 begins[f"{name}/"] = each
@@ -195,12 +195,12 @@ def gaps(offsets: Mapping[str, int], first: Iterable[str]) -> list[tuple[str, in
 
 
 _BACKFILLS: WeakKeyDictionary[DataFrame, Backfill] = WeakKeyDictionary()
-"""Backfills by the DataFrame of the stream: DataFrames derived from it keep it alive, and have it in their plans."""
+"""By the DataFrame of the stream: what is made of it holds it, and has it in its plan."""
 
 
 def noted(live: DataFrame, backfill: Backfill) -> DataFrame:
-    """The rows of a stream; only queries of these rows, and no others of that stream, begin with the backfill."""
-    # The condition is true, and gives a plan that no other DataFrame has.
+    """The rows of a stream; queries of these, and no others of that stream, begin with the backfill."""
+    # The condition is true, and makes a plan that no other has.
     marked = live.where(F.lit(f"backfill {uuid.uuid4()}").isNotNull())
     _BACKFILLS[marked] = backfill
     return marked
@@ -212,8 +212,8 @@ class Backfilled:
 
     Attributes:
         backfill: The backfill.
-        rows: The DataFrame that Spark would run without it.
-        stream: The rows of the stream in that DataFrame.
+        rows: What Spark would run without it.
+        stream: The rows of the stream in it.
     """
 
     backfill: Backfill
@@ -221,16 +221,16 @@ class Backfilled:
     stream: DataFrame
 
     def live(self, seam: Seam) -> DataFrame:
-        """The DataFrame that Spark runs: without the rows that history has."""
+        """What Spark runs: without the rows that history has."""
         return exchanged_nodes(self.rows, [(analyzed(self.stream), self.backfill.live(self.stream, seam))])
 
     def of_bucket(self, seam: Seam, number: int, epoch: str, now: int) -> DataFrame:
-        """A batch of the rows of a bucket; other sources have no rows in it.
+        """A batch of the rows of a bucket; other sources have none in it.
 
         Args:
             seam: The seam.
-            number: Number of the bucket, from 0.
-            epoch: Name of the epoch, which seeds random numbers.
+            number: Of the bucket, from 0.
+            epoch: Name of the epoch, by which random numbers are made.
             now: Its processing time, in microseconds.
         """
         stream = self.stream
@@ -243,7 +243,7 @@ class Backfilled:
         return Moment(epoch, now).of(exchanged_nodes(self.rows, [(plan, rows), *nothing]), "sources")
 
     def _others(self, inside: Sequence[Any]) -> list[Any]:
-        """The streaming sources other than the stream."""
+        """The streaming sources beside the stream."""
         leaves = [node for node in streaming_nodes(analyzed(self.rows)) if not children(node)]
         return [leaf for leaf in leaves if not any(leaf.equals(node) for node in inside)]
 
@@ -255,7 +255,7 @@ def backfilled(rows: DataFrame) -> Backfilled | None:
         AnalysisError: There are several.
     """
     known = [(analyzed(stream), stream, each) for stream, each in list(_BACKFILLS.items())]
-    # Only if there is one: otherwise each start, and each union, would search its plan.
+    # Not where nobody has one: each start, and each union, would go through its plan.
     nodes = [*streaming_nodes(analyzed(rows))] if known else []
     found = [Backfilled(each, rows, stream) for plan, stream, each in known if any(map(plan.equals, nodes))]
     if len(found) > 1:

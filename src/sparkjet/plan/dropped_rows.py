@@ -17,23 +17,21 @@ if TYPE_CHECKING:
 DROPPED = "_sparkjet_dropped"
 """The :class:`DropReason` of a row, null for a row that is accepted."""
 ADDED_COLUMNS = ("_substream", "_watermark", "_reason")
-"""Columns that are added to a dropped row."""
+"""What a dropped row is delivered with."""
 
 
 class DropReason(Enum):
-    """Why a window does not count a row; the value of ``_reason``."""
+    """Why a window does not count a row: what ``_reason`` says of it."""
 
     LATE = "late"
-    """The first window of the row's frame had closed before the epoch began.
-
-    With session windows: the row was older than the watermark.
-    """
+    """The first window of the row's frame had closed before the epoch began; with session windows, the row was older
+    than the watermark."""
     NULL_TIMESTAMP = "null_timestamp"
     """The row has no event time."""
 
 
 def judged(rows: DataFrame, judged_by: int | None, *, timed: bool) -> DataFrame:
-    """Rows after the user's transformations, with the reason for dropping them, if any."""
+    """Rows that have gone through the user's transformations, with the reason for dropping them, if any."""
     if not timed:
         return rows.withColumn(DROPPED, F.lit(None).cast("string"))
     reason = F.when(F.col(TIME).isNull(), DropReason.NULL_TIMESTAMP.value)
@@ -41,7 +39,7 @@ def judged(rows: DataFrame, judged_by: int | None, *, timed: bool) -> DataFrame:
 
 
 def dropped_rows(judged_rows: DataFrame, watermark: int | None) -> DataFrame:
-    """The dropped rows as they arrived, with the substream, the watermark that judged them, and the reason."""
+    """The dropped rows as they came, with substream, the watermark that judged them, and the reason."""
     judged_by = F.lit(None).cast("timestamp") if watermark is None else F.timestamp_micros(F.lit(watermark))
     added = zip(ADDED_COLUMNS, (F.col(SUBSTREAM), judged_by, F.col(DROPPED)), strict=True)
     return judged_rows.where(F.col(KEPT) & F.col(DROPPED).isNotNull()).withColumns(dict(added)).drop(DROPPED, *HIDDEN)
