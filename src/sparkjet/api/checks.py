@@ -244,7 +244,7 @@ def _outputs(
 
 
 def _check_age_limits(outputs: Sequence[OutputSettings]) -> None:
-    """Refuse age limits of nothing."""
+    """Refuse age limits without files that they apply to."""
     for each in outputs:
         given = Options(each.options)
         for limit, path in ((LATE_ROWS_RETENTION, LATE_ROWS_PATH), (DEAD_LETTERS_RETENTION, DEAD_LETTERS_PATH)):
@@ -254,7 +254,7 @@ def _check_age_limits(outputs: Sequence[OutputSettings]) -> None:
 
 
 def _dead_files(results: Sequence[OutputSettings]) -> dict[str, tuple[Transformations, OutputSettings]]:
-    """Whose failed rows go to the directories of the option ``deadLettersPath``, and who says so."""
+    """The chains whose failed rows go to directories of the option ``deadLettersPath``, with the settings of each."""
     found: dict[str, tuple[Transformations, OutputSettings]] = {}
     for each in results:
         given, chains = Options(each.options), each.diverting
@@ -302,7 +302,7 @@ def _late_files(stage: Stage, settings: OutputSettings, name: str) -> StageOutpu
 
 
 def _files(settings: OutputSettings, place: Option[str | None], limit: Option[int | None]) -> FilesSink:
-    """The files of an option of a writer that has given it."""
+    """The files of an option of a writer, which has been given."""
     given, option = Options(settings.options), place.name
     location, clock = given[place], settings.clock or SystemClock()
     assert location is not None  # noqa: S101 - as said

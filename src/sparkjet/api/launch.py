@@ -114,11 +114,11 @@ class Launch:
     replay: ReplayRequest | None = None
     """Dead letters that pass through the query first."""
     on_change: OnChange = field(default_factory=OnChange)
-    """Whether to go on from a record of the query as it was before it was changed."""
+    """Whether to continue from a record of the query before it was changed."""
     publish_after: Directory | None = None
     """The home of the query whose windows come before."""
     refill_from: str | None = None
-    """The home of a fork whose state a changed query takes."""
+    """The home of a fork whose state a changed query takes over."""
 
     @cached_property
     def places(self) -> Places:

@@ -214,7 +214,7 @@ class Aggregation(Stage):
         return CompiledColumns([*(grouped[name] for name in self.grouping.order), *results, *hidden])
 
     def computed_from(self, aggregates: Collection[int]) -> list[str]:
-        """The columns of the result that are computed from some aggregates, by their numbers."""
+        """The columns of the result that are computed from some aggregates, by the aggregates' numbers."""
         return [each.name for each in self.columns if self._computed_from(each, aggregates)]
 
     def _computed_from(self, result: ResultColumn, aggregates: Collection[int]) -> list[int]:

@@ -85,7 +85,7 @@ class PlannedOutput(StageOutput):
     reads: str = field(kw_only=True)
 
     def of(self, stage: Aggregation) -> PlannedOutput:
-        """The same output of the stage with what its aggregates lack: columns of its rows may be null then."""
+        """The same output for a stage whose aggregates may lack rows: columns of the output may then be null."""
         if self.rows is not Rows.RESULTS or self.chain is None:
             return replace(self, stage=stage)
         return replace(self, stage=stage, shape=self._shown(stage.shape().drop(*HIDDEN)))
@@ -217,7 +217,7 @@ class Plan:
 
     @cached_property
     def described_sources(self) -> list[list[str]]:
-        """Of each of Spark's sources, in order: the prefix of its input, the name that it was given, what it reads."""
+        """For each of Spark's sources, in order: the prefix of its input, its given name, and what it reads."""
         prefixes = [each.prefix for each in self.inputs for _ in range(each.sources)]
         described = described_sources(self.source)
         # A source that two inputs read is listed once.
@@ -250,7 +250,7 @@ class Plan:
 
     @property
     def unsaid(self) -> Unsaid:
-        """What the texts of the fingerprint leave out, and must not change either."""
+        """The properties that the texts of the fingerprint leave out, and that must not change either."""
         said = {f"{stage.name} {what}": value for stage in self.stages for what, value in stage.stage.unsaid.items()}
         return {**said, "sources": self.described_sources}
 

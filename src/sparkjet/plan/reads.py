@@ -21,9 +21,9 @@ class Reads:
     """The columns that an aggregation reads, as far as they can be determined.
 
     Attributes:
-        inputs: How many inputs are united below.
-        keys: How each key is computed of each input, by its name; None if that cannot be compared.
-        columns: How each column is computed of each input that an aggregate reads, and its type, by its name.
+        inputs: The number of inputs that are united below.
+        keys: How each key is computed in each input, by its name; None if that cannot be compared.
+        columns: How each column that an aggregate reads is computed in each input, and its type, by its name.
         of_aggregates: The columns that each aggregate reads.
     """
 
@@ -40,7 +40,7 @@ class Reads:
         # Above another stage, the record describes rows by that stage.
         given = [] if feed.parent is None else listed(analyzed(feed.transformations.source).output())
         written = WrittenOut(shape, map(attribute_id, given))
-        # Behind divert(…) what has raised is to be mended, and its rows replayed into what the others are in.
+        # Behind divert(…), a failing expression is meant to be fixed, and its rows replayed into the same state.
         told = written.texts if feed.transformations.divert is None else _untold
         keys = {key.name: told(selected(shape, key.column)) for key in aggregation.keys}
         aggregated = listed(analyzed(aggregation.accumulated).expressions())
@@ -63,7 +63,7 @@ class Reads:
 
     @property
     def unsaid(self) -> Unsaid:
-        """For the record; with the line of Spark, as another one may write the same in another way."""
+        """For the record; with Spark's version line, as another one may write the same expression differently."""
         said: dict[str, Any] = {} if self.inputs == 1 else {"inputs": self.inputs}
         for name, texts in self.keys.items():
             said |= {f"key {name}{which}": [LINE_NAME, text] for which, text in _differing(texts)}
@@ -73,15 +73,15 @@ class Reads:
 
 
 def of_input(number: int) -> str:
-    """What an input is called behind the name of a key or column; what is not said of it is as for the first one."""
+    """The suffix for an input after the name of a key or column; without an entry, it is like the first input."""
     return f", input {number + 1}" if number else ""
 
 
 def _differing(texts: Sequence[str | None]) -> list[tuple[str, str | None]]:
-    """How something is computed of the first input, and of those that compute it in another way."""
+    """How something is computed in the first input, and in those inputs that compute it differently."""
     return [(of_input(number), text) for number, text in enumerate(texts) if number == 0 or text != texts[0]]
 
 
 def _untold(_: Any) -> list[None]:
-    """What is not compared."""
+    """None, for an expression that is not compared."""
     return [None]

@@ -35,7 +35,7 @@ _UNKNOWN = KnownSource(None)
 
 _RELATIONS = ("StreamingRelation", "StreamingRelationV2")
 _NAMING = (4, 2)
-"""The first line of Spark with ``readStream.name``."""
+"""The first version line of Spark with ``readStream.name``."""
 _WHERE = ("path", "table", "dbtable", "subscribe", "subscribepattern", "assign", "queue", "topic")
 """Options that say what a source reads, by their names in lower case."""
 _NAMED = "org.apache.spark.sql.sources.DataSourceRegister"
@@ -99,9 +99,9 @@ def given_names(df: DataFrame) -> tuple[str, ...]:
 
 
 def described_sources(df: DataFrame) -> list[tuple[str, str]]:
-    """Of each source of a streaming DataFrame, in order: the name that it was given, and its format with what it reads.
+    """For each source of a streaming DataFrame, in order: its given name, and its format with what it reads.
 
-    What is read is what options say, as they are given: the same under another path is another.
+    What it reads is described by its options, as given: the same data under another path counts as different.
     """
     found = []
     for leaf in _leaves(df):
@@ -116,7 +116,7 @@ def described_sources(df: DataFrame) -> list[tuple[str, str]]:
 
 
 def _newer_options(leaf: Any) -> dict[str, str]:
-    """Those of :data:`_WHERE` that a source of API version 2 has."""
+    """The options among :data:`_WHERE` that a source of API version 2 has."""
     options, table = leaf.extraOptions(), leaf.identifier()
     found = {each: str(options.get(each)) for each in _WHERE if options.containsKey(each)}
     return found | ({"table": str(table.get())} if table.isDefined() else {})
@@ -166,7 +166,7 @@ def source_names(df: DataFrame) -> list[str]:
 
 
 def acknowledging_source(df: DataFrame, without: Collection[str] = ()) -> str | None:
-    """A source that discards, or may discard, what Spark has committed; None if there is none but some by name."""
+    """A source that discards, or may discard, rows that Spark has committed; None if only those in ``without`` do."""
     for leaf in _leaves(df):
         name = _name(df, leaf)
         if leaf.nodeName() == "StreamingRelation":
