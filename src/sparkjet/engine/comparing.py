@@ -1,4 +1,4 @@
-"""Comparing: a query with the newest record of it, stage by stage."""
+"""Comparing: a query with its newest record, stage by stage."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _ROUNDED = "values such as 0.1 stay rounded to float: 0.10000000149011612"
 
 
 def compared(plan: Plan, record: Record) -> Upgrade:
-    """What differs between a query and a record, whatever becomes of it; nothing is changed."""
+    """The differences between a query and a record, whatever happens to them; changes nothing."""
     saved, now = record.fingerprint, plan.fingerprint
     planned = {stage.name: stage for stage in plan.stages}
     changes: list[Change] = []
@@ -176,7 +176,7 @@ class _Aggregation:
         return found
 
     def _same(self, before: int, number: int, computes: str) -> bool:
-        """Whether a saved aggregate is one of the query, by its text and what both runs know of the rest."""
+        """Whether a saved aggregate is one of the query, by its text and by what both runs know of the rest."""
         aggregate = self._stage.aggregates[number]
         if aggregate.computes != computes:
             return False
@@ -251,7 +251,7 @@ class _Aggregation:
         return longer if longer is not None and consequence is Consequence.MERGED else 0
 
     def _told(self, what: str, texts: Sequence[str | None], *, is_cast: bool) -> tuple[str, str] | None:
-        """How something was computed and is now, if that differs by more than a cast where its type does."""
+        """How something was computed and is computed now, if they differ by more than a cast where the type differs."""
         first = self._unsaid.get(f"{self._name} {what}")
         for number, before in self._inputs:
             said = self._unsaid.get(f"{self._name} {what}{of_input(before)}", first)
