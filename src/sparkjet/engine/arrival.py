@@ -60,7 +60,7 @@ class Arrival:
                 self.highest[substream] = max(time, self.highest.get(substream, time))
 
     def late_rows(self, chosen: Callable[[DataFrame], DataFrame | None] = lambda rows: rows) -> DataFrame | None:
-        """The dropped rows as they came, those that are ``chosen`` by their times; None if there are none."""
+        """The dropped rows as they arrived, those that are ``chosen`` by their times; None if there are none."""
         rows = None if self.rows is None or not self.dropped else chosen(self.rows)
         return None if rows is None else dropped_rows(rows, self.judged_by)
 

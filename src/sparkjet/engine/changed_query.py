@@ -27,9 +27,9 @@ class Consequence(Enum):
     MERGED = "merged"
     """Groups that were separate are combined."""
     REFILLED = "refilled by replay"
-    """The state is that of a fork that has replayed what was read."""
+    """The state is taken from a fork that has replayed the rows that were read."""
     RETIRED = "retired"
-    """A source is not read any more, nor waited for."""
+    """A source is no longer read, nor waited for."""
     ADDED = "read from where its options say"
     REFUSED = "refused"
 
@@ -87,7 +87,7 @@ class StageUpgrade:
         old_lacking: The aggregates that lack rows in the saved state.
         lacking: Those that lack rows from now on.
         merges: Whether rows of several saved keys become rows of one key.
-        longer: By how much the gap of sessions is longer, in microseconds.
+        longer: By how many microseconds the gap of sessions is longer.
     """
 
     old_keys: int
@@ -112,8 +112,8 @@ class Upgrade:
         shown: What readers of the state need to know about the stages.
         changes: The differences.
         stages: The conversion of the state, for the stages where it changes.
-        sources: What becomes of the sources, None if nothing does.
-        refill: Whose state takes the place of the query's own, None if that is changed.
+        sources: What happens to the sources, None if nothing changes.
+        refill: The fork whose state replaces the query's own, None if the query's own is changed.
     """
 
     before: Fingerprint

@@ -38,7 +38,7 @@ def shown(time: int) -> str:
     try:
         return f"{datetime(1970, 1, 1) + timedelta(microseconds=time)} UTC"  # noqa: DTZ001 - only printed
     except OverflowError:
-        # Such as the watermark after the windows were closed at the end of the input.
+        # For example, the watermark after the windows were closed at the end of the input.
         return "the end of all times" if time > 0 else "the beginning of all times"
 
 

@@ -164,7 +164,7 @@ class Committer:
             self._groups.setdefault(name, _Group(clock)).epochs += 1
 
     def age(self, query: str) -> None:
-        """Remove what is too old where the rows go; call it when an epoch has ended."""
+        """Remove rows that are too old at the destinations; call it when an epoch has ended."""
         for name, sink in self.sinks.items():
             if isinstance(sink, Ageing):
                 sink.age(query, name)

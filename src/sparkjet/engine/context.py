@@ -46,8 +46,8 @@ class EngineContext:
         name: The user's name for the query.
         steps: Told what a start or a recovery is doing.
         on_change: Whether to continue from a record of the query before it was changed.
-        publish_after: Home of the query whose windows come before, None where all windows are this one's.
-        refill: Finds the fork whose state a changed query goes on with, None for its own.
+        publish_after: Home of the query whose windows come before, None if all windows are this one's.
+        refill: Finds the fork with whose state a changed query continues, None for its own state.
     """
 
     plan: Plan

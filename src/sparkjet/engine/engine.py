@@ -59,7 +59,7 @@ class _EndingEpoch:
 
 
 class _SwitchedError(Exception):
-    """The slot of an epoch has the record by which the query was switched: the epoch goes on from that one."""
+    """The slot of an epoch has the record by which the query was switched: the epoch continues from that record."""
 
 
 class Engine:
@@ -227,18 +227,18 @@ class Engine:
                 self._record_settled()
 
     def release(self, caught_up: CaughtUp | None = None, *, now: int | None = None) -> None:
-        """Publish what has been held, as an epoch of its own, if it was decided since that it is this query's."""
+        """Publish held windows, as a separate epoch, if it has been decided since that they are this query's."""
         if self._ending is None and self.is_held and self._sharing.is_released(self.record):
             self._run(EpochRequest(EpochKind.TICK, self._now() if now is None else now, caught_up=caught_up))
 
     @property
     def is_held(self) -> bool:
-        """Whether the query publishes nothing as yet, as it waits for another one."""
+        """Whether the query does not publish anything yet, as it waits for another one."""
         return self.record.after is not None and self.record.after.at is None
 
     @property
     def is_over(self) -> bool:
-        """Whether the query has published what it had to when it was switched to another one."""
+        """Whether the query has published everything that it had to when it was switched to another one."""
         return self._sharing.is_over(self.record)
 
     def publish(self) -> None:
@@ -300,7 +300,7 @@ class Engine:
             self._append(kind=EpochKind.SETTLED, transactions=[])
 
     def _append(self, **changes: Any) -> None:
-        """Record something else than an epoch."""
+        """Record something other than an epoch."""
         record = msgspec.structs.replace(self.record, **changes)
         try:
             self._context.log.append(self._slot + 1, record)
@@ -313,7 +313,7 @@ class Engine:
             self.record = record
 
     def _go_on_from(self, switched: Record | None) -> bool:
-        """Go on from the record by which another process has switched this query, if there is one."""
+        """Continue from the record by which another process has switched this query, if there is one."""
         if switched is None or switched.until is None or switched.until.at is None:
             return False
         self._slot += 1
@@ -348,10 +348,9 @@ class Engine:
                         self._finish(epoch)
                 except Exception as error:
                     epoch.release()
-                    # If an epoch before this one cannot end, that is final: the rows that it has read must not be
-                    # skipped.
+                    # If an earlier epoch cannot end, that is final: the rows that it has read must not be skipped.
                     self.join()
-                    # A query is switched once: that is not one of the attempts.
+                    # A query is switched only once: that does not count as one of the attempts.
                     is_last = attempt >= ATTEMPTS - 1 and not isinstance(error, _SwitchedError)
                     if is_last or not self._may_restore(epoch, error):
                         raise

@@ -219,7 +219,7 @@ class Epoch:
         return record
 
     def abandon(self) -> None:
-        """Undo what was prepared, as another record has come first; only where it is certain that this is not it."""
+        """Undo what was prepared, as another record has come first; only if that is certainly not this epoch's."""
         self._context.committer.abort(self._opened)
 
     def publish(self, before: Record, record: Record) -> None:

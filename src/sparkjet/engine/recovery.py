@@ -73,7 +73,7 @@ def _recovered(
         replaced = record.names()
         record = upgrade.refill.into(record, context.home)
     if upgrade is not None and upgrade.sources is not None:
-        # Here alone, until the first epoch: the log still has what the query was, so that it can be taken back.
+        # Only here, until the first epoch: the log still has the query as it was, so that the change can be taken back.
         record = upgrade.sources.of(record)
         upgrade = replace(upgrade, before=record.fingerprint)
     state = QueryState.of(context.plan, context.partitions, upgrade)
@@ -81,7 +81,7 @@ def _recovered(
     name = f"{record.takeover:06d}-{record.epoch:09d}-moved"
     state.restore(record, context.session, context.store, name, loaded=steps.one)
     for stage in state.stages.values():
-        # Until the first epoch the log names them.
+        # Until the first epoch, the log names them.
         stage.obsolete |= replaced - record.names()
     steps.at("rebuilding Spark's checkpoint")
     clock = SteadyClock(context.clock, record.clock)
@@ -121,7 +121,7 @@ def _take_over(context: EngineContext, spark_directory: Path) -> tuple[int, Reco
         else:
             upgrade = compared(context.plan, before)
             if context.refill is not None and upgrade.changes:
-                # Without a change it has been refilled before.
+                # Without a change, it was refilled before.
                 upgrade = context.refill().upgrade(context.plan, before, upgrade.changes)
             else:
                 check_changed_windows(context.plan, before)

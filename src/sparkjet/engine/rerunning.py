@@ -120,7 +120,7 @@ class RecordedEpochs:
         before, is_same = None, False
         for slot in slots:
             try:
-                # As the fork reads a journal: see there.
+                # Like the fork's reading of a journal: see there.
                 found = unregistered(self.log.pins.record(slot))
             except FileNotFoundError as error:
                 raise self._gone() from error

@@ -57,9 +57,9 @@ class Results:
         return [arrival for arrivals in self.accepted.values() for arrival in arrivals]
 
     def begin(self, now: int, before: int, share: Share) -> None:
-        """Tell the stages that ask for it an epoch's processing time, and the watermark that its rows are judged by.
+        """Tell the stages that ask for it an epoch's processing time, and the watermark by which its rows are judged.
 
-        Outputs get the rows of their ``share``, the stages that read others all of them.
+        Outputs get the rows of their ``share``; stages that read other stages get all rows.
         """
         self._before, self._share = before, share
         for stage in self._plan.stages:
@@ -109,7 +109,7 @@ class Results:
         final = self._share.results(found)
         state = self._state.stages.get(output.reads)
         diverts = output.chain is not None and output.chain.divert is not None
-        # What is shared is no table of which plans are kept.
+        # Shared rows are not a table for which plans are kept.
         if final is not None and (
             state is None or diverts or final is not found or self._expectations.counts(output.name)
         ):

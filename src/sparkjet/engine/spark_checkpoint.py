@@ -143,15 +143,15 @@ def starts_of(position: SparkPosition) -> dict[str, str]:
 
 
 def with_sources(position: SparkPosition, moved: Sequence[tuple[str, tuple[str, int] | None]]) -> SparkPosition:
-    r"""The position of a query with other sources: a checkpoint that is made of it lets Spark go on with these.
+    r"""The position for a query with other sources: a checkpoint made from it lets Spark continue with these.
 
-    Spark refuses an offset log with another number of sources, and reads a source from its beginning where the log has
-    no offset of it.
+    Spark refuses an offset log with a different number of sources, and reads a source from its beginning if the log has
+    no offset for it.
 
     Args:
         position: The position.
-        moved: The number or name of each source, in order, and what it had before with its place; None of one that was
-            added.
+        moved: The number or name of each source, in order, and the previous one with its position; None for an added
+            source.
 
     >>> position = SparkPosition(7, {"offsets/7": "v1\n{}\n5\n6"}, {"sources/1/7": "blob"})
     >>> with_sources(position, [("0", ("1", 1)), ("1", None)])
@@ -164,7 +164,7 @@ def with_sources(position: SparkPosition, moved: Sequence[tuple[str, tuple[str, 
     folders: dict[str, str] = {}
     for place, (name, before) in enumerate(moved):
         if before is not None:
-            # Of a source with a name, lines of Spark differ in which of the two its folder has.
+            # For a source with a name, version lines of Spark differ in which of the two its folder has.
             folders |= {str(before[1]): str(place), before[0]: name}
     sources = {}
     for path, blob in position.sources.items():

@@ -122,10 +122,10 @@ def _segment(partials: DataFrame, delta: Delta) -> Segment:
 
 
 def stored_rows(session: SparkSession, store: SnapshotStore, delta: Delta) -> DataFrame:
-    """The rows of a delta as they are stored; they are counted first.
+    """The rows of a delta as stored; they are counted first.
 
     Raises:
-        RecoveryError: They are not all there.
+        RecoveryError: Some of the rows are missing.
     """
     rows = store.read_delta(session, delta)
     _check(rows, delta)
@@ -326,7 +326,7 @@ class StageState:
         if isinstance(operator, SlidingWindows) and is_moved and before is not None:
             self._restore_moved(operator, before, saved, segments, name)
         elif isinstance(operator, SessionWindows) and saved.closed is not None and (upgrade.merges or upgrade.longer):
-            # What has closed of one key may have been a part of what is open of another, or of what comes.
+            # What has closed for one key may have been part of what is open for another, or of what is to come.
             start = max(
                 clamp(saved.closed + upgrade.longer), saved.closed if saved.whole_from is None else saved.whole_from
             )

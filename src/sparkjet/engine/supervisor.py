@@ -209,12 +209,12 @@ class Supervisor:
             self._fail(error)
 
     def _settle(self) -> None:
-        """See to what is decided, and learn of a switch; the caller has the turn."""
+        """Attend to decided transactions, and learn of a switch; the caller must have the turn."""
         try:
             self._engine.settle(last=False)
             newest = newest_progress(self._spark) if self._engine.is_held else None
             if newest is not None and not self._ending.begun and not self._is_behind:
-                # As with a tick, not before Spark has looked at the sources.
+                # As for a tick, not before Spark has looked at the sources.
                 self._engine.release(self._engine.caught_up(newest, in_batch=False))
         except BaseException as error:  # noqa: BLE001 - kept for the user
             self._fail(error)
