@@ -1,4 +1,4 @@
-"""The methods of streams and results about rows that fail: the point where to divert them, and their dead letters."""
+"""The methods of streams and results about rows that fail: where to divert them, and their dead letters."""
 
 from __future__ import annotations
 

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 RETAINED_SLOTS = 8
 """The number of newest slots that stay."""
 TRIMMED = 4
-"""The log is trimmed once in so many slots, by a listing and, in an object store, one request for all removals."""
+"""One in this many slots trims the log, by a listing and, in an object store, one request for all removals."""
 LOOKS = 60
-"""The log is listed once in so many looks for a successor."""
+"""One in this many looks for a successor lists the log."""
 
 
 class RecordLog:
