@@ -92,7 +92,7 @@ def erased(
     dry_run: bool,
     session: SparkSession | None = None,
 ) -> Erased:
-    """Like :func:`erase`; the values may be given as text."""
+    """As :func:`erase`; the values may be texts."""
     if not sought.values or None in sought.values.values():
         message = "erase: key: name a column and its value at least, as in key={'user': 42}; null is nobody's."
         raise AnalysisError(message)
