@@ -1,1 +1,1 @@
-"""What users hold: streams, results, writers and queries."""
+"""The user-facing objects: streams, results, writers and queries."""

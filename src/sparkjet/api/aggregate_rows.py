@@ -1,4 +1,4 @@
-"""What the results of aggregations share: complete ones can be sorted and limited."""
+"""The common part of the results of aggregations: complete results can be sorted and limited."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class GroupedResults(Guided, Generic[Results]):
     """Results that are never final, grouped again; like ``GroupedData``.
 
     Nothing is stored for these groups: each epoch computes them from all results, which ``outputMode("complete")``
-    emits. Any aggregate of Spark's can be used, also those that cannot be combined.
+    emits. Any of Spark's aggregates can be used, including those that cannot be combined.
     """
 
     _alternatives = alternatives.GROUPS_OF_RESULTS
@@ -48,10 +48,10 @@ class GroupedResults(Guided, Generic[Results]):
         return repr(self._group(self._shape)).replace("GroupedData", type(self).__name__, 1)
 
     def pivot(self, pivot_col: str, values: Sequence[Any] | None = None) -> GroupedResults[Results]:
-        """Make a column of each of some values, as ``GroupedData.pivot``.
+        """Make a column for each of some values, as ``GroupedData.pivot``.
 
         Raises:
-            AnalysisError: There are no values: which ones will come is not known when the query starts.
+            AnalysisError: There are no values: when the query starts, it is not known which ones will come.
         """
         if not values:
             message = f'pivot: give the values of {pivot_col!r}, e.g. pivot("{pivot_col}", ["a", "b"]).'
@@ -62,7 +62,7 @@ class GroupedResults(Guided, Generic[Results]):
         """Compute aggregates of all results, as ``GroupedData.agg``.
 
         Raises:
-            AnalysisError: Not an aggregate of Spark's.
+            AnalysisError: Not one of Spark's aggregates.
             AnalysisException: Spark cannot analyze a Column, e.g. because it names a column that does not exist.
         """
         refuse_connect("agg", *exprs)
@@ -110,10 +110,10 @@ class AggregateRows(ResultRows):
     def orderBy(self, *cols: int | str | Column | Sequence[int | str | Column], **kwargs: Any) -> Self:
         """Sort complete results, as ``DataFrame.orderBy``: only with ``outputMode("complete")``, as in Spark.
 
-        The start refuses other modes: what an epoch changes is not in any order.
+        The start refuses other modes: the rows that an epoch changes are not in any order.
         """
         refuse_connect("orderBy", *cols)
-        # Sinks write what one task has in its order; and sorted by ranges, every epoch would take a sample first.
+        # Sinks write the rows of one task in its order; and with range sorting, every epoch would first take a sample.
         return self._then(links.whole(lambda frame: frame.repartition(1).orderBy(*cols, **kwargs)))
 
     def sort(self, *cols: int | str | Column | Sequence[int | str | Column], **kwargs: Any) -> Self:

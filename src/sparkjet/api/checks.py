@@ -1,4 +1,4 @@
-"""The checks of a whole query before it starts: outputs that go together, settings that agree."""
+"""Checks of a whole query before it starts: whether its outputs go together and its settings agree."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ def checked(
         late: Outputs of late rows.
         dead: Outputs of dead letters.
         name: Name of the query; that of the first output by default.
-        home: As the option ``checkpointLocation``.
-        replay: What dead letters of the query are to be replayed first.
+        home: Like the option ``checkpointLocation``.
+        replay: Returns the dead letters of the query to be replayed first.
 
     Raises:
         AnalysisError: If anything is set wrongly; nothing has been changed.
@@ -153,10 +153,10 @@ def _common_options(outputs: Sequence[OutputSettings], home: str | None) -> Opti
 
 
 def _only(name: str, given: Sequence[_T | None]) -> _T | None:
-    """The one value that was given, None if there is none.
+    """The single value that was given, None if there is none.
 
     Raises:
-        AnalysisError: Two outputs of one query were given different ones.
+        AnalysisError: Two outputs of one query were given different values.
     """
     values = [value for value in given if value is not None]
     if any(value != values[0] for value in values):
@@ -179,7 +179,7 @@ def _check_without_stages(plan: Plan, settings: QuerySettings) -> None:
 
 def _check_end(plan: Plan, *, close_at_end: bool) -> None:
     if close_at_end and not any(planned.stage.waits for planned in plan.stages):
-        # All it would do is move the watermark, so that rows of the next run are late for nothing.
+        # It would only advance the watermark, so that rows of the next run would be late for no reason.
         message = (
             "closeWindowsAtEnd: no result of this query waits for the end of the input: it has no windows that close, "
             "no outer or anti join and no timers in event time. Leave the option out."
@@ -188,9 +188,10 @@ def _check_end(plan: Plan, *, close_at_end: bool) -> None:
 
 
 def _overlap(plan: Plan, asked: str, *, ends: bool) -> bool:
-    """Whether epochs overlap: by default, if there is a state, and if every source is known to keep its rows.
+    """Whether epochs overlap: by default, if there is state and every source is known to keep its rows.
 
-    Not in a query that ends by itself: to Spark it has ended before its last epoch, of which no listener hears then.
+    False by default for a query that ends by itself: for Spark it ends before its last epoch, of which no listener
+    would hear.
     """
     if asked == "false" or not plan.stages or (ends and asked == AUTO):
         return False
@@ -228,7 +229,7 @@ def _outputs(
     failed += [partial(_letter_files, *each) for each in letters.values()]
     outputs += [make(name) for make, name in zip(failed, output_names("dead", len(failed)), strict=True)]
     directories = [output.sink.directory for output in outputs if isinstance(output.sink, FilesSink)]
-    # One may be a link to another, and their files would be mixed up; a store has no links, and may not answer yet.
+    # One may be a link to another, which would mix up their files; a store has no links, and may not answer yet.
     places = [str(each) if each.path is None else each.resolved() for each in directories]
     places += [f"the table {output.sink.view}" for output in outputs if isinstance(output.sink, MemorySink)]
     for place in places:
@@ -236,14 +237,14 @@ def _outputs(
             message = f"start: two outputs write to {place}. Give each a place of its own."
             raise AnalysisError(message)
     if len({id(output.sink) for output in outputs}) < len(outputs):
-        # Each would abort what the other has prepared.
+        # Each would abort the transactions that the other has prepared.
         message = "start: two outputs have the same sink object. Make one for each."
         raise AnalysisError(message)
     return outputs
 
 
 def _check_age_limits(outputs: Sequence[OutputSettings]) -> None:
-    """Refuse age limits of nothing."""
+    """Refuse age limits without files that they apply to."""
     for each in outputs:
         given = Options(each.options)
         for limit, path in ((LATE_ROWS_RETENTION, LATE_ROWS_PATH), (DEAD_LETTERS_RETENTION, DEAD_LETTERS_PATH)):
@@ -253,7 +254,7 @@ def _check_age_limits(outputs: Sequence[OutputSettings]) -> None:
 
 
 def _dead_files(results: Sequence[OutputSettings]) -> dict[str, tuple[Transformations, OutputSettings]]:
-    """Whose failed rows go to the directories of the option ``deadLettersPath``, and who says so."""
+    """The chains whose failed rows go to directories of the option ``deadLettersPath``, with the settings of each."""
     found: dict[str, tuple[Transformations, OutputSettings]] = {}
     for each in results:
         given, chains = Options(each.options), each.diverting
@@ -280,7 +281,7 @@ def _dead_files(results: Sequence[OutputSettings]) -> dict[str, tuple[Transforma
 
 
 def _check_delivered(results: Sequence[OutputSettings], delivered: Collection[Divert | None]) -> None:
-    """Refuse rows that would be diverted to nowhere."""
+    """Refuse rows that would be diverted to no output."""
     if any(chain.divert not in delivered for each in results for chain in each.diverting):
         message = (
             'start: divert(errors=True) needs a place for the rows that fail: option("deadLettersPath", "…"), or '
@@ -301,7 +302,7 @@ def _late_files(stage: Stage, settings: OutputSettings, name: str) -> StageOutpu
 
 
 def _files(settings: OutputSettings, place: Option[str | None], limit: Option[int | None]) -> FilesSink:
-    """The files of an option of a writer that has given it."""
+    """The files of an option of a writer, which has been given."""
     given, option = Options(settings.options), place.name
     location, clock = given[place], settings.clock or SystemClock()
     assert location is not None  # noqa: S101 - as said
@@ -310,19 +311,19 @@ def _files(settings: OutputSettings, place: Option[str | None], limit: Option[in
 
 
 def output_names(kind: str, count: int) -> list[str]:
-    """What progress calls the outputs of a kind."""
+    """The names of the outputs of a kind in the progress."""
     return [kind] if count == 1 else [f"{kind}{number}" for number in range(1, count + 1)]
 
 
 def _partitions(plan: Plan, asked: int | None) -> int:
     if not plan.stages:
         return 0
-    # Not found out where it is given: that may wait for executors.
+    # Not determined where it is an argument: that may wait for executors.
     return state_partitions(plan.source.sparkSession) if asked is None else asked
 
 
 def _home(plan: Plan, settings: QuerySettings, name: str | None, *, needs_one: bool) -> str | None:
-    """The query's home: as given, else below Spark's default, else None where losing it does no harm."""
+    """The query's home: as given, or below Spark's default, or None if losing it does no harm."""
     given = settings.home(name)
     if given is not None:
         return given
@@ -336,7 +337,7 @@ def _home(plan: Plan, settings: QuerySettings, name: str | None, *, needs_one: b
 
 
 def _backup(plan: Plan, settings: QuerySettings, home: Directory) -> Backup | None:
-    """What copies snapshots elsewhere."""
+    """The backup that copies snapshots elsewhere."""
     if settings.backup is None:
         return None
     directory = directory_at(settings.backup, "snapshotBackup", lambda: plan.source.sparkSession)
@@ -366,4 +367,4 @@ def _warn(plan: Plan, guarantee: Guarantee) -> None:
 
 
 def _no_listener(phase: EpochPhase, epoch: int) -> None:
-    """Where no listener is given."""
+    """Do nothing: the default if no listener is given."""

@@ -1,4 +1,4 @@
-"""Two tables compared: which rows only one of them has, and in which columns rows of one key differ."""
+"""Two tables compared: the rows that only one of them has, and the columns in which rows of one key differ."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ ADDED, REMOVED, CHANGED, SAME = "added", "removed", "changed", "same"
 
 @dataclass(frozen=True)
 class Compared:
-    """What two tables differ in.
+    """The differences between two tables.
 
     Attributes:
         rows: The differences, see :meth:`sparkjet.Diff.toDF`.
-        counts: How many rows are ``added``, ``removed``, ``changed`` and the ``same``.
-        schema: Columns that only one of them has, or that have other types, each as a line.
+        counts: The number of rows that are ``added``, ``removed``, ``changed`` and the ``same``.
+        schema: Columns that only one of them has, or whose types differ, each as a line.
     """
 
     rows: DataFrame
@@ -45,13 +45,13 @@ class Compared:
 
     @property
     def differs(self) -> bool:
-        """Whether they differ in anything."""
+        """Whether there is any difference between them."""
         return bool(self.schema) or any(count for name, count in self.counts.items() if name != SAME)
 
 
 @dataclass(frozen=True)
 class _Columns:
-    """The columns that two tables have in common, with a type that has the values of both, and what is not compared."""
+    """The common columns of two tables, with a type that fits the values of both, and those that are not compared."""
 
     types: dict[str, DataType] = field(default_factory=dict)
     told: list[str] = field(default_factory=list)
@@ -61,10 +61,10 @@ def compared(old: DataFrame, new: DataFrame, keys: Sequence[str], what: str) -> 
     """Compare two tables; runs one job.
 
     Args:
-        old: The one.
-        new: The other.
+        old: The first table.
+        new: The second table.
         keys: The columns that identify a row in each; none to compare all rows as a multiset.
-        what: How messages call the tables.
+        what: The name of the tables in messages.
 
     Raises:
         AnalysisError: A key is not a column of both, or identifies several rows; or columns cannot be compared.
@@ -121,7 +121,7 @@ def _wider(old: DataFrame, new: DataFrame, name: str, kinds: Sequence[DataType])
     if any(isinstance(kind, ArrayType | MapType | StructType) for kind in kinds):
         return None
     if any(isinstance(kind, StringType) for kind in kinds):
-        # A union would read numbers and times from text, and fail where there are none.
+        # A union would read numbers and times from text, and fail if there are none.
         return StringType()
     try:
         united = old.select(quoted(name)).limit(0).union(new.select(quoted(name)).limit(0))
@@ -131,7 +131,7 @@ def _wider(old: DataFrame, new: DataFrame, name: str, kinds: Sequence[DataType])
 
 
 def _tagged(frame: DataFrame, columns: _Columns, *, is_new: bool) -> DataFrame:
-    """The common columns by their number, as names may have anything in them, and of which table a row is."""
+    """The common columns by number, as names may contain anything, and the table that a row belongs to."""
     values = [F.col(quoted(name)).cast(kind).alias(f"c{n}") for n, (name, kind) in enumerate(columns.types.items())]
     return frame.select(*values, F.lit(is_new).alias("is_new"))
 
@@ -201,7 +201,7 @@ def _side(side: str, name: str, columns: _Columns, numbers: Mapping[str, str]) -
 
 
 def _counted(judged: DataFrame, columns: Sequence[str], keys: Sequence[str], what: str) -> dict[str, int]:
-    """How many rows are added, and so on.
+    """The number of rows that are added, and so on.
 
     Raises:
         AnalysisError: A key has several rows.
@@ -224,10 +224,10 @@ def _counted(judged: DataFrame, columns: Sequence[str], keys: Sequence[str], wha
 
 
 def _comparable(column: Column, kind: DataType, name: str) -> Column:
-    """A value by which Spark can group, that is equal for equal values: maps by their entries, variants by their JSON.
+    """A value by which Spark can group, equal for equal values: maps by their entries, variants by their JSON.
 
     Raises:
-        AnalysisError: There is none.
+        AnalysisError: There is no such value.
     """
     if _is_plain(kind):
         return column
@@ -238,7 +238,7 @@ def _comparable(column: Column, kind: DataType, name: str) -> Column:
     if isinstance(kind, CalendarIntervalType):
         return column.cast("string")
     if isinstance(kind, StringType):
-        # By a collation, texts that are not the same may be equal.
+        # Under a collation, texts that are not the same may be equal.
         return F.collate(column, "UTF8_BINARY")
     message = f"diff: {name!r} is a {kind.simpleString()}, which cannot be compared. Leave it out with drop(…)."
     raise AnalysisError(message)
@@ -257,7 +257,7 @@ def _of_parts(column: Column, kind: ArrayType | MapType | StructType, name: str)
             _comparable(entry["value"], kind.valueType, name).alias("value"),
         ),
     )
-    # A key is there once: they alone decide the order.
+    # Each key occurs once, so keys alone determine the order.
     return F.array_sort(entries)
 
 
@@ -265,11 +265,11 @@ _ORDERED = re.compile(
     "binary|boolean|tinyint|smallint|int|bigint|float|double|decimal.*|date|timestamp|timestamp_ntz|time[(].*|void"
     "|char.*|varchar.*|interval .+"
 )
-"""The texts of types whose values Spark orders."""
+"""The names of types whose values Spark can order."""
 
 
 def _is_plain(kind: DataType) -> bool:
-    """Whether Spark compares values of a type as they are."""
+    """Whether Spark can compare values of a type as they are."""
     if isinstance(kind, ArrayType):
         return _is_plain(kind.elementType)
     if isinstance(kind, StructType):

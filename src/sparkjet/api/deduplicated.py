@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 class Deduplicated(FrameMethods):
     """The methods of a stream that drop duplicates, with Spark's names and arguments.
 
-    The first row of each key goes on in the epoch in which it arrives, and is a row of a stream again. Where several of
-    one key arrive in one epoch, that is the one with the least event time.
+    The first row of each key is passed on in the epoch in which it arrives, again as a row of a stream. If several rows
+    of one key arrive in one epoch, it is the one with the least event time.
     """
 
     _feed: Feed
@@ -38,7 +38,7 @@ class Deduplicated(FrameMethods):
 
         If the event-time column is among them, a key is forgotten when the watermark has passed its time: any later
         duplicate is late. Late rows are dropped, counted and delivered like those of windows, see :attr:`lateRows`.
-        Otherwise keys are remembered for ever, the state grows with their number, and no row is late.
+        Otherwise keys are remembered forever, the state grows with their number, and no row is late.
 
         Args:
             subset: Names of the columns; by default all.
@@ -59,10 +59,10 @@ class Deduplicated(FrameMethods):
         return self.dropDuplicates(subset)
 
     def dropDuplicatesWithinWatermark(self, subset: list[str] | None = None) -> Self:
-        """Drop rows that equal an earlier one whose event time is near, as ``DataFrame.dropDuplicatesWithinWatermark``.
+        """Drop rows that equal an earlier one with a close event time, as ``DataFrame.dropDuplicatesWithinWatermark``.
 
-        Rows of one key are recognized as duplicates if they are not further apart than the delay of the watermark, also
-        if their event times differ. The delay is the ``lag`` of the policy, the greater one where it has two, and in a
+        Rows of one key are recognized as duplicates if their event times are no further apart than the delay of the
+        watermark, even if they differ. The delay is the ``lag`` of the policy, the greater one if it has two, and in a
         union the longest of all streams. A key is forgotten when the watermark has passed the event time of its first
         row by the delay. Late rows are dropped, counted and delivered like those of windows, see :attr:`lateRows`.
 

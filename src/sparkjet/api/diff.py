@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from sparkjet.storage.directory import Directory
 
 Outputs: TypeAlias = DataFrame | Fork | str | Path
-"""What :func:`diff` compares: a table, all outputs of a fork, or a directory of either."""
+"""The kinds of arguments of :func:`diff`: a table, all outputs of a fork, or a directory of either."""
 Keys: TypeAlias = str | Sequence[str] | Mapping[str, str | Sequence[str]]
 """The columns that identify a row, or these by the name of an output."""
 
 _ROWS = "rows"
-"""What a table is called that has no name of its own."""
+"""The name of a table that has no name of its own."""
 
 
 class Diff:
-    """What two tables, or the outputs of two forks, differ in; made by :func:`diff`.
+    """The differences between two tables, or between the outputs of two forks; made by :func:`diff`.
 
     >>> import sparkjet as sj
     >>> old = spark.createDataFrame([("north", 10), ("south", 5)], "shop string, px long")
@@ -45,7 +45,7 @@ class Diff:
 
     @property
     def outputs(self) -> list[str]:
-        """The names of what was compared: of a fork's outputs (``results``, ``late`` …), or ``rows``."""
+        """The names of the compared outputs: a fork's (``results``, ``late`` …), or ``rows``."""
         return list(self._outputs)
 
     @property
@@ -54,26 +54,26 @@ class Diff:
         return any(each.differs for each in self._outputs.values())
 
     def counts(self) -> dict[str, dict[str, int]]:
-        """How many rows of each output are ``added``, ``removed``, ``changed`` and the ``same``; runs no job."""
+        """The number of rows per output that are ``added``, ``removed``, ``changed`` and the ``same``; runs no job."""
         return {name: dict(each.counts) for name, each in self._outputs.items()}
 
     def columns(self) -> dict[str, list[str]]:
-        """For each output a line for each column that only one has, or that has another type than before."""
+        """For each output, a line for each column that only one side has, or whose type has changed."""
         return {name: list(each.schema) for name, each in self._outputs.items()}
 
     def toDF(self, output: str | None = None) -> DataFrame:
         """The differences of an output as rows.
 
-        With keys there is a row for each key whose rows differ: ``_change`` (``added``, ``removed`` or ``changed``),
+        With keys, there is a row for each key whose rows differ: ``_change`` (``added``, ``removed`` or ``changed``),
         the keys, ``_columns`` with the names of the columns that differ, and each other column as a struct of its
-        ``old`` and ``new`` value. Without, there is one for each row that one of the two has more often: ``_change``
-        (``added`` or ``removed``), ``_count`` (how many times more), and the columns as they are.
+        ``old`` and ``new`` value. Without keys, there is a row for each row that one of the two has more often:
+        ``_change`` (``added`` or ``removed``), ``_count`` (how many times more), and the columns as they are.
 
         Args:
             output: Its name, if there are several.
 
         Raises:
-            AnalysisError: There is none of that name.
+            AnalysisError: There is no output of that name.
         """
         if output is None and len(self._outputs) == 1:
             [output] = self._outputs
@@ -92,25 +92,25 @@ class Diff:
 
 
 def diff(old: Outputs, new: Outputs, keys: Keys | None = None) -> Diff:
-    """Compare two tables, or the outputs of two forks by their names, late rows and dead letters among them.
+    """Compare two tables, or the outputs of two forks by name, including late rows and dead letters.
 
-    Values are compared as Spark does: a null equals a null, NaN equals NaN, -0.0 equals 0.0, and other numbers are
-    equal only if they are the same. Maps are compared by their entries, variants by their JSON, texts byte by byte
-    whatever their collation. A column that only one table has is told, and not compared; one whose type has changed is
-    compared in the type that both fit into. Each output is compared in one job, here; the rows that differ are
-    computed when they are asked for.
+    Values are compared as in Spark: a null equals a null, NaN equals NaN, -0.0 equals 0.0, and other numbers are equal
+    only if they are the same. Maps are compared by their entries, variants by their JSON, texts byte by byte whatever
+    their collation. A column that only one table has is reported, and not compared; one whose type has changed is
+    compared in the type that both fit into. Each output is compared in one job, here; the differing rows are computed
+    on request.
 
     Args:
-        old: A DataFrame; a fork; or a directory that ``format("files")`` has written, or that has such directories, as
-            :attr:`Fork.outputs` has.
+        old: A DataFrame; a fork; or a directory that ``format("files")`` has written, or that contains such
+            directories, as :attr:`Fork.outputs` does.
         new: As ``old``.
-        keys: The columns that identify a row in each of the two, such as the window and the keys of an aggregation. Of
-            forks, those of the outputs that are called ``results…``; or give them by the name of the output. Without
-            keys, rows are compared as a whole, and a row may be there several times.
+        keys: The columns that identify a row in each of the two, such as the window and the keys of an aggregation. For
+            forks, those of the outputs named ``results…``; or give them by the name of the output. Without keys, rows
+            are compared as a whole, and a row may occur several times.
 
     Raises:
-        AnalysisError: A key is no column of both, or has several rows; there is nothing to compare; or a column
-            has a type that cannot be compared.
+        AnalysisError: A key is not a column of both, or has several rows; there is nothing to compare; or a column has
+            a type that cannot be compared.
     """
     before, after = _named(old, "old"), _named(new, "new")
     if ((_ROWS in before) != (_ROWS in after)) and before and after:
@@ -126,7 +126,7 @@ def diff(old: Outputs, new: Outputs, keys: Keys | None = None) -> Diff:
     chosen = _keys_of(keys, names)
     found = {}
     for name in names:
-        # Where nothing was published, there are no rows.
+        # If nothing was published, there are no rows.
         frames = [each[name] if name in each else _empty(before, after, name) for each in (before, after)]
         found[name] = compared(frames[0], frames[1], chosen.get(name, ()), name)
     return Diff(found)
@@ -151,7 +151,7 @@ def _keys_of(keys: Keys | None, names: Sequence[str]) -> dict[str, Sequence[str]
 
 
 def _named(given: Outputs, argument: str) -> dict[str, DataFrame]:
-    """What is given, by the names of outputs."""
+    """The given tables, by the names of outputs."""
     refuse_connect("diff", given)
     if isinstance(given, DataFrame):
         return {_ROWS: given}

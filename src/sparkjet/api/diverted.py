@@ -1,4 +1,4 @@
-"""The methods of streams and results about rows that fail: where they are diverted from, and their dead letters."""
+"""The methods of streams and results about rows that fail: where to divert them, and their dead letters."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class Diverted(FrameMethods):
     def divert(self, *, errors: bool, maxFailures: float | None = None) -> Self:
         """Divert rows that fail from here on, so that a bad row does not end the query.
 
-        A row of which an expression of SQL raises (a cast, a division, a parser), or a Python function, goes to the
-        dead letters, as it is here, and to no result. So does one that does not meet an expectation with
-        ``action="divert"``, and one that the sink refuses, where it can say so before the decision. Expressions are
-        judged in the order in which they are written: a row that a ``where`` has dropped cannot fail behind it, and one
-        that has failed is not looked at again. It still advances the watermark if its event time can be read.
-        Expressions before this call still end the query.
+        A row for which an SQL expression raises (a cast, a division, a parser), or a Python function, goes to the dead
+        letters, as it is here, and to no result. So does a row that does not meet an expectation with
+        ``action="divert"``, and one that the sink refuses, if the sink can say so before the decision. Expressions are
+        evaluated in the order in which they are written: a row that a ``where`` has dropped cannot fail behind it, and
+        a row that has failed is not evaluated again. It still advances the watermark if its event time can be read.
+        Expressions before this call still fail the query.
 
         Say where dead letters go: with ``option("deadLettersPath", …)``, or with
         ``sj.start(…, deadLetters=stream.deadLetters.writeStream…)``.
@@ -44,11 +44,11 @@ class Diverted(FrameMethods):
         Args:
             errors: True.
             maxFailures: How many rows of an epoch may fail, as a number (``100``) or as a share of its rows (``0.01``);
-                with more the query ends, and nothing of the epoch is written. None: any.
+                if more fail, the query fails, and nothing of the epoch is written. None: any number.
 
         Raises:
-            AnalysisError: Twice, a bound that is none, or a column of the name of one that
-                dead letters have.
+            AnalysisError: A second call, a value that is not a bound, or a column with the name of one that dead
+                letters have.
 
         >>> import sparkjet as sj
         >>> texts = sj.stream(spark.createDataFrame([("1",), ("x",)], "text string")).divert(errors=True)
@@ -86,15 +86,15 @@ class Diverted(FrameMethods):
 
     @abstractmethod
     def _computed(self) -> DataFrame:
-        """All rows, where they come from a batch DataFrame."""
+        """All rows, if they come from a batch DataFrame."""
 
 
 class DeadLetters(FrameMethods):
     """Rows that have failed, as they were at ``divert``.
 
-    With the columns ``_stage`` (what failed), ``_error`` (Spark's error condition, or the class of what a Python
-    function has raised), ``_message``, ``_trace``, ``_substream``, ``_epoch`` and ``_outputs`` (those that lack the
-    row). Write them with
+    They have the additional columns ``_stage`` (what failed), ``_error`` (Spark's error condition, or the class of the
+    error of a Python function), ``_message``, ``_trace``, ``_substream``, ``_epoch`` and ``_outputs`` (the outputs that
+    lack the row). Write them with
     ``sj.start(result.writeStream…, deadLetters=stream.deadLetters.writeStream…)``.
     """
 
@@ -110,13 +110,13 @@ class DeadLetters(FrameMethods):
     def kafkaRecords(self) -> Self:
         """The rows as records for ``format("kafka")``, with the headers of Kafka Streams' dead letter queue.
 
-        Key and value are those of the message, where the rows are messages of Kafka; else the value is the row as JSON.
-        The headers ``__streams.errors.exception`` (the error condition), ``….message``, ``….stacktrace``, and of a
-        message ``….topic``, ``….partition`` and ``….offset`` are text; behind those that the message had.
+        Key and value are those of the message, if the rows are Kafka messages; otherwise the value is the row as JSON.
+        The headers ``__streams.errors.exception`` (the error condition), ``….message``, ``….stacktrace``, and for a
+        message ``….topic``, ``….partition`` and ``….offset`` are text; they follow the headers that the message had.
         ``sparkjet.errors.stage``, ``….substream``, ``….epoch`` and ``….outputs`` have the rest.
 
         Raises:
-            AnalysisError: A column that dead letters are delivered with is not there any more.
+            AnalysisError: A column with which dead letters are delivered is no longer there.
 
         >>> import sparkjet as sj
         >>> texts = sj.stream(spark.createDataFrame([("x",)], "text string")).divert(errors=True)
@@ -152,7 +152,7 @@ class DeadLetters(FrameMethods):
 
 
 def _divert(most: object) -> Divert:
-    """The point of a stream, by how many of its rows may fail."""
+    """The point of a stream, with the number of its rows that may fail."""
     if isinstance(most, float) and 0 <= most < 1:
         return Divert(share=most)
     if most is None or (isinstance(most, int) and not isinstance(most, bool) and most >= 0):

@@ -1,4 +1,4 @@
-"""``erase``: deletes what a stopped query keeps of a key, wherever it keeps it, and says what it has found."""
+"""``erase``: deletes the rows of a key from everything that a stopped query keeps, and reports what it has found."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Erased:
-    """What :func:`erase` has found, and erased unless it was asked to look only.
+    """What :func:`erase` has found, and erased unless it was a dry run.
 
     Attributes:
-        places: What was found in each place.
-        left: What may have to do with the key, and is not erased here.
+        places: The rows found in each place.
+        left: Places that may have to do with the key, and are not erased here.
         dry_run: Whether nothing was changed.
     """
 
@@ -36,7 +36,7 @@ class Erased:
 
     @property
     def rows(self) -> int:
-        """The stored rows of all places."""
+        """The number of stored rows in all places."""
         return sum(each.rows or 0 for each in self.places)
 
 
@@ -49,24 +49,25 @@ def erase(
     dry_run: bool = False,
     session: SparkSession | None = None,
 ) -> Erased:
-    """Delete what a stopped query keeps of a key, in its state and pins, and in the directories that are named.
+    """Delete the rows of a key from a stopped query's state and pins, and from the given directories.
 
     The state loses all rows with these values: open windows, sessions, keys of aggregates, of ``dropDuplicates`` and of
     functions, rows that wait for a partner in a join. Each record is replaced as a whole, and then the files that had
-    the rows are removed. A driver that is still there is fenced, as by a start. Called again, it makes an erasure whole
-    that was killed, and otherwise finds nothing.
+    the rows are removed. A driver that is still running is fenced, as by a start. When called again, it completes an
+    erasure that was killed, and otherwise finds nothing.
 
     Args:
         home: The home of the query, as its ``checkpointLocation``; or ``grid://host:port,…/name``.
-        key: The values by the names of their columns, as :func:`read_state` shows them. Rows with all of them go.
+        key: The values by the names of their columns, as shown by :func:`read_state`. Rows with all of them are erased.
         rows: Directories of ``lateRowsPath``, ``deadLettersPath`` or ``format("files")``, of Parquet or ORC files.
-        copies: Copies of the home, as of ``snapshotBackup``: they get the newest record, and their pins lose the rows.
-        dry_run: Whether to look only.
-        session: The active one by default.
+        copies: Copies of the home, such as that of ``snapshotBackup``: they get the newest record, and their pins lose
+        the rows.
+        dry_run: Whether to search only.
+        session: The session; the active one by default.
 
     Raises:
-        AnalysisError: A value is none of its column, a place cannot be read, or decided rows are not yet published.
-        RecoveryError: There is no record, what it names is missing, or a driver runs the query.
+        AnalysisError: A value does not fit its column, a place cannot be read, or decided rows are not yet published.
+        RecoveryError: There is no record, something that it names is missing, or a driver runs the query.
 
     >>> import tempfile, sparkjet as sj
     >>> home, orders = tempfile.mkdtemp(), tempfile.mkdtemp()
@@ -110,7 +111,7 @@ def erased(
     def at(location: str | Path, argument: str) -> Directory:
         return directory_at(str(location), argument, lambda: chosen)
 
-    # All that may be refused, before anything is changed.
+    # Everything that may be refused comes before any change.
     state = HomeErasure(chosen, at(home, "home"), sought)
     backups = {str(each): at(each, "copies") for each in copies}
     looks = {name: HomeErasure(chosen, each, sought) for name, each in backups.items()}

@@ -1,4 +1,4 @@
-"""The method of streams and results about what is to be true of each row."""
+"""The method of streams and results about conditions that each row should meet."""
 
 from __future__ import annotations
 
@@ -13,23 +13,24 @@ from sparkjet.plan.expectations import Action, Expectation, expect, expected
 
 
 class Expecting(FrameMethods):
-    """The method of streams and results about what is to be true of each row."""
+    """The method of streams and results about conditions that each row should meet."""
 
     def expect(self, name: str, condition: Column | str, action: str) -> Self:
-        """Keep the rows of which a condition is true, count the others by name, and say what happens to them.
+        """Keep the rows for which a condition is true, count the others by name, and say what happens to them.
 
-        Rows are judged where this is written: one that a ``where`` or an earlier expectation has taken away is not
-        looked at. A condition that is null is not met. ``lastProgress["expectations"]`` and the metrics
-        have how many rows did not meet each expectation, once each, also where a query was killed in between.
+        Rows are judged at this point: a row that a ``where`` or an earlier expectation has removed is not judged. A
+        condition that is null is not met. ``lastProgress["expectations"]`` and the metrics report how many rows did not
+        meet each expectation; each row counts once, even if the query was killed in between.
 
         Args:
-            name: What it is counted by; a query has one expectation of a name.
+            name: The name under which it is counted; a query has one expectation per name.
             condition: A Column, or SQL.
-            action: ``drop``: the others go nowhere. ``divert``: they are dead letters, with this name in ``_stage``;
-                needs :meth:`divert` before. ``fail``: they end the query, and nothing of the epoch is written.
+            action: ``drop``: the other rows go nowhere. ``divert``: they are dead letters, with this name in
+                ``_stage``; needs :meth:`divert` before. ``fail``: they fail the query, and nothing of the epoch is
+                written.
 
         Raises:
-            AnalysisError: A name that is empty or taken, another action, or nothing to divert them by.
+            AnalysisError: A name that is empty or taken, another action, or no ``divert`` before.
 
         >>> import sparkjet as sj
         >>> prices = sj.stream(spark.createDataFrame([(101,), (-1,), (None,)], "px int"))

@@ -1,4 +1,4 @@
-"""Forks: another query that goes on from a pinned record, beside the one that it comes from."""
+"""Forks: another query that continues from a pinned record, alongside the original one."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ _KEPT = [*(option for option in QUERY_OPTIONS if option not in _OF_A_HOME), EARL
 
 @dataclass(frozen=True)
 class Fork:
-    """A query that begins where another one was pinned: an id, a home and outputs of its own.
+    """A query that begins where another one was pinned, with its own id, home and outputs.
 
     Attributes:
         home: Its home.
         outputs: The directory below which each of its outputs is a directory of Parquet files.
         query: Its id.
-        epoch: The epoch of the pinned record, after which it goes on.
-        parent: The home of the query that it comes from.
+        epoch: The epoch of the pinned record, after which it continues.
+        parent: The home of the original query.
         pin: Name of the pin.
     """
 
@@ -82,16 +82,16 @@ class Fork:
         deadLetters: StreamWriter | Sequence[StreamWriter] = (),
         queryName: str | None = None,
     ) -> StreamingQuery:
-        """Start the query, or go on with it, as :func:`sparkjet.start` does, with other outputs.
+        """Start the query, or continue it, like :func:`sparkjet.start`, with other outputs.
 
-        The writers say which rows there are: whatever their sinks are, functions of ``foreachBatch`` included, the
-        rows go to directories below :attr:`outputs` instead, named as progress names the outputs (``results``,
-        ``results1``, ``late``, ``dead`` …). So no destination of the query that it comes from is touched.
+        The writers determine which rows there are: whatever their sinks, including functions of ``foreachBatch``, the
+        rows go to directories below :attr:`outputs` instead, named like the outputs in the progress (``results``,
+        ``results1``, ``late``, ``dead`` …). So no destination of the original query is touched.
 
         Args:
-            writers: As of :func:`sparkjet.start`. Their home is this fork's.
-            lateRows: As of :func:`sparkjet.start`; the option ``lateRowsPath`` is replaced as well.
-            deadLetters: As of :func:`sparkjet.start`; the option ``deadLettersPath`` is replaced as well.
+            writers: As in :func:`sparkjet.start`. Their home is this fork's.
+            lateRows: As in :func:`sparkjet.start`; the option ``lateRowsPath`` is replaced as well.
+            deadLetters: As in :func:`sparkjet.start`; the option ``deadLettersPath`` is replaced as well.
             queryName: Name of the query.
 
         Raises:
@@ -110,19 +110,19 @@ class Fork:
     ) -> Replayed:
         """Run the epochs that the first query has had since the pin, and return when they are committed.
 
-        Each has the rows that it had then, from the same offsets of the sources, and the same reading of the clock; so
-        it is tried in minutes what has taken days. The first query may be running. Called again, also after a crash, it
-        goes on after the last epoch that it has run; :meth:`start` then goes on with what is new.
+        Each epoch has the rows that it had then, from the same offsets of the sources, and the same clock reading; so
+        days of input are tried in minutes. The first query may be running. When called again, even after a crash, it
+        continues after the last epoch that it has run; :meth:`start` then continues with new rows.
 
         Args:
-            writers: As of :meth:`start`, of the code that is tried.
-            lateRows: As of :meth:`start`.
-            deadLetters: As of :meth:`start`.
-            until: The last epoch, by its number or as that of another pin of the first query; by default the newest
-                that is recorded.
+            writers: As in :meth:`start`, from the code to be tried.
+            lateRows: As in :meth:`start`.
+            deadLetters: As in :meth:`start`.
+            until: The last epoch, by its number or as the epoch of another pin of the first query; by default the
+                newest recorded one.
 
         Raises:
-            AnalysisError: As of :meth:`start`; there is no such epoch; or the fork was started before, and has read its
+            AnalysisError: As in :meth:`start`; there is no such epoch; or the fork was started before, and has read its
                 sources by itself.
             RecoveryError: The query does not fit the pinned state, or the records are gone with the pin.
             SourceError: A source no longer has the rows.
@@ -183,7 +183,7 @@ class Fork:
             raise AnalysisError(message)
 
     def _check_beside(self, settings: OutputSettings) -> None:
-        """Refuse to write where the writer would: the first query may not have written there yet."""
+        """Refuse to write where a writer would: the first query may not have written there yet."""
         options, session = Options(settings.options), settings.chain.source.sparkSession
         aside = directory_at(self.outputs, "outputs", lambda: session).resolved()
         for place in filter(None, map(options.get, _PLACES)):
@@ -197,14 +197,14 @@ class Fork:
                     raise AnalysisError(message)
 
     def _check_apart(self, settings: OutputSettings) -> None:
-        """Refuse places that have files of others, such as those that the first query writes to."""
+        """Refuse places that have other files, such as those to which the first query writes."""
         for option in _PLACES:
             location = Options(settings.options).get(option)
             if location is None:
                 continue
             place = directory_at(location, "outputs", lambda: settings.chain.source.sparkSession)
             names, queries = {*place.names()}, {*place.below(MANIFEST_DIRECTORY).names()}
-            # A run that was killed may have left the directory of manifests alone.
+            # A run that was killed may have left only the directory of manifests.
             if queries - {self.query} or (names - {MANIFEST_DIRECTORY} and not queries):
                 message = (
                     f'outputs: "{place}" has files that are not of this fork, and perhaps of the query that it comes '
@@ -215,10 +215,10 @@ class Fork:
 
 @dataclass(frozen=True)
 class Replayed:
-    """What :meth:`Fork.replay` has done.
+    """The result of :meth:`Fork.replay`.
 
     Attributes:
-        epochs: How many epochs it has run; 0 if it had run all of them before.
+        epochs: The number of epochs that it has run; 0 if it had run all of them before.
         last: The last epoch that the fork has now.
         rows: Rows of these epochs, by the name of their output.
         fork: The fork.
@@ -237,22 +237,23 @@ def fork(
     outputs: str | Path | None = None,
     session: SparkSession | None = None,
 ) -> Fork:
-    """Begin another query where one was pinned (:meth:`StreamingQuery.snapshot`); that one may be running.
+    """Begin another query where one was pinned (:meth:`StreamingQuery.snapshot`); the original may be running.
 
-    Copies what the pinned record names into a new home, on any store. Called again, as by the next run of a program, it
-    finds the fork that is there, also once the pin is removed. Sources are read from the offsets of that record.
+    Copies everything that the pinned record names into a new home, on any store. When called again, as by the next run
+    of a program, it returns the existing fork, even once the pin is removed. Sources are read from the offsets of that
+    record.
 
     Args:
         home: The home of the query, as its ``checkpointLocation``; or ``grid://host:port,…/name``.
         at: Name of the pin.
         to: The home of the fork; it has no records, or those of this fork.
-        outputs: The directory of its outputs, which all executors reach and nobody else writes to; ``to`` with
+        outputs: The directory of its outputs, which all executors can reach and nobody else writes to; ``to`` with
             ``/outputs`` by default.
         session: For file systems that only Hadoop reads; the active one by default.
 
     Raises:
         AnalysisError: There is no such pin, or a place cannot be used.
-        RecoveryError: The query reads queues, or what the record names is missing.
+        RecoveryError: The query reads queues, or something that the record names is missing.
     """
     for argument, given in (("home", home), ("at", at), ("to", to), ("outputs", outputs)):
         if not isinstance(given, str | Path) and (argument, given) != ("outputs", None):

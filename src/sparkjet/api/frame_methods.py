@@ -35,13 +35,14 @@ T = TypeVar("T")
 Rows = TypeVar("Rows", bound="FrameMethods")
 
 NOT_GIVEN = object()
-"""Of an argument for which None is a value."""
+"""The default of an argument for which None is a value."""
 
 
 class FrameMethods(Guided, ABC):
     """The DataFrame methods that streams and results share, with Spark's names and arguments.
 
-    A column is ``rows.<name>`` or ``rows["<name>"]``, as on a DataFrame; a name of Spark's methods is never a column.
+    A column is ``rows.<name>`` or ``rows["<name>"]``, as on a DataFrame; the name of one of Spark's methods is never a
+    column.
     """
 
     def __init__(self, chain: Transformations) -> None:
@@ -49,13 +50,13 @@ class FrameMethods(Guided, ABC):
 
     @abstractmethod
     def _with(self, chain: Transformations) -> Self:
-        """The same with other transformations."""
+        """The same rows with other transformations."""
 
     def _then(self, link: Link) -> Self:
         return self._with(self._chain.then(link))
 
     def _remade(self, method: str, step: Transformation) -> Self:
-        """The rows that a method makes anew, so that nothing is known of their time."""
+        """The rows that a method creates, about whose time nothing is known."""
         del method
         return self._then(links.remade(step))
 
@@ -66,13 +67,13 @@ class FrameMethods(Guided, ABC):
 
     @abstractmethod
     def _computed(self) -> DataFrame:
-        """All rows, where they come from a batch DataFrame."""
+        """All rows, if they come from a batch DataFrame."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}[{', '.join(f'{name}: {found}' for name, found in self.dtypes)}]"
 
     def _repr_html_(self) -> str:
-        """The columns, in a small table for notebooks: rows are there only once a query runs."""
+        """The columns, in a small table for notebooks: there are rows only once a query runs."""
         return table(type(self).__name__, self.dtypes, ("column", "type"))
 
     @property
@@ -100,7 +101,7 @@ class FrameMethods(Guided, ABC):
         self._visible.printSchema(level)
 
     def _starless(self, columns: Sequence[Any]) -> list[Any]:
-        """Columns in whose functions ``*`` stands for what the user sees; names as they are."""
+        """Columns in whose functions ``*`` stands for the user's visible columns; names as they are."""
         return [starless(each, self._chain.shape) if isinstance(each, Column) else each for each in columns]
 
     @property
@@ -115,7 +116,7 @@ class FrameMethods(Guided, ABC):
         return self._then(links.select(self._chain.shape, self._starless(given)))
 
     def selectExpr(self, *expr: str | Sequence[str]) -> Self:
-        """Select columns by expressions of SQL, as ``DataFrame.selectExpr``."""
+        """Select columns by SQL expressions, as ``DataFrame.selectExpr``."""
         return self.select(*(F.expr(text) for text in one_by_one(expr)))
 
     def where(self, condition: Column | str) -> Self:
@@ -141,7 +142,7 @@ class FrameMethods(Guided, ABC):
         return self.withColumns({colName: col})
 
     def withColumns(self, colsMap: Mapping[str, Column], /) -> Self:
-        """Add or replace columns, as ``DataFrame.withColumns``, where a text is the name of a column.
+        """Add or replace columns, as ``DataFrame.withColumns``; a string is the name of a column.
 
         Raises:
             AnalysisError: One is neither a Column nor a name.
@@ -172,10 +173,10 @@ class FrameMethods(Guided, ABC):
     def toDF(self, name: str, /, *cols: str) -> Self: ...
 
     def toDF(self, *cols: str) -> DataFrame | Self:
-        """All rows, where :func:`sparkjet.stream` was given a batch DataFrame; with names, as ``DataFrame.toDF``.
+        """All rows, if :func:`sparkjet.stream` was given a batch DataFrame; with names, as ``DataFrame.toDF``.
 
-        Everything is one epoch, so that no row is late and every window is closed: a function that builds a query can
-        be tested on static data.
+        Everything is one epoch, so no row is late and every window is closed: a function that builds a query can be
+        tested on static data.
 
         Raises:
             AnalysisError: The rows come from a stream, or the number of names is not that of the columns.
@@ -215,10 +216,10 @@ class FrameMethods(Guided, ABC):
         return NaFunctions(self)
 
     def transform(self, func: Callable[Concatenate[Self, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """What a function makes of these rows, as ``DataFrame.transform``.
+        """The result of a function on these rows, as ``DataFrame.transform``.
 
         Raises:
-            AnalysisError: It returns something else than a stream or results.
+            AnalysisError: It returns something other than a stream or results.
         """
         result = func(self, *args, **kwargs)
         if not isinstance(result, FrameMethods):
@@ -232,7 +233,7 @@ class FrameMethods(Guided, ABC):
         return self._then(links.repartition(number, columns))
 
     def coalesce(self, numPartitions: int) -> Self:
-        """Gather the rows in fewer partitions, as ``DataFrame.coalesce``: in the files sink, in fewer files."""
+        """Combine the rows into fewer partitions, as ``DataFrame.coalesce``: in the files sink, into fewer files."""
         return self._then(links.placed(lambda frame: frame.coalesce(numPartitions)))
 
     def hint(self, name: str, *parameters: Any) -> Self:
@@ -245,13 +246,13 @@ class FrameMethods(Guided, ABC):
         Rows that the join drops still advance the watermark.
 
         Args:
-            other: A batch DataFrame, which is read as Spark reads it in its own queries; :func:`sparkjet.read_once` and
-                :func:`sparkjet.read_every_epoch` say otherwise.
+            other: A batch DataFrame, which is read as Spark reads it in its own queries, unless it is given to
+                :func:`sparkjet.read_once` or :func:`sparkjet.read_every_epoch`.
             on: A name or a list of names that both have, or a condition as a Column or a list of them.
             how: ``inner`` (the default), ``cross``, ``left``, ``left_outer``, ``left_semi`` or ``left_anti``.
 
         Raises:
-            AnalysisError: A stream, another ``how``, or a condition that reads a column of sparkjet's own.
+            AnalysisError: A stream, another ``how``, or a condition that reads an internal column of sparkjet.
 
         >>> import sparkjet as sj
         >>> rates = spark.createDataFrame([("EUR", 1.25)], "currency string, dollars double")
@@ -272,17 +273,17 @@ class FrameMethods(Guided, ABC):
     def mapInPandas(self, func: Any, schema: StructType | str, barrier: bool = False, profile: Any = None) -> Self:
         """Make new rows with pandas, as ``DataFrame.mapInPandas``.
 
-        On a stream before ``withWatermark``, as the new rows have no event time but in their columns; on results as one
-        of the last steps, as they cannot be grouped again.
+        On a stream, call it before ``withWatermark``, as the new rows have event time only in their columns; on
+        results, as one of the last steps, as they cannot be grouped again.
         """
         return self._remade("mapInPandas", lambda frame: frame.mapInPandas(func, schema, barrier, profile))
 
     def mapInArrow(self, func: Any, schema: StructType | str, barrier: bool = False, profile: Any = None) -> Self:
-        """Make new rows with Arrow, as ``DataFrame.mapInArrow``; where :meth:`mapInPandas` can be called."""
+        """Make new rows with Arrow, as ``DataFrame.mapInArrow``; can be called wherever :meth:`mapInPandas` can."""
         return self._remade("mapInArrow", lambda frame: frame.mapInArrow(func, schema, barrier, profile))
 
     def unpivot(self, ids: Any, values: Any, variableColumnName: str, valueColumnName: str) -> Self:
-        """Make a row of each of several columns, as ``DataFrame.unpivot``; where :meth:`mapInPandas` can be called."""
+        """Turn several columns into rows, as ``DataFrame.unpivot``; can be called wherever :meth:`mapInPandas` can."""
         arguments = (ids, values, variableColumnName, valueColumnName)
         return self._remade("unpivot", lambda frame: frame.unpivot(*arguments))
 
@@ -297,7 +298,7 @@ class FrameMethods(Guided, ABC):
     def __getitem__(self, item: Column | list[Column | str] | tuple[Column | str, ...]) -> Self: ...
 
     def __getitem__(self, item: Any) -> Any:
-        """A column by name or number; else filters by a Column and selects a list, as ``DataFrame[…]``."""
+        """A column by name or number; with a Column filters, and with a list selects, as ``DataFrame[…]``."""
         if isinstance(item, Column):
             return self.where(item)
         if isinstance(item, list | tuple):
@@ -327,7 +328,7 @@ class FrameMethods(Guided, ABC):
 
 
 class NaFunctions(Generic[Rows]):
-    """What ``rows.na`` has: other names of ``rows.dropna``, ``rows.fillna`` and ``rows.replace``."""
+    """The methods of ``rows.na``: other names for ``rows.dropna``, ``rows.fillna`` and ``rows.replace``."""
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
@@ -354,10 +355,10 @@ def _check(method: str, given: object, kinds: Any, what: str) -> None:
 
 
 def check_own(names: Iterable[str]) -> None:
-    """Refuse names that sparkjet keeps for columns of its own.
+    """Refuse names that sparkjet reserves for its own columns.
 
     Raises:
-        AnalysisError: Naming one.
+        AnalysisError: One of them is reserved.
     """
     for name in names:
         if is_own(name):
@@ -365,15 +366,15 @@ def check_own(names: Iterable[str]) -> None:
 
 
 def check_how(how: object) -> None:
-    """Refuse what cannot be the name of a join.
+    """Refuse a value that cannot be the name of a join type.
 
     Raises:
-        AnalysisError: It is no text.
+        AnalysisError: It is not a string.
     """
     if how is not None and not isinstance(how, str):
         raise AnalysisError(f"join: how={how!r} is not the name of a join, such as 'inner' or 'left'.")
 
 
 def one_by_one(cols: Sequence[Any]) -> Sequence[Any]:
-    """Arguments that may be given as one list or tuple, as Spark's methods take them."""
+    """Arguments that may be given as one list or tuple, as in Spark's methods."""
     return cols[0] if len(cols) == 1 and isinstance(cols[0], list | tuple) else cols

@@ -1,4 +1,4 @@
-"""Grouped streams and their results: final ones of windows, and of keys alone those so far."""
+"""Grouped streams and their results: final ones for windows, results so far for keys alone."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class GroupedStream(GroupedMethods["WindowedStream"]):
 
 
 class ComputedWindows(StatefulMethods, GroupedStream):
-    """The same where the window is a column of the rows: for functions with state it is a key like others."""
+    """The same if the window is a column of the rows: for functions with state, it is a key like any other."""
 
     def __init__(self, feed: Feed, grouping: Grouping, stream: type[Stream]) -> None:
         super().__init__(feed, grouping)
@@ -84,7 +84,7 @@ class WindowedStream(AggregateRows):
     def of(cls, stage: WindowedAggregation | WindowJoin) -> Self:
         """The results of a stage."""
         shape, window = stage.shape(), stage.window
-        # Sessions of one start can end, and so come, at different times.
+        # Sessions with the same start can end, and so arrive, at different times.
         fields = ("end",) if isinstance(window, SessionWindow) else ("start", "end")
         together = Together(window.name, attribute_ids(shape, window.name), fields)
         return cls(stage, Transformations(shape, shape, together=together))
@@ -100,13 +100,15 @@ class WindowedStream(AggregateRows):
         are final. Both sides wait for the watermark of the query: the minimum over all substreams of both.
 
         Args:
-            other: Results of equal windows, of the same stream or another one; or what :meth:`Stream.join` takes.
-            on: Names of columns that both have, the window among them; or a condition that demands equal windows, or
-                equal ends of windows, and may demand more. Columns of both are named by aliases there.
+            other: Results of equal windows, of the same stream or another one; or any other argument of
+            :meth:`Stream.join`.
+            on: Names of columns that both have, including the window; or a condition that requires equal windows, or
+                equal ends of windows, and possibly more. In a condition, aliases distinguish the columns of the two
+                sides.
             how: ``inner`` (the default), ``left``, ``right``, ``outer``, ``left_semi``, ``left_anti``.
 
         Raises:
-            AnalysisError: Windows are not compared, or those of the two sides are different.
+            AnalysisError: Windows are not compared, or those of the two sides differ.
 
         >>> import sparkjet as sj
         >>> from pyspark.sql import functions as F
@@ -140,12 +142,12 @@ class WindowedStream(AggregateRows):
         The new window is over this one's window column, as in Spark: ``F.window("window", "1 hour")``. The time of a
         row is the last microsecond of its window. No row is ever late here, as the watermark is the same.
 
-        Without a window all results are aggregated once more, as :meth:`RollingStream.groupBy` does: only with
+        Without a window, all results are aggregated once more, as by :meth:`RollingStream.groupBy`: only with
         ``outputMode("complete")``, which keeps windows of fixed length.
 
         Raises:
             AnalysisError: Several windows, columns that cannot be keys, a window column that was replaced, or no window
-                where results cannot be complete: over sessions and joins.
+                although results cannot be complete: over sessions and joins.
         """
         columns = one_by_one(cols)
         if self._can_be_complete and keys_of(columns, self._chain.shape) is not None:
@@ -203,7 +205,7 @@ class LateStream(ResultRows):
 class KeyedStream(StatefulMethods, GroupedMethods["RollingStream"]):
     """A stream grouped by keys, the result of ``groupBy`` without a window; :meth:`agg` aggregates it.
 
-    Like ``GroupedData``; results are of all rows so far, and never final. Without a watermark, windows are keys too:
+    Like ``GroupedData``; results cover all rows so far, and are never final. Without a watermark, windows are keys too:
     they never close.
     """
 
@@ -233,7 +235,7 @@ class RollingStream(AggregateRows):
 
     ``select``, ``where``, ``withColumn`` and the like shape the rows; they do not change what is computed. Write them
     with ``outputMode("update")``, which emits the rows of the keys that had rows in the epoch, or with
-    ``outputMode("complete")``, which emits all.
+    ``outputMode("complete")``, which emits all rows.
     """
 
     _alternatives = alternatives.ROLLING_RESULTS
@@ -241,8 +243,8 @@ class RollingStream(AggregateRows):
     def groupBy(self, *cols: str | Column | Sequence[str | Column]) -> GroupedResults[Self]:
         """Aggregate all results once more, as ``DataFrame.groupBy``: only with ``outputMode("complete")``.
 
-        E.g. the mean of the lowest offers: a lowest offer that falls takes the place of the earlier one. Each epoch
-        computes these groups from all results, so it costs what ``complete`` costs.
+        For example, the mean of the lowest offers: a lowest offer that falls replaces the earlier one. Each epoch
+        computes these groups from all results, so it costs as much as ``complete``.
 
         >>> import sparkjet as sj
         >>> from pyspark.sql import functions as F
@@ -254,10 +256,10 @@ class RollingStream(AggregateRows):
         return self._regrouped(lambda frame: frame.groupBy(*one_by_one(cols)), cols)
 
     if TYPE_CHECKING:
-        # A type checker cannot tell F.window(…) from a key: what groupBy of Columns returns may be either.
+        # A type checker cannot tell F.window(…) from a key: the result of groupBy with Columns may be either.
         @property
         def lateRows(self) -> LateStream:
-            """Of windows only."""
+            """Only for windows."""
 
     def groupby(self, *cols: str | Column | Sequence[str | Column]) -> GroupedResults[Self]:
         """Alias of :meth:`groupBy`."""

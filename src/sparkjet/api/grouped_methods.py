@@ -57,8 +57,8 @@ class GroupedMethods(Guided, ABC, Generic[Result]):
         """Compute aggregates, as ``GroupedData.agg``.
 
         Args:
-            exprs: Columns of aggregates, of ``pyspark.sql.functions`` or :mod:`sparkjet.functions`, and expressions
-                over them such as ``F.sum("a") / F.count("b")``; operations of your own; or one dict from column to the
+            exprs: Columns of aggregates, from ``pyspark.sql.functions`` or :mod:`sparkjet.functions`, and expressions
+                over them such as ``F.sum("a") / F.count("b")``; your own operations; or one dict from column to the
                 name of a function.
 
         Raises:
@@ -84,7 +84,7 @@ class GroupedMethods(Guided, ABC, Generic[Result]):
         """The aggregates and the result columns of some expressions.
 
         Raises:
-            AnalysisError: As :meth:`agg`.
+            AnalysisError: As in :meth:`agg`.
         """
         rows = self._feed.shape
         inputs = Inputs(rows.drop(*HIDDEN[1:]), F.col(TIME))
@@ -99,11 +99,11 @@ class GroupedMethods(Guided, ABC, Generic[Result]):
         return aggregates, columns
 
     def pivot(self, pivot_col: str, values: Sequence[Any] | None = None) -> Self:
-        """Make a column of each of some values, as ``GroupedData.pivot``.
+        """Make a column for each of some values, as ``GroupedData.pivot``.
 
         Args:
-            pivot_col: The column whose values these are.
-            values: The values; Spark would find them out by reading all rows, and a stream has no end.
+            pivot_col: The column that has these values.
+            values: The values; Spark would determine them by reading all rows, but a stream has no end.
 
         Raises:
             AnalysisError: There are no values, or it is called twice.
@@ -153,10 +153,10 @@ class GroupedMethods(Guided, ABC, Generic[Result]):
         return self._of_each(F.max, cols)
 
     def _check_keys(self) -> None:
-        """Refuse results that Spark would make without their keys, by which operators and sinks tell them apart.
+        """Refuse results that Spark would return without their keys, by which operators and sinks distinguish them.
 
         Raises:
-            AnalysisError: The session says so.
+            AnalysisError: The session's configuration says so.
         """
         if str(self._feed.shape.sparkSession.conf.get(_RETAINED)).lower() == "false":
             message = (
@@ -174,7 +174,7 @@ class GroupedMethods(Guided, ABC, Generic[Result]):
 
 
 def _numeric(method: str, name: object, rows: DataFrame) -> str:
-    """A column as SQL names it.
+    """A column, as named in SQL.
 
     Raises:
         AnalysisError: It is not numeric.
@@ -182,7 +182,7 @@ def _numeric(method: str, name: object, rows: DataFrame) -> str:
     if not isinstance(name, str):
         message = f"{method}: {name!r} is not the name of a column. Give one, or use agg(…)."
         raise AnalysisError(message)
-    # Otherwise as Spark does: it may be a field of a struct, or spelled in another case.
+    # Otherwise as in Spark: it may be a field of a struct, or spelled in another case.
     found = quoted(name) if name in rows.columns else name
     if not isinstance(rows.select(found).schema.fields[0].dataType, NumericType):
         message = f"{method}: {name!r} is not a numeric column. Cast it first, or use agg(…)."

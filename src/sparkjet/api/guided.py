@@ -1,4 +1,4 @@
-"""Attributes that do not exist, answered with what to do instead."""
+"""Attributes that do not exist, answered with advice on what to do instead."""
 
 from __future__ import annotations
 
@@ -9,23 +9,24 @@ from sparkjet.errors import missing
 
 
 class Guided:
-    """Answers for an attribute that it does not have with what to do instead, else with the nearest name.
+    """Answers a request for a missing attribute with what to do instead, or else with the nearest name.
 
     Attributes:
-        _alternatives: What to do instead of Spark's methods that are not offered.
+        _alternatives: What to do instead of Spark methods that are not offered.
     """
 
     _alternatives: ClassVar[Mapping[str, str]] = {}
 
     if not TYPE_CHECKING:
-        # Hidden from type checkers: they would accept every misspelt name, and skip all code that follows it.
+        # Hidden from type checkers: they would accept every misspelled name, and skip all code after it.
         def __getattr__(self, name: str) -> Any:
             kind = type(self)
             if hasattr(kind, name):
-                # A property that raised AttributeError: show its own message, not that there is no such attribute.
+                # A property that raised AttributeError: show its own message, instead of saying that there is no such
+                # attribute.
                 return object.__getattribute__(self, name)
             if name.startswith("_"):
-                # Without touching the object: Python asks for some before __init__ has run.
+                # Without touching the object: Python requests some attributes before __init__ has run.
                 raise missing(kind.__name__, name, (), self._alternatives.get(name))
             found = self._found(name)
             if found is not None:
@@ -34,12 +35,12 @@ class Guided:
             raise missing(kind.__name__, name, known, self._way_out(name))
 
     def _found(self, name: str) -> object:
-        """What a name stands for that the class does not have; None if for nothing."""
+        """The meaning of a name that the class does not have; None if it has none."""
         del name
         return None
 
     def _names(self) -> Sequence[str]:
-        """Names that stand for something although the class does not have them."""
+        """Names that have a meaning although the class does not have them."""
         return ()
 
     def _way_out(self, name: str) -> str | None:

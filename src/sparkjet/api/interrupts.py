@@ -23,16 +23,16 @@ _PYSPARK = "pyspark.core.context"
 
 
 class Interrupts:
-    """What Ctrl-C does while queries of this process run; thread-safe.
+    """The effect of Ctrl-C while queries of this process run; thread-safe.
 
-    The main thread gets its KeyboardInterrupt, as always. PySpark's handler would also cancel all jobs, those of
-    epochs too, and so end the queries with errors. A script that does not catch it ends: its queries are stopped after
-    their epochs first, as the JVM would print a stack trace for each that still runs. A notebook or a shell goes on,
-    and so do its queries.
+    The main thread gets its KeyboardInterrupt, as always. PySpark's handler would also cancel all jobs, including those
+    of epochs, and so end the queries with errors. A script that does not catch the exception ends: its queries are
+    stopped after their epochs first, as the JVM would print a stack trace for each one that still runs. A notebook or a
+    shell continues, and so do its queries.
     """
 
     def __init__(self) -> None:
-        # Weakly: as long as a query runs, its thread has the supervisor.
+        # Weak references: as long as a query runs, its thread holds the supervisor.
         self._names: WeakKeyDictionary[Supervisor, str] = WeakKeyDictionary()
         self._lock = threading.Lock()
         self._installed = False
@@ -42,20 +42,20 @@ class Interrupts:
         """Watch a query until it has ended.
 
         Args:
-            name: What the line calls it; queries of two sessions may have the same one.
+            name: Its name in the line; queries of two sessions may have the same one.
             supervisor: Ends it.
         """
         with self._lock:
             self._names[supervisor] = name
             if not self._installed:
                 self._installed = True
-                # Once: a hook that somebody puts in front of ours calls it, and must not be called by it.
+                # Once: a hook that somebody puts in front of ours calls ours, and must not be called by it.
                 self._excepthook, sys.excepthook = sys.excepthook, self.on_uncaught
         if threading.current_thread() is threading.main_thread():
             self._replace_handler()
 
     def on_uncaught(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        """What Python does at last with an exception that nobody has caught."""
+        """Handle an exception that nobody has caught, as Python's last step."""
         running = self._active()
         if not running or not issubclass(kind, KeyboardInterrupt) or _has_prompt():
             self._excepthook(kind, error, trace)
@@ -65,7 +65,7 @@ class Interrupts:
         if len(running) > 1:
             says = f"queries {names} stop when their epochs have ended (Ctrl-C again ends them at once)"
         try:
-            # Nobody may read it: a service has no stderr, and Ctrl-C also ends the tee that it is piped into.
+            # There may be no reader: a service has no stderr, and Ctrl-C also ends the tee into which it is piped.
             with contextlib.suppress(AttributeError, OSError, ValueError):
                 sys.stderr.write(f"sparkjet: interrupted; {says}.\n")
                 sys.stderr.flush()
@@ -78,13 +78,14 @@ class Interrupts:
             _end_at_once()
 
     def _active(self) -> dict[Supervisor, str]:
-        # Without the lock, which the thread that a signal interrupts may have; another one may add a query meanwhile.
+        # Without the lock, which the thread interrupted by the signal may hold; another thread may add a query in the
+        # meantime.
         found = [reference() for reference in self._names.keyrefs()]
         return {each: self._names[each] for each in found if each is not None and not each.ending.finished}
 
     def _replace_handler(self) -> None:
         before: Any = signal.getsignal(signal.SIGINT)
-        # A handler of the user's is left alone.
+        # A user's handler is left alone.
         if getattr(before, "__module__", None) != _PYSPARK:
             return
 
@@ -97,28 +98,28 @@ class Interrupts:
 
 
 def _has_prompt() -> bool:
-    """Whether Python goes on after an exception, as in the shells of Python and of Spark, or with ``python -i``."""
+    """Whether Python continues after an exception, as in the shells of Python and Spark, or with ``python -i``."""
     return hasattr(sys, "ps1") or bool(sys.flags.inspect)
 
 
 def _in_thread(call: Callable[[], None]) -> None:
-    """Call the JVM; in the main thread an answer may be under way that it was interrupted in waiting for."""
+    """Call the JVM from a new thread; the main thread may have been interrupted while waiting for an answer."""
     thread = threading.Thread(target=call, daemon=True)
     thread.start()
     thread.join()
 
 
 def _only_errors() -> None:
-    """Keep Spark from warning, with stack traces, that it interrupts threads of the queries that are stopped."""
+    """Keep Spark from warning, with stack traces, that it interrupts threads of the queries that are being stopped."""
     context = SparkContext._active_spark_context  # noqa: SLF001 - PySpark's handler of Ctrl-C has it too
-    # With the JVM, its log has gone.
+    # If the JVM is gone, so is its log.
     if context is not None:
         with contextlib.suppress(*GONE):
             context.setLogLevel("ERROR")
 
 
 def _end_at_once() -> None:
-    """End this process and its JVM, which would report what it was doing; like a crash, which loses nothing."""
+    """End this process and its JVM, which would report what it was doing; like a crash, this loses nothing."""
     process = getattr(SparkContext._gateway, "proc", None)
     if process is not None:
         process.kill()
@@ -126,4 +127,4 @@ def _end_at_once() -> None:
 
 
 INTERRUPTS = Interrupts()
-"""Those of this process."""
+"""The interrupts of this process."""

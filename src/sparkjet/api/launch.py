@@ -69,11 +69,11 @@ if TYPE_CHECKING:
     from sparkjet.storage.directory import Directory
 
 RECENT = 100
-"""Epochs that ``recentProgress`` keeps."""
+"""The number of epochs in ``recentProgress``."""
 
 
 class Reran(NamedTuple):
-    """What came of a rerun: the number of epochs, the last of them, and the rows of each output."""
+    """The result of a rerun: the number of epochs, the last of them, and the rows of each output."""
 
     epochs: int
     last: int
@@ -81,7 +81,7 @@ class Reran(NamedTuple):
 
 
 class _Recovered(NamedTuple):
-    """A query at its newest record, and what its epochs are told to."""
+    """A query at its newest record, and the receivers of its epochs' reports."""
 
     context: EngineContext
     engine: Engine
@@ -93,7 +93,7 @@ class _Recovered(NamedTuple):
 
 @dataclass(frozen=True)
 class Launch:
-    """A checked query on its way to running; ``trigger`` is as Spark's ``trigger`` takes it."""
+    """A checked query on its way to running; ``trigger`` has the arguments of Spark's ``trigger``."""
 
     plan: Plan
     home: Directory
@@ -106,23 +106,23 @@ class Launch:
     clock: Clock
     listener: PhaseListener
     has_own_home: bool = True
-    """False where ``home`` is a new temporary directory, because none was given."""
+    """False if ``home`` is a new temporary directory, because none was given."""
     backup: Backup | None = None
     """Copies snapshots elsewhere."""
     pin_retention: int | None = None
-    """How long pins stay, in microseconds; None if for ever."""
+    """How long pins stay, in microseconds; None for forever."""
     replay: ReplayRequest | None = None
-    """Dead letters that go through the query first."""
+    """Dead letters that pass through the query first."""
     on_change: OnChange = field(default_factory=OnChange)
-    """Whether to go on from a record of the query as it was before it was changed."""
+    """Whether to continue from a record of the query before it was changed."""
     publish_after: Directory | None = None
     """The home of the query whose windows come before."""
     refill_from: str | None = None
-    """The home of a fork whose state a changed query takes."""
+    """The home of a fork whose state a changed query takes over."""
 
     @cached_property
     def places(self) -> Places:
-        """Where it writes."""
+        """The places to which it writes."""
         return Places(self.plan, self.home, self.has_own_home)
 
     def start(self) -> StreamingQuery:
@@ -132,7 +132,7 @@ class Launch:
             return self._start(steps)
 
     def rerun(self, epochs: RecordedEpochs) -> Reran:
-        """Check and recover as :meth:`start`, and run what another query has recorded; see :meth:`Fork.replay`."""
+        """Check and recover like :meth:`start`, and run epochs recorded by another query; see :meth:`Fork.replay`."""
         steps, rows, done = StartSteps(), Counter[str](), 0
         with full_disks_named(self.places.all), about(self.name or self.home), steps.told():
             check_rerun(self.plan)
@@ -190,7 +190,7 @@ class Launch:
         if self.backup is not None:
             self.backup.begin(None if newest is None else newest[1])
         if newest is not None:
-            # First: what expires must not wait for the user to correct whatever the checks complain about.
+            # First: transactions that expire must not wait for the user to correct whatever the checks complain about.
             committer.settle_what_expires(newest[1])
         steps.at("checking where the rows go", len(self.plan.outputs))
         for output in self.plan.outputs:
@@ -209,7 +209,7 @@ class Launch:
                 sink.attach(self.home.below("snapshots").below("outbox"), session)
         reports: deque[ProgressReport] = deque(maxlen=RECENT)
         events = ListenerEvents(self.plan.source.sparkSession)
-        # Only a home in a grid has it.
+        # Only a home in a grid has this attribute.
         grid = getattr(self.home, "standing", None)
         run = Run("", "", self.name, time.time_ns() // 1000, grid=grid)
         feed = Feed(run, SparkGauges(self.plan.source.sparkSession, run), committer)
@@ -253,7 +253,7 @@ class Launch:
         return Refill.of(directory_at(place, REFILL_FROM.name, lambda: session), place)
 
     def _newest(self, log: RecordLog) -> tuple[int, Record] | None:
-        """The newest record, before anything else is asked of the home.
+        """The newest record, read before anything else is requested from the home.
 
         Raises:
             AnalysisError: The store does not answer, or does not let this user read.
@@ -279,7 +279,7 @@ class Launch:
         feed: Feed,
         history: Backfilling | None = None,
     ) -> StreamingQuery:
-        # Whatever one of them fails with, the others are called, the last one first.
+        # Even if one of them fails, the others are called, the last one first.
         finish = ExitStack()
         finish.callback(self._report_backup, reports)
         if self.backup is not None:
@@ -300,7 +300,7 @@ class Launch:
             writer = writer.trigger(**self.trigger)  # type: ignore[arg-type]
         fenced = engine.fenced()
         if fenced is not None:
-            # Spark ends a running query when one of the same id starts: that must not be our successor's.
+            # Spark ends a running query when one with the same id starts: that must not be our successor's.
             finish.close()
             raise fenced
         try:
@@ -320,7 +320,7 @@ class Launch:
         feed.run.run = spark.runId
         DRIVER.add(feed.run)
         started.set_result(spark)
-        # With availableNow the input decides when the query ends, not the clock.
+        # With availableNow, the input decides when the query ends, not the clock.
         ticking = self.plan.uses_clock and "availableNow" not in self.trigger
         ticker = Ticker(tick_interval(self.trigger.get("processingTime"))) if ticking else None
         session = self.plan.source.sparkSession
@@ -342,15 +342,15 @@ class Launch:
         return msgspec.structs.replace(report, backup=None if self.backup is None else self.backup.report)
 
     def _report_backup(self, reports: deque[ProgressReport]) -> None:
-        # The last copy was not there yet when the last epoch was.
+        # The last copy was not yet there when the last epoch ended.
         if reports:
             reports[-1] = self._with_backup(reports[-1])
 
     def _check_name(self) -> None:
-        """Refuse the name of a running query: Spark does so too late, when its home and its table have been taken over.
+        """Refuse the name of a running query: Spark does so only after its home and its table have been taken over.
 
         Raises:
-            AnalysisError: One has it.
+            AnalysisError: A running query has the name.
         """
         running = () if self.name is None else self.plan.source.sparkSession.streams.active
         if any(each.name == self.name for each in running):
@@ -362,7 +362,7 @@ class Launch:
 
     @property
     def _guarantees(self) -> dict[str, str]:
-        """What each sink gives: its own promise, the query's or that of the sources, whichever is weakest."""
+        """The guarantee of each sink: its own promise, the query's or that of the sources, whichever is weakest."""
         order = list(Guarantee)
         sources = guarantee_of_sources(self.plan.source)
         return {
@@ -372,6 +372,6 @@ class Launch:
 
 
 def _rows_of(report: ProgressReport) -> dict[str, int]:
-    """The rows that an epoch has brought to each output, as far as their sinks count them."""
+    """The rows that an epoch has added to each output, as far as their sinks count them."""
     number = report.epoch.number
     return {each.name: each.rows for each in report.sinks if each.rows is not None and each.epoch(number) == number}

@@ -1,4 +1,4 @@
-"""Progress events: what a ``StreamingQueryListener`` of Spark's hears of an epoch, beside Spark's own events."""
+"""Progress events: an epoch's event for Spark's ``StreamingQueryListener``, in addition to Spark's own events."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class ListenerEvents:
     """Posts an event to the listeners of a session for each epoch of a query; on the driver.
 
     Spark's own event of a batch knows neither the watermark nor the late rows. This one has the late rows where Spark's
-    own windows report them, the watermark beside them (``stateOperators``), and the whole report in ``sink.metrics``.
+    own windows report them, the watermark next to them (``stateOperators``), and the whole report in ``sink.metrics``.
 
     Attributes:
-        session: The session that the query runs in.
+        session: The session in which the query runs.
         query: Spark's query, None until it has started.
     """
 

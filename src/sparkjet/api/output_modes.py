@@ -1,4 +1,4 @@
-"""Output modes: which results an output gets, and where each mode is possible."""
+"""Output modes: which results an output gets, and where each mode is allowed."""
 
 from __future__ import annotations
 
@@ -83,10 +83,10 @@ def stage_in_mode(settings: OutputSettings, options: Options) -> Stage | None:
 
 
 def check_sink(sink: Sink, mode: str) -> None:
-    """Refuse a sink that would add all results once more in each epoch.
+    """Refuse a sink that would add all results again in each epoch.
 
     Raises:
-        AnalysisError: It replaces rows by a key, and has none.
+        AnalysisError: It replaces rows by key, but has no key.
     """
     if mode == COMPLETE and isinstance(sink, Keyed) and not sink.keys:
         message = (
@@ -97,10 +97,10 @@ def check_sink(sink: Sink, mode: str) -> None:
 
 
 def _check_comparing(settings: OutputSettings) -> None:
-    """Refuse window functions over results, as those of a window that have not changed are not there to compare.
+    """Refuse window functions over results, as a window's unchanged results are not there to be compared.
 
     Raises:
-        AnalysisError: There are some.
+        AnalysisError: There are window functions.
     """
     counted = [
         sum(node.nodeName() == "Window" for node in passed_nodes(analyzed(rows)))
@@ -115,7 +115,7 @@ def _check_comparing(settings: OutputSettings) -> None:
 
 
 def _check_early(settings: OutputSettings, options: Options) -> None:
-    """Refuse early rows that nobody could tell from final ones, where both stay."""
+    """Refuse early rows that could not be distinguished from final ones, if both stay."""
     assert settings.sink is not None  # noqa: S101 - checked by the caller
     if settings.mode == UPDATE and _only_adds(settings, options) and not options[IS_EARLY]:
         raise _adding_error(
@@ -127,7 +127,7 @@ def _check_early(settings: OutputSettings, options: Options) -> None:
 
 
 def _check_rolling(settings: OutputSettings, options: Options) -> None:
-    """Refuse what makes no sense for results that are never final."""
+    """Refuse settings that make no sense for results that are never final."""
     assert settings.sink is not None  # noqa: S101 - checked by the caller
     if settings.mode == APPEND:
         message = (
@@ -150,13 +150,13 @@ def _check_rolling(settings: OutputSettings, options: Options) -> None:
 
 
 def _only_adds(settings: OutputSettings, options: Options) -> bool:
-    """Whether rows that are there stay, whatever comes after them."""
+    """Whether existing rows stay, no matter what follows them."""
     assert settings.sink is not None  # noqa: S101 - checked by the caller
     return settings.sink.format.only_adds(options)
 
 
 def _adding_error(settings: OutputSettings, what: str, otherwise: str) -> AnalysisError:
-    """What is refused where rows stay: what the mode emits, and what to do instead with files."""
+    """The error for a mode where rows stay: what the mode emits, and what to do instead with files."""
     assert settings.sink is not None  # noqa: S101 - checked by the caller
     if settings.sink.format.takes_table:
         return AnalysisError(

@@ -1,4 +1,4 @@
-"""The settings of one output: what a writer has been given, for the start of the query."""
+"""The settings of one output: what a writer was given, for the start of the query."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class OutputSettings:
-    """One output as its writer describes it; unchecked until :meth:`output`.
+    """One output as described by its writer; unchecked until :meth:`output`.
 
     Attributes:
-        stage: Whose rows they are; None for those of the stream itself.
+        stage: The stage whose rows they are; None for rows of the stream itself.
         rows: Which rows.
-        chain: The user's transformations of them.
-        sink: Where they go; None until a format is chosen.
+        chain: The user's transformations of the rows.
+        sink: Their destination; None until a format is chosen.
         options: As given, by name.
         mode: The output mode.
-        name: Of the query, and of the table of the memory sink.
-        trigger: As Spark's ``trigger`` takes it; None where the default is meant.
-        clock: Of policies and timeouts; None where the default is meant.
+        name: Name of the query, and of the table of the memory sink.
+        trigger: Arguments of Spark's ``trigger``; None for the default.
+        clock: Clock of policies and timeouts; None for the default.
         listener: Called at the end of each phase.
-        diverted: Whose failed rows they are; None for other rows.
+        diverted: The chain whose failed rows they are; None for other rows.
     """
 
     stage: Stage | None
@@ -80,7 +80,7 @@ class OutputSettings:
 
     @property
     def nowhere(self) -> Plan:
-        """The plan of the output alone, whose rows are written by whoever computes them."""
+        """The plan of the output alone, whose rows are written by the reader that computes them."""
         nowhere = replace(self, sink=sink_format("noop"))
         return plan_of([nowhere.output(self.rows.value, at_once=True)])
 
@@ -90,11 +90,11 @@ class OutputSettings:
         return self.sink is not None and self.sink.format.is_durable
 
     def output(self, name: str, *, at_once: bool = False) -> AnyOutput:
-        """The output under the name that the record has for it.
+        """The output under its name in the record.
 
         Args:
             name: The name.
-            at_once: Whether there is one epoch only, so that its rows are final in any mode.
+            at_once: Whether there is only one epoch, so that its rows are final in any mode.
 
         Raises:
             AnalysisError: If anything is set wrongly.
@@ -125,7 +125,7 @@ class OutputSettings:
         elif stage is None:
             output = StreamOutput(name, sink, self.sink.name, self.chain)
         else:
-            # Behind divert(…) what may fail may be null.
+            # Behind divert(…), a column that may fail may be null.
             shown = self.chain.outlined if self.chain.divert is None else self.chain.apply
             shape = shown(self.chain.source.drop(*columns.HIDDEN))
             rows = stage, self.rows, shape, self._finished
@@ -137,7 +137,7 @@ class OutputSettings:
         return output
 
     def _finished(self, rows: DataFrame) -> DataFrame:
-        # Dropped first: the * of an expression, as in to_json(struct(*)), would stand for them as well.
+        # Dropped first: the * of an expression, as in to_json(struct(*)), would include them as well.
         return self.chain.apply(rows.drop(*columns.HIDDEN))
 
     def _early_period(self, options: Options, stage: Stage | None) -> int | None:
@@ -149,7 +149,7 @@ class OutputSettings:
                 if option in options:
                     message = f"{option.name}: without windows no row is early or late. Leave it out."
                     raise AnalysisError(message)
-            # As in Spark, update mode is append mode: no row changes.
+            # As in Spark, update mode is append mode here: no row changes.
             return None
         if self.mode != UPDATE:
             for option in (EARLY_RESULTS_PERIOD, IS_EARLY):
@@ -170,5 +170,5 @@ class OutputSettings:
 
 
 def computed(settings: OutputSettings) -> DataFrame:
-    """The rows of an output whose rows come from a batch DataFrame."""
+    """The rows of an output that come from a batch DataFrame."""
     return rows_of(settings.nowhere)

@@ -1,4 +1,4 @@
-"""The places of a query: its home, Spark's checkpoint and its outputs, and checks of what can be there."""
+"""The places of a query: its home, Spark's checkpoint and its outputs, and checks of what they allow."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _NO_HOME = (
 
 @dataclass(frozen=True)
 class Places:
-    """Where a query writes.
+    """The places to which a query writes.
 
     Attributes:
         plan: The query.
         home: Its home.
-        has_own_home: False where the home is a new temporary directory, because none was given.
+        has_own_home: False if the home is a new temporary directory, because none was given.
     """
 
     plan: Plan
@@ -44,7 +44,7 @@ class Places:
 
     @property
     def all(self) -> list[Path]:
-        """Directories that the driver writes into, which may be on several disks."""
+        """Directories to which the driver writes, possibly on several disks."""
         home = self.home.path
         names = () if home is None else ("log", "state", "blobs", "outbox")
         snapshots = [self.home.below("snapshots").below(name).path for name in names]
@@ -62,22 +62,22 @@ class Places:
 
     @property
     def _table_sinks(self) -> list[tuple[Any, str]]:
-        """Those of tables that are directories, each with what removes files from there that are not the table's."""
-        # By their name: the classes need the packages of extras.
+        """The sinks of tables that are directories, each with the operation that removes files unknown to the table."""
+        # By name: the classes need the packages of extras.
         outputs: list[Any] = [output for output in self.plan.outputs if output.format in _CLEANERS]
         return [(each.sink, _CLEANERS[each.format]) for each in outputs if each.sink.directory is not None]
 
     @cached_property
     def spark_directory(self) -> Path:
-        """Where Spark's own checkpoint lies: on this machine where the home is in a store, as it is derived anyway."""
+        """The place of Spark's own checkpoint: on this machine if the home is in a store, as it is derived anyway."""
         home = self.home.path
         return local_directory(str(self.home)) if home is None else home / "spark"
 
     def check_home(self) -> None:
-        """Refuse a home among the files of a table: its maintenance removes what no version names.
+        """Refuse a home among the files of a table: the table's maintenance removes whatever no version names.
 
         Raises:
-            AnalysisError: It is there.
+            AnalysisError: The home is there.
         """
         for table, cleaner in ((sink.directory, cleaner) for sink, cleaner in self._table_sinks):
             top, home = table.resolved().rstrip("/"), self.home.resolved()
@@ -89,7 +89,7 @@ class Places:
                 raise AnalysisError(message)
 
     def check_platform(self) -> None:
-        """Name what does not work where this driver runs.
+        """Report what does not work on the platform of this driver.
 
         Raises:
             AnalysisError: The home will be gone when the driver comes back.
@@ -103,7 +103,7 @@ class Places:
                 logger.warning("%s %s", note.told, note.remedy)
 
     def check_shared(self) -> None:
-        """Check that the executors write where this driver reads; before anything is created or taken over.
+        """Check that the executors write where this driver reads, before anything is created or taken over.
 
         Raises:
             AnalysisError: They do not.

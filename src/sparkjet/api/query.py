@@ -39,15 +39,15 @@ _SHOWN = {
     "transactions not settled": "unsettled",
 }
 _SUBSTREAMS = 5
-"""How many of them a notebook shows."""
+"""Maximum number of substreams shown in a notebook."""
 
 
 class StreamingQuery(Guided):
     """A started query. Thread-safe; every method runs on the driver.
 
-    What the query itself calls (functions of ``foreachBatch`` and ``onEpochPhase``, sinks, policies, clocks) may call
-    its methods too. Those that would wait for the query, and so for their caller, are refused there, and :meth:`stop`
-    returns at once. Of a thread that such a function starts, and waits for, the query knows nothing.
+    Functions that the query itself calls (those of ``foreachBatch`` and ``onEpochPhase``, sinks, policies, clocks) may
+    call its methods too. Methods that would wait for the query, and so for their caller, are refused there, and
+    :meth:`stop` returns at once. If such a function starts a thread and waits for it, the query does not know.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class StreamingQuery(Guided):
         return f"StreamingQuery[name: {self.name}, id: {self.id}, runId: {self.runId}, {state}]"
 
     def _repr_html_(self) -> str:
-        """How the query is, in a small table for notebooks; :meth:`page` shows all of it."""
+        """The state of the query, in a small table for notebooks; :meth:`page` shows everything."""
         run = DRIVER.get(self.runId)
         if run is None:
             return table(repr(self), [])
@@ -90,7 +90,7 @@ class StreamingQuery(Guided):
 
     @property
     def runId(self) -> str:
-        """Identity of this run, by which Spark's UI and logs name it."""
+        """Identity of this run, by which Spark's UI and logs refer to it."""
         return str(self._spark.runId)
 
     @property
@@ -100,7 +100,7 @@ class StreamingQuery(Guided):
 
     @property
     def isActive(self) -> bool:
-        """Whether the query is still working, the closing epoch included."""
+        """Whether the query is still working, including the closing epoch."""
         return not self._ending.finished
 
     @property
@@ -115,7 +115,7 @@ class StreamingQuery(Guided):
 
     @property
     def lastProgress(self) -> StreamingQueryProgress | None:
-        """Progress of the last epoch, with keys of ours (docs/reference/progress.md); None before the first."""
+        """Progress of the last epoch, with further keys (docs/reference/progress.md); None before the first."""
         return next(reversed(self.recentProgress), None)
 
     @property
@@ -124,11 +124,11 @@ class StreamingQuery(Guided):
         return progress_of(self._spark, spark_progress(self._spark), list(self._reports))
 
     def awaitTermination(self, timeout: float | None = None) -> bool | None:
-        """Wait for the end; with a timeout in seconds, return whether it has come.
+        """Wait for the end; with a timeout in seconds, return whether the query has ended.
 
         Raises:
-            SparkjetError, StreamingQueryException: What the query failed with. What the user's own code on the driver
-                raised comes as it is, and Spark's errors with their cause as ``__cause__``.
+            SparkjetError, StreamingQueryException: The error with which the query failed. Errors of the user's own code
+                on the driver are raised as they are, and Spark's errors with their cause as ``__cause__``.
             AnalysisError: The query itself calls the caller.
         """
         self._check_waiting("awaitTermination")
@@ -139,23 +139,23 @@ class StreamingQuery(Guided):
         return None if timeout is None else ended
 
     def exception(self) -> BaseException | None:
-        """What the query failed with, None if it did not."""
+        """The error with which the query failed, None if it did not fail."""
         return self._ending.exception
 
     def processAllAvailable(self) -> None:
-        """For tests: wait until all input there is has been committed, and let the clock tick once.
+        """For tests: wait until all available input has been committed, and let the clock tick once.
 
         Raises:
-            SparkjetError, StreamingQueryException: What the query failed with.
+            SparkjetError, StreamingQueryException: The error with which the query failed.
             AnalysisError: The query itself calls the caller.
         """
         self._check_waiting("processAllAvailable")
         self._supervisor.drain()
 
     def retireSubstream(self, substream: str) -> None:
-        """Stop waiting for a substream that will have no more data, e.g. of a partition that was removed.
+        """Stop waiting for a substream that will have no more data, e.g. that of a removed partition.
 
-        Windows that only waited for it are emitted at once; if it comes back it is a new substream.
+        Windows that waited only for it are emitted at once; if it comes back, it is a new substream.
 
         Raises:
             AnalysisError: There is no such substream; the message names the nearest. Or the query itself calls the
@@ -165,19 +165,21 @@ class StreamingQuery(Guided):
         self._supervisor.retire(substream)
 
     def page(self, host: str = "127.0.0.1", port: int = 0, token: str | None = None) -> Page:
-        """Serve the page of this driver's queries; a second call returns the page that is there.
+        """Serve the page of this driver's queries; a second call returns the existing page.
 
-        The page says who holds the stream back and by how much, and shows event time by substream, the time that epochs
-        take, rows, late rows, state and transactions. It changes nothing, and needs ``pip install "sparkjet[page]"``.
-        Spark's UI leads to it at ``/sparkjet/``, without the token: whoever reaches that UI could read it there.
+        The page shows which substream holds the stream back and by how much, event time by substream, the time that
+        epochs take, rows, late rows, state and transactions. It changes nothing, and needs ``pip install
+        "sparkjet[page]"``. Spark's UI links to it at ``/sparkjet/``, without the token: anyone who reaches that UI
+        could read it there.
 
         Args:
             host: The address to listen on.
-            port: Its port; 0 for any that is free.
-            token: What readers must know; by default the variable ``SPARKJET_PAGE_TOKEN``, or one is made up.
+            port: Its port; 0 for any free one.
+            token: The token that readers must know; by default the variable ``SPARKJET_PAGE_TOKEN``, or a generated
+            one.
 
         Returns:
-            The page; it prints as the address to open, with the token that was made up, and ``stop()`` ends it.
+            The page; printing it shows the address to open, with the generated token, and ``stop()`` ends it.
 
         Raises:
             AnalysisError: The address cannot be used, or a package is missing.
@@ -193,15 +195,15 @@ class StreamingQuery(Guided):
     def stop(self, timeout: float | None = None) -> None:
         """End the query once the current epoch has committed, and wait for that; another call waits again.
 
-        Where the query itself calls the caller, e.g. a function of ``foreachBatch``, this returns at once.
+        If the query itself calls the caller, e.g. a function of ``foreachBatch``, this returns at once.
 
         Raises:
-            TimeoutError: If it has not ended within ``timeout`` seconds; it then does so by itself, as soon as it can.
+            TimeoutError: If it has not ended within ``timeout`` seconds; it will then end by itself, as soon as it can.
         """
         _check_timeout("stop", timeout)
         self._supervisor.stop()
         if self._supervisor.is_called_by_query:
-            # The epoch ends when the caller has returned.
+            # The epoch ends only when the caller has returned.
             return
         if not self._ending.wait(timeout):
             message = (
@@ -211,23 +213,23 @@ class StreamingQuery(Guided):
             raise TimeoutError(message)
 
     def snapshot(self, name: str) -> Pin:
-        """Keep the newest record under a name, with all that it names and every record from there on.
+        """Keep the newest record under a name, with everything that it names and every record from there on.
 
-        Costs a small file now. While the pin is there, the query keeps what that record names, and of each epoch its
-        record: where its batch ended, the reading of the clock, and the names of its state (some 2 to 20 KB). What has
-        been pinned can be forked (:func:`sparkjet.fork`), and is removed with ``python -m sparkjet snapshots rm`` or
-        by the option ``pinRetention``. May be called while the query runs, and afterwards; never waits for it.
+        Writes one small file now. While the pin exists, the query keeps everything that this record names, and the
+        record of each epoch: where its batch ended, the clock reading, and the names of its state (some 2 to 20 KB). A
+        pinned record can be forked (:func:`sparkjet.fork`), and the pin is removed with ``python -m sparkjet snapshots
+        rm`` or by the option ``pinRetention``. May be called while the query runs, and afterwards; never waits for it.
 
         Args:
-            name: Unlike those of the query's other pins: letters, digits, dots, hyphens and underscores.
+            name: Different from the names of the query's other pins: letters, digits, dots, hyphens and underscores.
 
         Raises:
-            AnalysisError: The name cannot be one, or is taken.
+            AnalysisError: The name is not valid, or is taken.
         """
         return self._engine.pin(name)
 
     def _check_waiting(self, method: str) -> None:
-        """Refuse what would wait for the query, and so for the caller.
+        """Refuse a method that would wait for the query, and so for the caller.
 
         Raises:
             AnalysisError: The query itself calls the caller.
@@ -242,7 +244,7 @@ class StreamingQuery(Guided):
 
 
 def _check_timeout(method: str, timeout: object) -> None:
-    # Python's locks wait no longer than that, and raise errors of their own.
+    # Python's locks cannot wait longer than this, and would raise their own errors.
     if timeout is not None and not (isinstance(timeout, int | float) and 0 <= timeout <= TIMEOUT_MAX):
         message = f"{method}: timeout={timeout!r} is not a number of seconds. Give one, or leave it out."
         raise AnalysisError(message)

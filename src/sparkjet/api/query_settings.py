@@ -1,4 +1,4 @@
-"""The settings of a query as a whole, from its options, which are read here once."""
+"""The settings of a query as a whole, from its options, which are read once, here."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from sparkjet.storage.schemes import scheme_of
 
 @dataclass(frozen=True)
 class QuerySettings:
-    """What the options of a query say; those that need its plan are judged where that is known.
+    """The values of a query's options; those that depend on its plan are judged where the plan is known.
 
     Attributes:
         guarantee: The option ``processingGuarantee``.
@@ -43,7 +43,7 @@ class QuerySettings:
         identity: The option ``queryId``.
         backup: The option ``snapshotBackup``.
         backup_every: The option ``snapshotBackupEvery``, in epochs.
-        pin_retention: The option ``pinRetention``, in microseconds; None for ever.
+        pin_retention: The option ``pinRetention``, in microseconds; None for forever.
         on_change: The option ``onChange``.
         publish_after: The option ``publishAfter``.
         refill_from: The option ``refillFrom``.
@@ -104,7 +104,7 @@ class QuerySettings:
 
     @property
     def of_stages(self) -> dict[str, bool]:
-        """The options that are of queries with stages, and whether they ask for anything."""
+        """The options that only queries with stages have, and whether they ask for anything."""
         return {
             "closeWindowsAtEnd": self.close_at_end,
             "overlapEpochs": self.overlap == "true",
@@ -113,11 +113,11 @@ class QuerySettings:
 
     @property
     def place_option(self) -> str:
-        """The option that says where the home is."""
+        """The option that gives the location of the home."""
         return "checkpointLocation" if self.store is None else "snapshotStore"
 
     def home(self, name: str | None) -> str | None:
-        """The home, where the options say so, of a query of this name.
+        """The home of a query of this name, if the options give one.
 
         Raises:
             AnalysisError: It is in a grid, and has no name there.

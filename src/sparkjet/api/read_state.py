@@ -1,4 +1,4 @@
-"""``read_state``: what an operator of a query holds, as a DataFrame."""
+"""``read_state``: the state of an operator of a query, as a DataFrame."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ def read_state(
     joinSide: str | None = None,
     session: SparkSession | None = None,
 ) -> DataFrame:
-    """What an operator of a query holds, under the names and types of its user; the query may be running.
+    """The state of an operator of a query, under the names and types of its user; the query may be running.
 
     Nothing is written to the home. The rows are those of one record, and are persisted in the executors when this
-    returns, so that they stay whatever the query does; a newest record that the query replaces while it is read is
-    given up for the next one. The query's own code is not needed.
+    function returns, so that they stay whatever the query does; if the query replaces the newest record while it is
+    being read, the next one is read instead. The query's own code is not needed.
 
-    The columns: of windows and sessions those of the results, with the values that they would have if they closed now,
-    and ``watermark``; of aggregates without windows those of the results; of ``dropDuplicates`` the key, and when it
-    ``expires``; of a join ``side``, ``event_time`` and the row in ``left`` or ``right``; of a function with state the
-    key, its variables and ``timers``, or its ``state`` and ``timeout``.
+    The columns are: for windows and sessions, those of the results, with the values that they would have if they closed
+    now, and ``watermark``; for aggregates without windows, those of the results; for ``dropDuplicates``, the key, and
+    when it ``expires``; for a join, ``side``, ``event_time`` and the row in ``left`` or ``right``; for a function with
+    state, the key, its variables and ``timers``, or its ``state`` and ``timeout``.
 
     Args:
         home: The home of the query, as its ``checkpointLocation``; or ``grid://host:port,…/name``.
-        operatorId: Name of the operator, as ``sparkjet state`` lists them; the only one by default.
+        operatorId: Name of the operator, as listed by ``sparkjet state``; the only one by default.
         pin: Name of the pinned record to read (:meth:`StreamingQuery.snapshot`); by default the newest is read.
-        epoch: The epoch to read: the newest one, or one that is pinned.
+        epoch: The epoch to read: the newest one, or a pinned one.
         joinSide: ``left`` or ``right``: only these rows of a join, with their own columns.
-        session: The active one by default.
+        session: The session; the active one by default.
 
     Raises:
         AnalysisError: There is no such operator, pin or epoch, or the query has several operators and none is named.
-        RecoveryError: There is no record, what it names is missing, or it is of an earlier version, which has not noted
-            the columns.
+        RecoveryError: There is no record, something that it names is missing, or it was written by an earlier version,
+            which did not keep the columns.
 
     >>> import tempfile, sparkjet as sj
     >>> home, orders = tempfile.mkdtemp(), tempfile.mkdtemp()

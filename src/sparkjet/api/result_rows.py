@@ -1,4 +1,4 @@
-"""What results and late rows share: rows of a stage on their way to a sink."""
+"""The common part of results and late rows: rows of a stage on their way to a sink."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ResultRows(Diverted, Expecting):
     """Rows that a stage emits or drops.
 
     Attributes:
-        _kind: Which of its rows.
+        _kind: Which of the stage's rows.
     """
 
     _alternatives = alternatives.RESULTS

@@ -1,4 +1,4 @@
-"""Where an output goes: a format by its name, or a sink of the user's."""
+"""The destination of an output: a format by its name, or a user's sink."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _SINK_PARTS = ("guarantee", "check", "prepare", "commit", "published_after", "ab
 
 @dataclass(frozen=True)
 class ChosenSink:
-    """A format, and what the user has given beside its options.
+    """A format, and what the user has given in addition to its options.
 
     Attributes:
         format: The format.
-        function: Of ``foreach`` and ``foreachBatch``.
-        file_format: Of the files, where the format named it.
-        table: The name that ``toTable`` was given.
+        function: The function of ``foreach`` and ``foreachBatch``.
+        file_format: The format of the files, if the format named it.
+        table: The name that was given to ``toTable``.
     """
 
     format: SinkFormat
@@ -39,7 +39,7 @@ class ChosenSink:
 
     @property
     def name(self) -> str:
-        """Of the format; of the class where the sink is the user's."""
+        """Name of the format, or of the class if the sink is the user's."""
         return self.format.name
 
     def create(
@@ -62,7 +62,7 @@ class ChosenSink:
 
 
 def sink_format(source: str | Sink) -> ChosenSink:
-    """The format that a user has named, or a sink of the user's.
+    """The format that a user has named, or a user's sink.
 
     Raises:
         AnalysisError: There is no such format, or the object is not a sink.
@@ -78,7 +78,7 @@ def sink_format(source: str | Sink) -> ChosenSink:
         return ChosenSink(SinkFormat(type(source).__name__, lambda _: source))
     if source.lower() in FORMATS:
         return ChosenSink(FILES, file_format=source.lower())
-    # In any case, as Spark finds its own.
+    # Case-insensitive, as Spark finds its own.
     found = next((each for each in SINKS.values() if each.name.lower() == source.lower()), None)
     if found is None:
         message = (

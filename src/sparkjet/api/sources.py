@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSource
 
 _PART_BYTES = 4 << 20
-"""What travels with a task, about."""
+"""Approximate number of bytes that travel with a task."""
 _MOST_BYTES = 512 << 20
-"""What the driver holds of an operator at once."""
+"""Maximum number of bytes of an operator that the driver holds at once."""
 
 
 def register_sources(spark: SparkSession) -> None:
@@ -48,15 +48,15 @@ def register_sources(spark: SparkSession) -> None:
 
 
 def _bound(source: type[DataSource], spark: SparkSession) -> type[DataSource]:
-    """The source that knows where to ask.
+    """The source with the address that it asks.
 
-    Not by the workers' environment: Spark would start other processes for all that is registered afterwards.
+    Not passed in the workers' environment: Spark would start separate processes for everything registered afterwards.
     """
     return type(source.__name__, (source,), {"address": _answering(spark)})
 
 
 class _Request(msgspec.Struct):
-    """What a source asks for."""
+    """A request from a source."""
 
     rows: bool
     path: str
@@ -73,7 +73,7 @@ _PATIENCE = 5
 
 
 def _answering(spark: SparkSession) -> str:
-    """The address of what answers for a session, in a directory that only this user may enter."""
+    """The address at which a session's requests are answered, in a directory that only this user may enter."""
     with _LOCK:
         if spark not in _ANSWERING:
             place = tempfile.mkdtemp(prefix="sparkjet-")
@@ -88,7 +88,7 @@ def _answering(spark: SparkSession) -> str:
 
 def _end(place: str, address: str, ended: threading.Event, thread: threading.Thread) -> None:
     ended.set()
-    # Who waits for a connection learns it only from one.
+    # A thread that waits for a connection notices the end only by getting one.
     with contextlib.suppress(OSError):
         Client(address, "AF_UNIX").close()
     thread.join(_PATIENCE)
@@ -102,7 +102,7 @@ def _answer_all(listener: Listener, session: weakref.ref[SparkSession], ended: t
                 with listener.accept() as connection:
                     _answer(connection, session())
             except (OSError, EOFError):
-                # Whoever asked has gone, or this is the end.
+                # The process that asked has gone, or this is the end.
                 logger.debug("sparkjet-state: a request has been given up", exc_info=True)
 
 

@@ -1,4 +1,4 @@
-"""Progress as Spark has it: of an epoch, in the form of ``StreamingQueryProgress``."""
+"""The progress of an epoch in Spark's form, ``StreamingQueryProgress``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sparkjet.engine.progress_report import ProgressReport
 
 SOURCE = "sparkjet"
-"""Description of the sink in events, by which a listener tells them from Spark's; key of the report in them."""
+"""Description of the sink in events, by which a listener distinguishes them from Spark's; key of the report in them."""
 _NEVER = -1
 _OFFSETS = "startOffset", "endOffset", "latestOffset"
 _CYCLE = timedelta(days=146_097)
@@ -33,8 +33,8 @@ def progress_of(
 
     Args:
         query: Spark's query.
-        batches: Spark's progress of its last batches, as in JSON.
-        reports: Those of the epochs.
+        batches: Spark's progress of its last batches, as JSON.
+        reports: The reports of the epochs.
     """
     by_batch = {entry["batchId"]: entry for entry in batches}
     return [_progress(report, by_batch.get(report.batch_id, {}), query) for report in reports]
@@ -47,10 +47,10 @@ def _progress(report: ProgressReport, batch: Mapping[str, Any], query: SparkQuer
         found["eventTime"] = {**found["eventTime"], "watermark": iso(report.watermark)}
     found["sink"] = {**found["sink"], "numOutputRows": ours["sink"]["numOutputRows"]}
     if batch:
-        # Spark's own is of the time that its batch took, which may end before the epoch does.
+        # Spark's own value is for the time that its batch took, which may end before the epoch does.
         took = max(batch.get("durationMs", {}).get("triggerExecution", 0), ours["batchDuration"])
         found["processedRowsPerSecond"] = _rate(batch.get("numInputRows", 0), took)
-    # Before Spark 4.2 PySpark would write them as Python does, and not as JSON.
+    # Before Spark 4.2, PySpark would write them as Python does, not as JSON.
     sources = [{**each, **{name: _text(each.get(name)) for name in _OFFSETS}} for each in found["sources"]]
     progress = StreamingQueryProgress.fromJson({**found, "sources": sources})
     progress.update(report.as_dict())
@@ -59,10 +59,10 @@ def _progress(report: ProgressReport, batch: Mapping[str, Any], query: SparkQuer
 
 
 def event(report: ProgressReport, query: SparkQuery) -> dict[str, Any]:
-    """The progress of an epoch in the form of Spark's, as JSON, for events.
+    """The progress of an epoch in Spark's form, as JSON, for events.
 
-    Without the watermark where Spark has it: to Spark itself the query has none, so that its own events have none
-    either, and its page of the query fails with a history in which only some have one.
+    It has no watermark where Spark has it: for Spark itself the query has none, so its own events have none either, and
+    its page of the query fails if only some of the history have one.
     """
     duration = sum(report.epoch.duration_ms.values())
     dropped = report.late_rows.epoch + report.null_timestamps.epoch
@@ -132,9 +132,9 @@ def _rate(rows: int, milliseconds: int) -> float:
 
 
 def _written(report: ProgressReport) -> int:
-    """Number of rows that the epoch's outputs have, -1 where a sink does not count them."""
+    """The number of rows in the epoch's outputs, -1 if a sink does not count them."""
     number = report.epoch.number
-    # Not those of earlier epochs that are not committed yet: their rows were counted there.
+    # Not those of earlier epochs that are not committed yet: their rows were counted in those epochs.
     counts = [each.rows for each in report.sinks if each.epoch(number) == number]
     return _NEVER if any(count is None for count in counts) else sum(count or 0 for count in counts)
 
@@ -145,7 +145,7 @@ def as_json(report: ProgressReport, query: SparkQuery) -> str:
 
 
 def iso(microseconds: int) -> str:
-    """A time as Spark's progress writes it; years that have more than four digits, or are below 0, with their sign.
+    """A time as Spark's progress writes it; years with more than four digits, or below 0, have a sign.
 
     >>> iso(1_700_000_000_123_456), iso(253_402_300_800_000_000), iso(-62_198_755_200_000_000)
     ('2023-11-14T22:13:20.123Z', '+10000-01-01T00:00:00.000Z', '-0001-01-01T00:00:00.000Z')

@@ -62,26 +62,27 @@ def replay_dead_letters(
     checkpointLocation: str | None = None,
     late: Literal["refuse", "drop"] = "refuse",
 ) -> StreamingQuery:
-    """Start a query as :func:`start` does, with its dead letters as the first epoch: once the fault is mended.
+    """Start a query like :func:`start`, with its dead letters as the first epoch: once the fault is fixed.
 
-    The rows go through what is behind ``divert``, and to the outputs that lack them, exactly once: the record says
-    which epochs' dead letters were replayed. They move no watermark. What fails again is a dead letter of that epoch.
-    Called again, also after a crash, it replays what is new in a directory, and refuses a DataFrame of which some was
-    replayed before.
+    The rows pass through everything behind ``divert``, to the outputs that lack them, exactly once: the record says
+    which epochs' dead letters were replayed. They do not advance the watermark. A row that fails again is a dead letter
+    of that epoch. When called again, even after a crash, it replays only the new rows of a directory, and refuses a
+    DataFrame if some of its rows were replayed before.
 
     Args:
-        letters: The directory of ``deadLettersPath``; or a DataFrame of dead letters with all their columns, of which
-            all rows of an epoch must be given that are wanted at all.
-        writers: As of :func:`start`, of the same query; its home must be the one that has diverted the rows.
-        lateRows: As of :func:`start`.
-        deadLetters: As of :func:`start`.
-        queryName: As of :func:`start`.
-        checkpointLocation: As of :func:`start`.
-        late: Whether to go on if windows of some rows are closed: the start says how many, by the record's watermark.
+        letters: The directory of ``deadLettersPath``; or a DataFrame of dead letters with all their columns, which must
+            have all the rows of an epoch that are to be replayed at all.
+        writers: As in :func:`start`, of the same query; its home must be the one that has diverted the rows.
+        lateRows: As in :func:`start`.
+        deadLetters: As in :func:`start`.
+        queryName: As in :func:`start`.
+        checkpointLocation: As in :func:`start`.
+        late: Whether to continue if windows of some rows are closed: the start says how many, by the record's
+        watermark.
 
     Raises:
-        AnalysisError: As :func:`start`; or the rows are no dead letters of this query, were replayed before, or some
-            are late.
+        AnalysisError: As in :func:`start`; or the rows are not dead letters of this query, were replayed before, or
+            some are late.
         RecoveryError: If the stored state cannot be continued safely.
     """
     given: object = late

@@ -1,4 +1,4 @@
-"""User-defined state: what ``groupBy`` of keys alone has of Spark's ``GroupedData`` for it."""
+"""User-defined state: the methods of Spark's ``GroupedData`` for it, on streams grouped only by keys."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ class StatefulMethods:
 
     _feed: Feed
     _stream: type[Stream]
-    """Makes the results; given by what is grouped, which is one itself."""
+    """Creates the results; set by the grouped stream, which is a stream itself."""
 
     @property
     @abstractmethod
     def _keys(self) -> tuple[Key, ...]:
-        """What the stream is grouped by."""
+        """The keys by which the stream is grouped."""
 
     def applyInPandasWithState(
         self,
@@ -59,18 +59,17 @@ class StatefulMethods:
         """Call a function with the rows and the state of each key, as ``GroupedData.applyInPandasWithState``.
 
         The function is called in each epoch for the keys that have rows, and then for those whose timeout has passed.
-        What it sees of time: with rows, the watermark by which the epoch judged them; in a timeout, the watermark
-        after them. So a timeout fires in the epoch in which the watermark passes it, and Spark's in the next one.
-        A timeout in processing time fires by itself, also while no rows arrive. Its state is part of the record, typed
-        as declared.
+        With rows, it sees the watermark by which the epoch judged them; in a timeout, the watermark after them. So a
+        timeout fires in the epoch in which the watermark passes it, whereas Spark's fires in the next one. A timeout in
+        processing time fires by itself, even while no rows arrive. Its state is part of the record, typed as declared.
 
         Args:
             func: Takes ``(key, Iterator[pandas.DataFrame], GroupState)``, returns an iterator of DataFrames.
             outputStructType: Schema of the result.
             stateStructType: Schema of the state, which is a tuple.
-            outputMode: ``append`` or ``update``; both mean the same here: what the function returns is final.
-            timeoutConf: Of ``pyspark.sql.streaming.state.GroupStateTimeout``. With ``EventTimeTimeout`` late rows are
-                dropped and counted; otherwise the function gets them too.
+            outputMode: ``append`` or ``update``; both mean the same here: the rows that the function returns are final.
+            timeoutConf: One of ``pyspark.sql.streaming.state.GroupStateTimeout``. With ``EventTimeTimeout``, late rows
+                are dropped and counted; otherwise the function gets them too.
 
         Raises:
             AnalysisError: A wrong schema, mode or timeout, or a timeout in event time without a watermark.
@@ -113,8 +112,9 @@ class StatefulMethods:
         Args:
             statefulProcessor: A ``pyspark.sql.streaming.StatefulProcessor``.
             outputStructType: Schema of the result.
-            outputMode: ``append`` or ``update``; both mean the same here: what the processor returns is final.
-            timeMode: ``None``, ``ProcessingTime`` or ``EventTime``: what timers are in. With ``EventTime`` late rows
+            outputMode: ``append`` or ``update``; both mean the same here: the rows that the processor returns are
+            final.
+            timeMode: ``None``, ``ProcessingTime`` or ``EventTime``: the time of timers. With ``EventTime``, late rows
                 are dropped and counted; otherwise the processor gets them too.
             initialState: A batch DataFrame, grouped by the same keys. ``handleInitialState`` gets its rows in the first
                 epoch of the query, before any others.
@@ -187,7 +187,7 @@ class StatefulMethods:
         if event_time:
             ids, remedy = attribute_ids(shape, event_time), "Give the new column another name."
             times.append(EventTime(event_time, ids, method, remedy))
-        # Without an event time the rows are of no input: none is late or lacks its time.
+        # Without an event time, the rows belong to no input: no row is late or lacks its time.
         inputs = self._feed.inputs if event_time else ()
         return self._stream(Feed(Transformations(shape, shape), inputs, stage), *times)
 
@@ -211,7 +211,7 @@ def _initial_rows(method: str, grouped: GroupedData, keys: tuple[Key, ...]) -> D
     if not isinstance(given, GroupedData):
         raise AnalysisError(f"{method}: initialState is {type(given).__name__}; give a DataFrame.groupBy(…).")
     rows = given._df  # noqa: SLF001 - Spark's own operator takes it from there
-    # The keys have no other door: they are the columns before those of an aggregate.
+    # The keys are not accessible otherwise: they are the columns before those of an aggregate.
     found = given.agg(F.collect_list(F.struct(*map(quoted, rows.columns))).alias("rows"))
     types = [field.dataType for field in found.schema.fields[:-1]]
     if types != [key.type for key in keys]:

@@ -1,4 +1,4 @@
-"""Streams: what a user builds a query from, between ``sj.stream`` and ``writeStream``."""
+"""Streams: the objects from which a user builds a query, between ``sj.stream`` and ``writeStream``."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ if TYPE_CHECKING:
 
 
 class Stream(Deduplicated, Diverted, Expecting, StreamJoins, Unions):
-    """Events, after :meth:`withWatermark` with a watermark per substream.
+    """Events; after :meth:`withWatermark`, with a watermark per substream.
 
-    Not a DataFrame: it has only the operations that mean the same batch by batch. All methods run on the driver,
-    return a new object and only describe the query; nothing runs before ``writeStream…start()``.
+    This is not a DataFrame: it has only the operations that mean the same batch by batch. All methods run on the
+    driver, return a new object and only describe the query; nothing runs before ``writeStream…start()``.
     """
 
     _alternatives = alternatives.STREAMS
@@ -68,7 +68,7 @@ class Stream(Deduplicated, Diverted, Expecting, StreamJoins, Unions):
 
     @property
     def _event_time(self) -> EventTime | None:
-        """The event time of the rows, the first one after a join."""
+        """The event time of the rows; after a join, the first one."""
         return self._times[0] if self._times else None
 
     def _with(self, chain: Transformations) -> Self:
@@ -124,14 +124,14 @@ class Stream(Deduplicated, Diverted, Expecting, StreamJoins, Unions):
         Args:
             eventTime: Name of a timestamp column. Rows in which it is null are dropped, counted and reported.
             policy: A policy such as ``sj.limiting_lag("5 minutes")``; a bare duration means ``limiting_lag``.
-                ``sj.carried()`` takes the watermark of the query that wrote the rows, where the source carries it.
-            delayThreshold: What Spark calls the duration, where it is given by its name.
+                ``sj.carried()`` uses the watermark of the query that wrote the rows, if the source carries it.
+            delayThreshold: Spark's name for the duration, if it is passed as a keyword.
             by: Column or columns that name the substream, e.g. ``"partition"``; several are joined by ``/``.
                 Without it all rows are one substream, except those of ``sparkjet-kafka`` with the columns topic and
                 partition, and of ``sparkjet-grid-journal`` with ``_partition``: each partition is a substream
                 (``"clicks/0"``) and is waited for from the moment it exists, so it need not be listed or discovered.
-            substreams: Names of substreams to wait for from the start. The first rows of one that is not listed and
-                appears later may be late.
+            substreams: Names of substreams to wait for from the start. The first rows of a substream that is not listed
+                and appears later may be late.
             discover: Processing time after the query's first start in which no window closes, so that unlisted
                 substreams can appear first.
             idleTimeout: Processing time after which a substream without rows no longer holds back the watermark, unless
@@ -192,8 +192,8 @@ class Stream(Deduplicated, Diverted, Expecting, StreamJoins, Unions):
     def groupBy(self, *cols: GroupingColumn | Sequence[GroupingColumn]) -> Any:
         """Group by keys, and by a window for results that are final, as ``DataFrame.groupBy``.
 
-        Without a window, or without a watermark, results are never final: they are of all rows so far, and written with
-        ``outputMode("update")`` or ``outputMode("complete")``.
+        Without a window, or without a watermark, results are never final: they cover all rows so far, and are written
+        with ``outputMode("update")`` or ``outputMode("complete")``.
 
         Args:
             cols: Keys, and at most one of ``sj.window``, ``sj.session_window``, ``F.window`` and ``F.session_window``.
@@ -223,7 +223,7 @@ class Stream(Deduplicated, Diverted, Expecting, StreamJoins, Unions):
 
     @property
     def lateRows(self) -> LateStream:
-        """The rows that the stateful step before has dropped: late, or without an event time.
+        """The rows that the preceding stateful step has dropped: late, or without an event time.
 
         Raises:
             AnalysisError: There is no such step, or nothing can be late there.
@@ -252,7 +252,7 @@ class Stream(Deduplicated, Diverted, Expecting, StreamJoins, Unions):
     def writeStream(self) -> StreamWriter:
         """The way to a sink for the rows themselves, without windows, as ``DataFrame.writeStream``.
 
-        Late rows and rows without an event time are among them: only windows drop rows.
+        They include late rows and rows without an event time: only windows drop rows.
         """
         return StreamWriter(self._written)
 
@@ -263,10 +263,10 @@ class Stream(Deduplicated, Diverted, Expecting, StreamJoins, Unions):
 
 
 def _check_counted(chain: Transformations) -> None:
-    """Refuse expectations in what becomes a part of Spark's own query, where nobody counts.
+    """Refuse expectations in what becomes part of Spark's own query, where they would not be counted.
 
     Raises:
-        AnalysisError: Naming one.
+        AnalysisError: Names one.
     """
     uncounted = Expected.of(chain).plain
     if uncounted:

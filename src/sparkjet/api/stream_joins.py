@@ -1,4 +1,4 @@
-"""Joins of two streams, and windows over one of the event times that a join leaves."""
+"""Joins of two streams, and windows over one of the event times after a join."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class StreamJoins(FrameMethods):
-    """What a stream can be joined with.
+    """The joins of a stream.
 
     Attributes:
         _feed: Its rows.
@@ -39,21 +39,21 @@ class StreamJoins(FrameMethods):
     def join(self, other: FrameMethods | DataFrame | StaticTable, on: On = None, how: str | None = None) -> Self:
         """Join with another stream or with a static table, as ``DataFrame.join``.
 
-        Of two streams rows are joined whose keys are equal and whose event times are close. Each side is held until the
+        Two streams are joined on rows whose keys are equal and whose event times are close. Each side is held until the
         watermark of the other one has passed the bound, so that a side that lags behind loses nothing. Windows and
-        joins may use either event time afterwards. Rows of a static table belong to no time; those of the stream that
-        such a join drops still advance the watermark.
+        joins may use either event time afterwards. Rows of a static table have no time; rows of the stream that such a
+        join drops still advance the watermark.
 
         Args:
             other: Another stream, or this one again. Or a batch DataFrame, which is read as Spark reads it in its own
-                queries; :func:`sparkjet.read_once` and :func:`sparkjet.read_every_epoch` say otherwise.
-            on: A condition as a Column (``F.expr``) or a list of them, or names of columns that are equal in both. Of
-                two streams it must hold an equality, and bound how far the event times may be apart in both directions.
-                An inner join need not: rows whose partners may come at any time are then held for ever, as by Spark,
-                and the result has no event time.
-            how: ``inner`` (the default), ``left_outer``, ``left_semi`` or ``left_anti``; of two streams also
-                ``right_outer`` and ``full_outer``; with a static table also ``cross``. A row without a partner comes
-                once the other side's watermark says that it will have none.
+                queries, unless it is given to :func:`sparkjet.read_once` or :func:`sparkjet.read_every_epoch`.
+            on: A condition as a Column (``F.expr``) or a list of them, or names of columns that are equal in both. For
+                two streams it must contain an equality, and bound how far the event times may be apart in both
+                directions. An inner join need not: rows whose partners may come at any time are then held forever, as
+                in Spark, and the result has no event time.
+            how: ``inner`` (the default), ``left_outer``, ``left_semi`` or ``left_anti``; for two streams also
+                ``right_outer`` and ``full_outer``; with a static table also ``cross``. A row without a partner is a
+                result once the other side's watermark shows that it will have none.
 
         Raises:
             AnalysisError: No watermark on a side, no bound, no equality, or a condition that Spark cannot analyze.
@@ -84,8 +84,8 @@ class StreamJoins(FrameMethods):
         stage = interval_join(*sides, on, how)
         shape = stage.shape()
         make: Any = type(self)
-        # Without an event time the rows are of no input: timers and windows behind would wait for a watermark that
-        # never comes.
+        # Without an event time, the rows belong to no input: timers and windows after it would wait for a watermark
+        # that never comes.
         inputs = stage.inputs if stage.times else ()
         joined: Self = make(Feed(Transformations(shape, shape), inputs, stage), *stage.times)
         return joined
@@ -95,10 +95,10 @@ class StreamJoins(FrameMethods):
 
 
 def grouped(feed: Feed, times: Sequence[EventTime], columns: Sequence[GroupingColumn]) -> tuple[Feed, Grouping]:
-    """The rows to group, by the event time that the window names, and the grouping.
+    """The rows to group, with the event time that the window names, and the grouping.
 
     Raises:
-        AnalysisError: What :func:`sparkjet.plan.grouping.grouped` refuses with the first event time, if no other one
+        AnalysisError: The error of :func:`sparkjet.plan.grouping.grouped` with the first event time, if no other one
             fits.
     """
     try:

@@ -31,10 +31,10 @@ _ATTEMPTS = 100
 
 @dataclass(frozen=True)
 class Switch:
-    """From which query to which one, and where.
+    """A switch from one query to another.
 
     Attributes:
-        at: End of the last windows of the old query, in UTC: those that end later are the new one's.
+        at: End of the last windows of the old query, in UTC: windows that end later belong to the new one.
         old: Id of the old query.
         new: Id of the new query.
     """
@@ -47,25 +47,25 @@ class Switch:
 def switch(
     old: str | Path, new: str | Path, at: dt.datetime | None = None, session: SparkSession | None = None
 ) -> Switch:
-    """Have one query publish the windows up to a time, and another one those after it, each of them exactly once.
+    """Let one query publish the windows up to a time, and another one those after it, each of them exactly once.
 
-    The new query has been started with ``option("publishAfter", OLD)``: it reads its sources and publishes nothing.
-    Both may be running, in this driver or another one, or not; what they learn here they learn within a second, or at
-    their next start. The old one ends once it has published its last windows, and goes on if it has outputs of late
+    The new query must have been started with ``option("publishAfter", OLD)``: it reads its sources and publishes
+    nothing. Both may or may not be running, in this driver or another one; they learn of the switch within a second, or
+    at their next start. The old one ends once it has published its last windows. It continues if it has outputs of late
     rows: those of its windows are delivered until it is stopped.
 
-    Called again it answers the same, and changes nothing.
+    When called again, it returns the same, and changes nothing.
 
     Args:
         old: The home of the query that ends, as its ``checkpointLocation``; or ``grid://host:port,…/name``.
-        new: The home of the query that goes on.
-        at: The end of the last windows of the old query, with a time zone. Windows of all outputs of both queries end
-            there, and the old one has published none that ends later. By default the earliest such time.
+        new: The home of the query that continues.
+        at: The end of the last windows of the old query, with a time zone. Windows of all outputs of both queries must
+            end there, and the old one must have published none that ends later. By default, the earliest such time.
         session: For file systems that only Hadoop reads; the active one by default.
 
     Raises:
-        AnalysisError: ``at`` is no such time; an output has no windows, or ones that cannot be cut; the new query does
-            not wait for the old one; or the old one was switched otherwise. Nothing has been changed.
+        AnalysisError: ``at`` is not such a time; an output has no windows, or windows that cannot be cut; the new query
+            does not wait for the old one; or the old one was switched differently. Nothing has been changed.
         RecoveryError: A home has no query.
         StorageError: The home of the old query cannot be written to.
 
@@ -95,7 +95,7 @@ def switch(
         try:
             RecordLog(DirectoryStore(before.below("snapshots"))).append(slot + 1, record)
         except FencedError:
-            # The old query was faster with its next epoch: look again how far it is.
+            # The old query was faster with its next epoch: look again how far it has come.
             continue
         except OSError as error:
             message = f'switch: "{before}" cannot be written to: {error.strerror or error}. A switch is a record there.'
@@ -106,10 +106,10 @@ def switch(
 
 
 def _border(record: Record, following: Record, at: int | None, old: Directory, new: Directory) -> Border:
-    """Where to cut, by the newest records of both queries; what was decided before stays.
+    """Where to cut, by the newest records of both queries; an earlier decision stays.
 
     Raises:
-        AnalysisError: They cannot be cut, or not there.
+        AnalysisError: They cannot be cut, or not at this time.
     """
     if following.after is None or following.after.query != record.query:
         message = (
@@ -138,7 +138,7 @@ def _border(record: Record, following: Record, at: int | None, old: Directory, n
             "change sides. Give the windows of both the same startTime, or lengths that meet."
         )
         raise AnalysisError(message)
-    # The new one closes nothing beyond the old one's last: its own ends are here for homes that were set back.
+    # The new query closes nothing beyond the old one's last windows: its own ends matter for homes that were set back.
     passed = [*record.ended, *following.ended, None if record.after is None else record.after.at]
     return Border(following.query, _placed(at, max((each for each in passed if each is not None), default=None), ends))
 
@@ -161,7 +161,7 @@ def _placed(at: int | None, reached: int | None, ends: FrameGrid) -> int:
 
 
 def _decided(until: Border, following: Record, at: int | None, old: Directory) -> Border:
-    """What was decided before, if it is what is asked for."""
+    """The earlier decision, if it agrees with the request."""
     if until.query != following.query:
         message = f'switch: the query of "{old}" was switched to query {until.query} already.'
         raise AnalysisError(message)

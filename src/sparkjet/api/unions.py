@@ -35,16 +35,16 @@ class Unions(FrameMethods):
     def union(self, other: Self) -> Self:
         """The rows of both streams, column by column, as ``DataFrame.union``; each keeps its own watermark policy.
 
-        The watermark is the minimum over all substreams of all inputs. Their names are prefixed with ``1/`` and
-        ``2/``, or with the streams' :meth:`alias`. Windows name this stream's event-time column. Two streams without a
+        The watermark is the minimum over all substreams of all inputs. Their names are prefixed with ``1/`` and ``2/``,
+        or with the streams' :meth:`alias`. Windows refer to this stream's event-time column. Two streams without a
         watermark become one, which may be given one for all its rows.
 
         Filter after the union rather than before: with a ``where`` before it, each batch is persisted in memory and
         read once for each side.
 
         Raises:
-            AnalysisError: Not a stream, a watermark on one of them only, different columns, or an event time that was
-                replaced or is not in the same place in both.
+            AnalysisError: Not a stream, a watermark on only one of them, different columns, or an event time that was
+                replaced or is not in the same position in both.
         """
         given: object = other
         if not isinstance(given, Unions):

@@ -53,7 +53,7 @@ def watermark_settings(
         if partitions.kept == partitions.columns:
             columns = partitions.columns
         elif not isinstance(policy, Carried):
-            # Of what the source carries the least counts, and by it no row of a slow partition is late.
+            # If the source carries watermarks, the least of them counts, and by it no row of a slow partition is late.
             logger.warning(
                 "withWatermark: without the columns %s all partitions of %s are one substream, and rows of a slow one "
                 "may be late. Keep them, or name others with by=…",
@@ -74,10 +74,10 @@ def watermark_settings(
 
 
 def _found(option: str, name: object, rows: DataFrame) -> str:
-    """The column that a name stands for, which may be spelled in another case, as in Spark.
+    """The column for a name, which may be spelled in another case, as in Spark.
 
     Raises:
-        AnalysisError: There is none.
+        AnalysisError: There is no such column.
     """
     if not isinstance(name, str):
         raise AnalysisError(f"withWatermark: {option}={name!r} is not the name of a column.")

@@ -1,4 +1,4 @@
-"""A check before the start that the executors' Python has what the query needs there."""
+"""A check, before the start, that the executors' Python has what the query needs there."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _NO_PYTHON = re.compile(r"\[PYTHON_VERSION_MISMATCH\][^\n]*|Cannot run program [
 def check_workers(session: SparkSession, packages: Mapping[str, str]) -> None:
     """Import packages in the Python workers of the executors.
 
-    Does nothing where the workers run the driver's own Python: with a ``local`` master, unless PYSPARK_PYTHON names
-    another one. Executors that join later are found out by the task that misses a package.
+    Does nothing if the workers run the driver's own Python: with a ``local`` master, unless PYSPARK_PYTHON names
+    another one. On executors that join later, the first task that misses a package fails.
 
     Args:
         session: The session of the query.
-        packages: The name to install, by the name that is imported.
+        packages: The name to install, by the name to import.
 
     Raises:
-        AnalysisError: Naming the Python, its machine and what it lacks; or there is no Python like the driver's.
+        AnalysisError: Names the Python, its machine and what it lacks; or there is no Python like the driver's.
     """
     context = session.sparkContext
     local = is_local(session)
@@ -52,7 +52,7 @@ def check_workers(session: SparkSession, packages: Mapping[str, str]) -> None:
 
 def _look(names: tuple[str, ...]) -> Callable[[Iterable[int]], Iterable[tuple[str, list[str]]]]:
     def look(_: Iterable[int]) -> Iterable[tuple[str, list[str]]]:
-        # Here, so that nothing of this module is needed there.
+        # Imported here, so that nothing of this module is needed there.
         import importlib  # noqa: PLC0415
         import platform  # noqa: PLC0415
         import sys  # noqa: PLC0415
@@ -60,7 +60,7 @@ def _look(names: tuple[str, ...]) -> Callable[[Iterable[int]], Iterable[tuple[st
         missing = []
         for name in names:
             try:
-                # Not only looked for: the C library may lack others, or be for another machine.
+                # Not only searched for: the C library may lack others, or be for another machine.
                 importlib.import_module(name)
             except ImportError:
                 missing.append(name)

@@ -1,4 +1,4 @@
-"""The way from a result to a sink, with the names of Spark's ``DataStreamWriter``."""
+"""The path from a result to a sink, with the names of Spark's ``DataStreamWriter``."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 class StreamWriter(Guided):
     """Settings of one output, with the names of Spark's ``DataStreamWriter``; each method returns the writer.
 
-    Start a query with one output with :meth:`start`, one with several with :func:`sparkjet.start`. Spark's writer has
-    no :meth:`clock` and no :meth:`onEpochPhase`.
+    Start a query with one output with :meth:`start`, one with several outputs with :func:`sparkjet.start`. Spark's
+    writer has no :meth:`clock` and no :meth:`onEpochPhase`.
     """
 
     _alternatives = alternatives.WRITERS
@@ -59,7 +59,7 @@ class StreamWriter(Guided):
 
         ``parquet``, ``orc``, ``json``, ``csv`` and ``text`` are the files sink with that ``fileFormat``.
 
-        Or a sink of your own: an object of the protocol :class:`sparkjet.sinks.Sink`, one for each output.
+        Or your own sink: an object of the protocol :class:`sparkjet.sinks.Sink`, one for each output.
         """
         return self._with(sink=sink_format(source))
 
@@ -81,21 +81,21 @@ class StreamWriter(Guided):
         return self
 
     def outputMode(self, outputMode: str) -> Self:
-        """Which results are emitted: ``append`` (default) those that are final.
+        """The results to emit: with ``append`` (default), those that are final.
 
-        ``update``: those that have changed, as in Spark. ``complete``: all, in each epoch that has rows.
+        With ``update``, those that have changed, as in Spark. With ``complete``, all, in each epoch that has rows.
 
-        Of windows, ``update`` also emits rows while they are open: with each batch, or at the interval of
+        For windows, ``update`` also emits rows while they are open: with each batch, or at the interval of
         ``option("earlyResultsPeriod", "10 seconds")``. With ``option("isEarly", True)`` rows have a column
         ``is_early``, and each window has one final row, whether or not it has changed.
 
-        Aggregates without a window, or without a watermark, are never final: they take ``update`` or ``complete``.
-        With ``complete`` windows are kept for ever, and no row is late for one.
+        Aggregates without a window, or without a watermark, are never final: they need ``update`` or ``complete``. With
+        ``complete``, windows are kept forever, and no row is late for one.
         """
         return self._with(mode=mode_of(outputMode))
 
     def partitionBy(self, *cols: str | Sequence[str]) -> Self:
-        """Columns that become directories of the files sink, one by one or as a list."""
+        """Columns that become directories of the files sink, as separate arguments or as a list."""
         names = [name for col in cols for name in (col if isinstance(col, list | tuple) else [col])]
         wrong = [name for name in names if not isinstance(name, str)]
         if wrong:
@@ -130,7 +130,7 @@ class StreamWriter(Guided):
     ) -> Self:
         """When micro-batches run: as often as possible (default), at an interval, or until the input is used up.
 
-        ``once`` is another name of ``availableNow``, which reads the same input, if need be in several batches.
+        ``once`` is another name for ``availableNow``, which reads the same input, in several batches if necessary.
         """
         for name in (name for name, value in unsupported.items() if value is not None):
             hint = alternatives.TRIGGERS.get(name)
@@ -143,7 +143,7 @@ class StreamWriter(Guided):
         if processingTime is not None:
             given: object = processingTime
             if not isinstance(given, str):
-                # Spark takes no other.
+                # Spark accepts no other.
                 message = f'trigger: processingTime={given!r} is not text, as in processingTime="5 seconds".'
                 raise AnalysisError(message)
             parse_duration(processingTime, "processingTime")
@@ -187,11 +187,11 @@ class StreamWriter(Guided):
 
         Args:
             path: Same as the option ``path``.
-            format: As :meth:`format`; with a path and without a format, files of ``spark.sql.sources.default``.
-            outputMode: As :meth:`outputMode`.
-            partitionBy: As :meth:`partitionBy`.
-            queryName: As :meth:`queryName`.
-            options: As :meth:`options`.
+            format: As in :meth:`format`; with a path and without a format, files of ``spark.sql.sources.default``.
+            outputMode: As in :meth:`outputMode`.
+            partitionBy: As in :meth:`partitionBy`.
+            queryName: As in :meth:`queryName`.
+            options: As in :meth:`options`.
 
         Raises:
             AnalysisError: If anything is set wrongly; nothing has been started or changed.
@@ -215,17 +215,17 @@ class StreamWriter(Guided):
     ) -> StreamingQuery:
         """Start the query with a table of Spark's catalog as its sink, which gets each row exactly once.
 
-        A table of files (parquet, orc, json, csv or text), created if there is none: as a directory of
-        ``format("files")``. Or a table of Delta's in that catalog, of which a new one needs ``format("delta")``; with
-        ``format("iceberg")`` one of a catalog of Iceberg's. Tables of other formats and catalogs are refused.
+        The table may be one of files (parquet, orc, json, csv or text), created if there is none: like a directory of
+        ``format("files")``. Or it may be a Delta table in that catalog, for which a new one needs ``format("delta")``;
+        or, with ``format("iceberg")``, a table in an Iceberg catalog. Tables of other formats and catalogs are refused.
 
         Args:
             tableName: Name of the table, with or without its database.
-            format: Of the files; ``parquet`` or that of the table by default.
-            outputMode: As :meth:`outputMode`.
-            partitionBy: As :meth:`partitionBy`.
-            queryName: As :meth:`queryName`.
-            options: As :meth:`options`, of ``format("files")``; ``path`` is the directory of a new table.
+            format: The format of the files; ``parquet`` or that of the table by default.
+            outputMode: As in :meth:`outputMode`.
+            partitionBy: As in :meth:`partitionBy`.
+            queryName: As in :meth:`queryName`.
+            options: As in :meth:`options`, those of ``format("files")``; ``path`` is the directory of a new table.
 
         Raises:
             AnalysisError: If anything is set wrongly; nothing has been started or changed.

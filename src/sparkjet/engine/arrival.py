@@ -1,4 +1,4 @@
-"""Arrivals: what the rows of an epoch become for one side of a stage, with counts of the dropped ones."""
+"""Arrivals: the rows of an epoch in the form in which one side of a stage takes them, with counts of dropped rows."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 
 @dataclass
 class Arrival:
-    """What an epoch brings to one side of a stage.
+    """The rows that an epoch brings to one side of a stage.
 
     Attributes:
-        segment: What the accepted rows have become, partitioned as the state is; None if every row was dropped.
+        segment: The accepted rows in the form of the state, partitioned like it; None if every row was dropped.
         accepted: Number of accepted rows.
         late: Late rows by substream.
         null_timestamps: Rows without an event time by substream.
-        highest: Highest event time by substream, null for the only one; what the plan's ``detail`` asks for.
+        highest: Highest event time by substream, null for the only one; as far as the plan's ``detail`` requires it.
         rows: The judged rows, persisted until :meth:`release`; None unless late rows are delivered.
-        judged_by: The watermark that they were judged by, None before the first one.
+        judged_by: The watermark by which they were judged, None before the first one.
     """
 
     segment: Segment | None = None
@@ -54,13 +54,13 @@ class Arrival:
         return bool(self.late or self.null_timestamps)
 
     def reach(self, highest: Iterable[tuple[str, int | None]]) -> None:
-        """Take note of event times by substream, None where there was no row."""
+        """Note event times by substream, None if there was no row."""
         for substream, time in highest:
             if time is not None:
                 self.highest[substream] = max(time, self.highest.get(substream, time))
 
     def late_rows(self, chosen: Callable[[DataFrame], DataFrame | None] = lambda rows: rows) -> DataFrame | None:
-        """The dropped rows as they came, those that are ``chosen`` by their times; None if there are none."""
+        """The dropped rows as they arrived, those that are ``chosen`` by their times; None if there are none."""
         rows = None if self.rows is None or not self.dropped else chosen(self.rows)
         return None if rows is None else dropped_rows(rows, self.judged_by)
 
@@ -82,7 +82,7 @@ def arrive(
     moment: Moment = AS_IT_IS,
     keep_rows: bool = False,
 ) -> Arrival:
-    """Bring rows into the form of a state, as one Spark job over them: partially aggregated, where that is possible.
+    """Convert rows to the form of a state, by one Spark job over them: partially aggregated, if possible.
 
     Lateness is judged by the side's state at the start of the epoch, so that a re-run judges each row the same way.
     """
@@ -120,10 +120,10 @@ def arrive(
 def _counted(
     table: DataFrame, feed: PlannedFeed, intake: Intake, detail: ProgressDetail, kept: KeptPlans, tasks: int | None
 ) -> Arrival:
-    """The arrival of what :meth:`Intake.of` gives; from here on nobody gets the rows that only count others."""
+    """The arrival of rows from :meth:`Intake.of`; after this, the rows that only count others are not accessible."""
     arrival = Arrival()
     statistics: SegmentStatistics | None = None
-    # From the aggregated table: an accumulator or an observation counts the rows of a retried task twice.
+    # From the aggregated table: an accumulator or an observation would count the rows of a retried task twice.
     labels, sums = intake.totals
     build = partial(_totals, labels, sums)
     totals = kept("totals", feed, inputs=[[Rows(table)]], build=build, tasks=tasks, by_partition=True)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sparkjet.snapshots.record import Record
 
 _TOLD = 5
-"""Substreams with missing rows that an error names."""
+"""Number of substreams with missing rows that an error names."""
 
 
 class Backfilling:
@@ -31,7 +31,7 @@ class Backfilling:
         engine: The engine, at its newest record.
         found: The backfill in the query's rows.
         seam: Where history ends.
-        history: How far it was read; the name of the seam's blob in any case.
+        history: How far it was read; has the name of the seam's blob in any case.
     """
 
     def __init__(self, engine: Engine, found: Backfilled, seam: Seam, history: History) -> None:
@@ -50,11 +50,11 @@ class Backfilling:
 
     @property
     def source(self) -> DataFrame:
-        """What Spark runs: the stream without the rows that history has."""
+        """The DataFrame that Spark runs: the stream without the rows that history has."""
         return self._found.live(self._seam)
 
     def step(self) -> None:
-        """Run the next bucket as an epoch; the caller has the engine's turn."""
+        """Run the next bucket as an epoch; the caller must have the engine's turn."""
         number, of = self._history.done, self._history.of
         engine = self._engine
 
@@ -73,7 +73,7 @@ class Backfilling:
 def backfilling(engine: Engine, source: DataFrame, store: SnapshotStore) -> Backfilling | None:
     """The backfill of a query at its newest record; None if it has none.
 
-    A new query finds out where its history ends; from its first epoch on the record says so.
+    A new query determines where its history ends; from its first epoch on, the record says so.
 
     Raises:
         AnalysisError: History cannot be cut.

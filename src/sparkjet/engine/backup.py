@@ -24,17 +24,17 @@ OPTION = "snapshotBackup"
 
 
 class Backup:
-    """Copies a query's newest snapshot every so many epochs; what fails is logged, and tried again at the next.
+    """Copies a query's newest snapshot every ``every`` epochs; a failure is logged, and the next copy tries again.
 
-    Epochs do not wait for it, and while one copy lasts no other begins.
+    Epochs do not wait for it, and no copy begins while another one is running.
 
     Args:
         home: The query's home.
-        target: Where the copy is.
+        target: The home of the copy.
         every: Number of epochs from one copy to the next, over all runs.
 
     Raises:
-        AnalysisError: A copy in the target would be one in the home.
+        AnalysisError: A copy in the target would be inside the home.
     """
 
     def __init__(self, home: Directory, target: Directory, every: int) -> None:
@@ -53,15 +53,15 @@ class Backup:
 
     @property
     def report(self) -> BackupReport:
-        """How the copies of this query go."""
+        """The state of this query's copies."""
         return self._report
 
     def begin(self, newest: Record | None) -> None:
-        """Find out how far the copy is; called before the query starts, with its newest record."""
+        """Find out how far the copy has come; called before the query starts, with its newest record."""
         try:
             held = RecordLog(DirectoryStore(self._target.below("snapshots"))).newest()
         except (OSError, SparkjetError):
-            # The first copy will fail of it too, and say so.
+            # The first copy will fail for the same reason, and report it.
             return
         if newest is not None and held is not None and held[1].query == newest.query:
             self._tried = held[1].epoch
@@ -77,7 +77,7 @@ class Backup:
             self._running.start()
 
     def finish(self) -> None:
-        """Wait for the copy that is being made."""
+        """Wait for the copy that is in progress."""
         if self._running is not None:
             self._running.join()
 
@@ -85,7 +85,7 @@ class Backup:
         try:
             slot, record, _ = copy_newest(self._home, self._target, OPTION)
         except (OSError, SparkjetError) as error:
-            # The query does not depend on it; its user does, one day: worse than an old copy is none.
+            # The query does not depend on the copy; its user will, one day: no copy is worse than an old one.
             has_none = self._report.epoch is None
             self._report = BackupReport(self._report.epoch, str(error))
             said = "has no copy at all" if has_none else f"has not got a newer copy than epoch {self._report.epoch}"

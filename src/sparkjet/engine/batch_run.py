@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def dead_letters_of(plan: Plan) -> DataFrame:
-    """The dead letters of the one output of a plan if everything arrives at once; on the driver."""
+    """The dead letters of a plan's only such output if everything arrives at once; on the driver."""
     (output,) = plan.of_failures
     arrived = InputBatch(plan.source, plan)
     try:
@@ -30,7 +30,7 @@ def dead_letters_of(plan: Plan) -> DataFrame:
 
 
 def check_expectations(plan: Plan) -> None:
-    """Look at all rows of a plan without stages, if everything arrives at once."""
+    """Check all rows of a plan without stages against its expectations, if everything arrives at once."""
     arrived = InputBatch(plan.source, plan)
     try:
         Expectations(plan).of_input(arrived)
@@ -39,13 +39,13 @@ def check_expectations(plan: Plan) -> None:
 
 
 def rows_of(plan: Plan) -> DataFrame:
-    """The rows that the one output of a plan gets if everything arrives at once; on the driver.
+    """The rows that a plan's only output gets if everything arrives at once; on the driver.
 
-    They are computed here and now, and held by the executors as long as the DataFrame is.
+    They are computed immediately, and held by the executors as long as the DataFrame is.
     """
     (output,) = plan.of_stages
     state = QueryState.of(plan, state_partitions(plan.source.sparkSession))
-    # Several sources in one plan with what is made of them again would have two columns of one identity.
+    # If several sources in one plan were combined with results from them, two columns would have the same identity.
     batch = plan.source if len(plan.sources.all) == 1 else plan.source.localCheckpoint()
     expectations = Expectations(plan)
     results, arrived = Results(plan, state, expectations), InputBatch(batch, plan)
@@ -57,7 +57,7 @@ def rows_of(plan: Plan) -> DataFrame:
             results.accept(name, side, arrival)
         results.close_all()
         rows = results.late_rows(output) if output.rows is Rows.LATE else results.rows(output)
-        # Before the state is released: until then it would be computed again from there.
+        # Before the state is released: after that, it would be computed again from there.
         return output.sample().limit(0) if rows is None else rows.localCheckpoint()
     finally:
         results.release()

@@ -1,4 +1,4 @@
-"""The batch runner: what becomes of each micro-batch of Spark's."""
+"""The batch runner: what happens to each of Spark's micro-batches."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from sparkjet.engine.engine import Engine
 
 POLLING = 0.05
-"""Seconds between two checks of a batch that Spark has planned whether it may run."""
+"""Seconds between two checks whether a batch that Spark has planned may run."""
 
 
 class FailedError(SparkjetError):
-    """A batch has failed, or is not run as the query has failed before it; what Spark ends its query with."""
+    """A batch has failed, or is not run as the query has failed before it; Spark ends its query with this error."""
 
     condition = "SPARKJET_BATCH_FAILED"
 
@@ -37,7 +37,7 @@ class BatchRunner:
         engine: The engine.
         ending: The end of the query.
         spark: Spark's query, once its ``start`` has returned it.
-        backfilling: What comes before the stream, if anything does.
+        backfilling: The epochs before the stream, if there are any.
     """
 
     def __init__(
@@ -79,14 +79,14 @@ class BatchRunner:
 
     @property
     def _is_stopped(self) -> bool:
-        """Whether somebody has stopped Spark's query, who waits for its batch to return."""
+        """Whether somebody has stopped Spark's query, and is waiting for its batch to return."""
         return self._spark.done() and not self._spark.result().isActive
 
     def _refuse(self, batch_id: int) -> None:
         """Leave a batch that Spark has planned to the next run.
 
-        Spark takes an error for a failure of the query, and a return for a batch that is done, which it may write down
-        even after it was stopped. But once it was, it plans no other batch and does not commit this one to its source.
+        Spark takes an error for a failure of the query, and a return for a batch that is done, which it may note even
+        after it was stopped. But once stopped, it plans no other batch and does not commit this one to its source.
         """
         while self._ending.failure is None and self._spark.result().isActive:
             self._ending.wait(POLLING)

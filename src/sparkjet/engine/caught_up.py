@@ -1,4 +1,4 @@
-"""What the offsets of sources reveal of substreams: which exist, and whether they have been read to their end."""
+"""What sources' offsets reveal about substreams: which ones exist, and whether they have been read to their end."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _VOID = "-"
 def caught_up(
     inputs: Sequence[Input], sources: Sequence[dict[str, Any]], substreams: Collection[str]
 ) -> dict[str, bool | None]:
-    """For each substream: True at the end of its source, False if there is more, None where its source does not say.
+    """For each substream: True at the end of its source, False if there is more, None if its source does not say.
 
     A source's offsets may be those of its partitions (``{"topic": {"0": 17}}``): a substream called ``0`` or
     ``topic/0`` is then judged by those, any other one by all of them.
@@ -49,7 +49,7 @@ def caught_up(
 
 
 def in_order(offsets: Mapping[str, str], names: Sequence[str]) -> list[str]:
-    """Offsets in the order of the query's sources, where Spark names sources or numbers them.
+    """Offsets in the order of the query's sources, whether Spark names or numbers the sources.
 
     >>> in_order({"10": "c", "2": "b", "0": "a"}, ())
     ['a', 'b', 'c']
@@ -64,7 +64,7 @@ def in_order(offsets: Mapping[str, str], names: Sequence[str]) -> list[str]:
 def carried(inputs: Sequence[Input], offsets: Sequence[str], tracker: InputTracker) -> Iterator[tuple[str, int | None]]:
     """The watermark that the offsets of a batch carry for each substream.
 
-    A substream that is no partition can be in all of them: it gets the least.
+    A substream that is not a partition can have rows in all of them: it gets the least.
 
     >>> from sparkjet.plan.inputs import Input, WatermarkSettings
     >>> from sparkjet.plan.inputs import tracker_of
@@ -80,7 +80,7 @@ def carried(inputs: Sequence[Input], offsets: Sequence[str], tracker: InputTrack
         found = [CarryingOffset.found_in(None if text == _VOID else json.loads(text)) for text in own]
         carrying = [offset for offset in found if offset is not None]
         if not carrying or _VOID in own:
-            # Of a source that no batch has read nothing is known yet.
+            # Nothing is known yet about a source that no batch has read.
             continue
         watermarks = [
             {path: watermarks.get(path, MIN) for path in leaves(offset.offsets)}
@@ -99,7 +99,7 @@ def carried(inputs: Sequence[Input], offsets: Sequence[str], tracker: InputTrack
 
 
 def announced(inputs: Sequence[Input], offsets: Sequence[str]) -> Iterator[str]:
-    """Full names of the substreams that are in the offsets of a batch, with rows or without.
+    """Full names of the substreams in the offsets of a batch, with or without rows.
 
     >>> from sparkjet.plan.inputs import Input, WatermarkSettings
     >>> from sparkjet.time import limiting_lag
@@ -117,7 +117,7 @@ def announced(inputs: Sequence[Input], offsets: Sequence[str]) -> Iterator[str]:
 def caught_up_by(
     inputs: Sequence[Input], progress: dict[str, Any], substreams: Sequence[SubstreamProgress], *, between_batches: bool
 ) -> dict[str, bool | None]:
-    """The same from Spark's newest progress, as far as it still holds."""
+    """The same from Spark's newest progress, as far as it is still valid."""
     idle = {substream.id: substream.idle for substream in substreams}
     answers = caught_up(inputs, progress["sources"], list(idle))
     if between_batches:

@@ -1,4 +1,4 @@
-"""Changed queries: what differs between a query and the newest record of it, and what becomes of the saved state."""
+"""Changed queries: the differences between a query and its newest record, and what happens to the saved state."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Consequence(Enum):
-    """What a change does to saved state."""
+    """The effect of a change on saved state."""
 
     FREE = "free"
     """Nothing: results are those of the new query."""
@@ -25,11 +25,11 @@ class Consequence(Enum):
     """Null in every window, session and key that has a row from before the start."""
     CAST = "cast"
     MERGED = "merged"
-    """What was apart is combined."""
+    """Groups that were separate are combined."""
     REFILLED = "refilled by replay"
-    """The state is that of a fork that has replayed what was read."""
+    """The state is taken from a fork that has replayed the rows that were read."""
     RETIRED = "retired"
-    """A source is not read any more, nor waited for."""
+    """A source is no longer read, nor waited for."""
     ADDED = "read from where its options say"
     REFUSED = "refused"
 
@@ -39,12 +39,12 @@ class Change:
     """One difference.
 
     Attributes:
-        stage: The stage, or ``query`` of what is not of one.
-        what: Of what the difference is.
-        before: As the record has it, in words.
-        now: As the query has it.
-        consequence: What it does to saved state.
-        note: What else there is to say: a caveat, or why it is refused and the way out.
+        stage: The stage, or ``query`` if the difference is not in a stage.
+        what: The part that differs.
+        before: Its description in the record.
+        now: Its description in the query.
+        consequence: The effect on saved state.
+        note: Further remarks: a caveat, or why it is refused and the way out.
     """
 
     stage: str
@@ -64,8 +64,8 @@ class MovedKey:
     """A key of the state.
 
     Attributes:
-        number: Its number in the saved state; None of the constant that stands for no keys.
-        before: Its type there.
+        number: Its number in the saved state; None for the constant that replaces missing keys.
+        before: Its type in the saved state.
         now: Its type from now on.
     """
 
@@ -76,18 +76,18 @@ class MovedKey:
 
 @dataclass(frozen=True)
 class StageUpgrade:
-    """From the saved rows of an aggregation to those of the changed one.
+    """The conversion of saved rows of an aggregation to those of the changed one.
 
     Attributes:
-        old_keys: How many keys the saved rows have.
+        old_keys: Number of keys in the saved rows.
         keys: The keys.
-        aggregates: What each computes, and its number in the saved state; None of one that was added.
-        old_aggregates: How many aggregates the saved state has.
+        aggregates: What each one computes, and its number in the saved state; None for an added one.
+        old_aggregates: Number of aggregates in the saved state.
         old_fields: The types of its accumulators' flat columns.
-        old_lacking: The aggregates that lack rows there.
+        old_lacking: The aggregates that lack rows in the saved state.
         lacking: Those that lack rows from now on.
-        merges: Whether rows of several saved keys are of one key.
-        longer: By how much the gap of sessions is longer, in microseconds.
+        merges: Whether rows of several saved keys become rows of one key.
+        longer: By how many microseconds the gap of sessions is longer.
     """
 
     old_keys: int
@@ -103,17 +103,17 @@ class StageUpgrade:
 
 @dataclass(frozen=True)
 class Upgrade:
-    """How a query goes on from a record of another one.
+    """How a query continues from a record of another one.
 
     Attributes:
-        before: What the record says of that one.
-        now: What records say of this one.
+        before: The fingerprint in the record of that one.
+        now: The fingerprint in records of this one.
         unsaid: What their texts leave out.
-        shown: What readers of the state have to know of the stages.
+        shown: What readers of the state need to know about the stages.
         changes: The differences.
-        stages: What becomes of the state, by the stages that it changes.
-        sources: What becomes of the sources, None if nothing does.
-        refill: Whose state takes the place of the query's own, None if that is changed.
+        stages: The conversion of the state, for the stages where it changes.
+        sources: What happens to the sources, None if nothing changes.
+        refill: The fork whose state replaces the query's own, None if the query's own is changed.
     """
 
     before: Fingerprint
@@ -132,12 +132,12 @@ class Upgrade:
 
     @property
     def asked(self) -> list[Change]:
-        """The changes that the user has to agree to."""
+        """The changes that the user has to approve."""
         return [change for change in self.changes if change.consequence is not Consequence.FREE]
 
     @property
     def digest(self) -> str:
-        """Stands for the changes that the user has to agree to: the same at every start, whatever has been read."""
+        """A digest of the changes that the user has to approve: the same at every start, whatever has been read."""
         return digest_of(self.asked)
 
 

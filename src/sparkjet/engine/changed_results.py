@@ -1,4 +1,4 @@
-"""Changed results: what the destinations of a query's results make of a change, before anything is changed."""
+"""Changed results: whether the destinations of a query's results accept a change, before anything is changed."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 def nulls_refused(plan: Plan, upgrade: Upgrade, lacking: Mapping[str, tuple[int, ...]]) -> list[Change]:
-    """Have the sinks look at results that may have nulls now; those are refused that certainly will where none may be.
+    """Let the sinks check results that may now have nulls; returns the columns that will have nulls, but may not.
 
     Args:
-        plan: The query, with what its aggregates lack.
+        plan: The query, including what its aggregates lack.
         upgrade: What has changed.
         lacking: The aggregates that lack rows, by stage.
 
@@ -33,7 +33,7 @@ def nulls_refused(plan: Plan, upgrade: Upgrade, lacking: Mapping[str, tuple[int,
     for output in plan.of_stages:
         if output.reads not in lacking:
             continue
-        # Again: what is computed from them cannot be null without a change, and nobody would look for nulls.
+        # Once more: without a change, values computed from them cannot be null, and nobody would look for nulls.
         output.check()
         changed = upgrade.stages.get(output.reads)
         if changed is None or not isinstance(output.sink, Requiring):
@@ -48,10 +48,10 @@ def nulls_refused(plan: Plan, upgrade: Upgrade, lacking: Mapping[str, tuple[int,
 
 
 def check(output: Output, plan: Plan, record: Record | None) -> None:
-    """Have an output's sink look at the rows; if it refuses those of a changed query, with what has changed.
+    """Let an output's sink check the rows; if it refuses those of a changed query, report the changes.
 
     Raises:
-        AnalysisError: It does.
+        AnalysisError: The sink refuses the rows.
     """
     try:
         output.check()

@@ -1,4 +1,4 @@
-"""Changed windows: what is known of windows whose length, slide or offset has changed since the newest record."""
+"""Changed windows: facts about windows whose length, slide or offset has changed since the newest record."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def grid_of(settings: SlidingSettings) -> WindowGrid:
 
 
 def whole_from(window: WindowGrid, before: WindowGrid, saved: SavedStage) -> int | None:
-    """Start of the first window whose value can be computed from what another window has saved; None if of each."""
+    """Start of the first window that can be computed from the saved state of another window; None if every one can."""
     highest = max((delta.high for delta in saved.deltas), default=None)
     known = saved.whole_from, window.whole_from(before, saved.closed, highest)
     return max((each for each in known if each is not None), default=None)
@@ -38,12 +38,12 @@ def shown(time: int) -> str:
     try:
         return f"{datetime(1970, 1, 1) + timedelta(microseconds=time)} UTC"  # noqa: DTZ001 - only printed
     except OverflowError:
-        # Such as the watermark after the windows were closed at the end of the input.
+        # For example, the watermark after the windows were closed at the end of the input.
         return "the end of all times" if time > 0 else "the beginning of all times"
 
 
 def changed_shape(stage: Aggregation, saved: SavedStage | None) -> tuple[str, str, str] | None:
-    """Shape of a stage's windows in a record and now, and what is withheld, in words; None if it has not changed."""
+    """Shape of a stage's windows in a record and now, and what is withheld, as text; None if it has not changed."""
     if saved is None or not isinstance(saved.settings, SlidingSettings):
         return None
     if not (isinstance(stage, WindowedAggregation) and isinstance(stage.window, Window)):

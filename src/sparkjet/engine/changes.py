@@ -1,4 +1,4 @@
-"""Changes: which windows an output in update mode has not been sent as they are now."""
+"""Changes: the windows whose current state an output in update mode has not been sent."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _TIME = "_sparkjet_changed_at"
 class Changes:
     """The keys and times of the rows that have been accepted since the output was last sent; on the driver.
 
-    Kept in memory only: at a start, and after an epoch that failed, every window counts as changed.
+    They are kept only in memory: at a start, and after a failed epoch, every window counts as changed.
 
     Args:
-        aggregation: Whose windows they are.
+        aggregation: The aggregation with these windows.
     """
 
     def __init__(self, aggregation: WindowedAggregation) -> None:
@@ -40,7 +40,7 @@ class Changes:
         self._new: DataFrame | None = None
 
     def arrived(self, arrivals: Iterable[Arrival]) -> None:
-        """Take note of what an epoch has accepted."""
+        """Note the rows that an epoch has accepted."""
         self._new = None
         for arrival in arrivals:
             if arrival.segment is not None:
@@ -50,7 +50,7 @@ class Changes:
                 self._new = arrival.segment.partials.select(*keys, time.alias(_TIME))
 
     def of(self, rows: DataFrame) -> DataFrame | None:
-        """Those of the aggregation's rows that have changed, None if none can have."""
+        """The aggregation's rows that have changed, None if none can have."""
         if self._all:
             return rows
         changed = [each for each in (self._held, self._new) if each is not None]
@@ -65,19 +65,19 @@ class Changes:
         return self._all or self._held is not None
 
     def sent(self) -> None:
-        """The output has been sent everything that has changed."""
+        """Note that the output has been sent everything that has changed."""
         self._all = False
         self._hold(None)
 
     def kept(self) -> None:
-        """The output has been sent only what is final: remember the rest."""
+        """Note that the output has been sent only final rows: remember the rest."""
         if not self._all and self._new is not None:
             found = self._new if self._held is None else self._held.union(self._new)
-            # Now: the partial rows may be merged away before the next sending.
+            # Now: the partial rows may be merged before the next sending.
             self._hold(found.distinct().localCheckpoint())
 
     def forget(self) -> None:
-        """What was sent is not known any more."""
+        """Forget what was sent."""
         self._all = True
         self._hold(None)
 
@@ -91,7 +91,7 @@ class Changes:
         names = [F.col(quoted(key.name)) for key in self._aggregation.keys]
         conditions = [name.eqNullSafe(F.col(f"{_KEY}{i}")) for i, name in enumerate(names)]
         if not (isinstance(self._window, SessionWindow) and self._window.max_duration is not None):
-            # A longest duration cuts sessions by their first event, so that any of a key's may have changed.
+            # A maximum duration cuts sessions by their first event, so that any session of a key may have changed.
             window = F.col(quoted(self._window.name))
             conditions.append(F.unix_micros(window.start) <= F.col(_TIME))
             conditions.append(F.col(_TIME) < F.unix_micros(window.end))

@@ -1,4 +1,4 @@
-"""The committer: the sinks of a query, each with its name, and how an epoch goes through them."""
+"""The committer: the sinks of a query, each with its name, and how an epoch passes through them."""
 
 from __future__ import annotations
 
@@ -37,16 +37,17 @@ if TYPE_CHECKING:
 
 
 _FINAL = LostTransactionError, CopiedHomeError
-"""What another attempt at a commit would not change."""
+"""Errors that another attempt at a commit would not resolve."""
 
 
 @dataclass(frozen=True)
 class Retry:
-    """How often the commit of a decided transaction is tried in one go.
+    """How often the commit of a decided transaction is tried in a row.
 
     Attributes:
-        attempts: Right after the decision; what fails then is tried again between epochs.
-        patient_attempts: Before a new transaction is opened; then the query stops, and the next start tries again.
+        attempts: Right after the decision; a commit that still fails is tried again between epochs.
+        patient_attempts: Before a new transaction is opened; if all fail, the query stops, and the next start tries
+        again.
         first_wait: Seconds after the first failure; doubled after each further one.
         longest_wait: The longest of these pauses, in seconds.
     """
@@ -62,8 +63,8 @@ class _Group:
     """Transactions of one sink that wait to be committed as one.
 
     Attributes:
-        since: The reading of the clock at the decision of the first.
-        epochs: That have been decided since, with it.
+        since: The clock reading at the decision of the first one.
+        epochs: Number of epochs decided since then, including that one.
     """
 
     since: int
@@ -74,13 +75,14 @@ class Committer:
     """The sinks of one query and the transactions that are decided but not confirmed.
 
     A transaction enters ``unsettled`` with its decision and leaves it when its sink has confirmed the commit. While
-    anything is unsettled no new transaction is opened: a sink may reuse what the old one still needs, and epochs are
-    settled in order. Every record names what is unsettled. Only those of a sink that gathers epochs wait for others.
+    anything is unsettled, no new transaction is opened: a sink may reuse what the old one still needs, and epochs are
+    settled in order. Every record names the unsettled transactions. Only those of a sink that gathers epochs may wait
+    for others.
 
     Args:
-        sinks: By name of the output.
+        sinks: Sinks by name of the output.
         retry: How often a commit is tried.
-        formats: The sinks' names for users; their types where none is given.
+        formats: The users' names for the sinks; their types if none is given.
     """
 
     def __init__(
@@ -96,11 +98,11 @@ class Committer:
 
     @property
     def overdue(self) -> list[PreparedTransaction]:
-        """What is decided and should be committed by now."""
+        """The decided transactions that should be committed by now."""
         return [each for each in self.unsettled if not self._waits(each.sink)]
 
     def create(self) -> None:
-        """Create what is missing where the rows go."""
+        """Create whatever is missing at the destinations of the rows."""
         for sink in self.sinks.values():
             if isinstance(sink, Creating):
                 sink.create()
@@ -114,22 +116,22 @@ class Committer:
     def prepare_tried(
         self, name: str, rows: DataFrame, transaction: TransactionId, earlier: Sequence[PreparedTransaction]
     ) -> list[PreparedTransaction]:
-        """Like :meth:`prepare`, and tried out behind what was tried out before it."""
+        """Like :meth:`prepare`, followed by a trial after the transactions that were tried before it."""
         made = self.prepare(name, rows, transaction)
         self.try_out([*earlier, *made], earlier)
         return made
 
     def due(self, now: int) -> set[str]:
-        """The outputs that want an epoch by the clock, though there are no rows for them."""
+        """The outputs for which an epoch is due by the clock, although there are no rows for them."""
         return {name for name, sink in self.sinks.items() if isinstance(sink, Clocked) and sink.is_due(now)}
 
     def is_to_tell(self, name: str, clock: int, watermark: int | None) -> bool:
-        """Whether the readers of one sink are to be told of a watermark, with or without rows."""
+        """Whether to tell the readers of one sink about a watermark, with or without rows."""
         sink = self.sinks[name]
         return isinstance(sink, Telling) and sink.tells(clock, watermark)
 
     def tell(self, name: str, transaction: TransactionId) -> list[PreparedTransaction]:
-        """Like :meth:`prepare`, of a sink that :meth:`is_to_tell`, and without rows."""
+        """Like :meth:`prepare`, without rows, for a sink for which :meth:`is_to_tell` is true."""
         self.settle(attempts=self._retry.patient_attempts, whole=False)
         sink = self.sinks[name]
         assert isinstance(sink, Telling)  # noqa: S101 - as above
@@ -138,7 +140,7 @@ class Committer:
     def abort(self, transactions: Sequence[TransactionId]) -> None:
         """Undo what an epoch that failed before its decision has prepared: locks and readers would wait for it.
 
-        Best effort: the next start rolls back what remains.
+        Best effort: the next start rolls back whatever remains.
         """
         for transaction in transactions:
             sink = self.sinks[transaction.sink]
@@ -155,14 +157,14 @@ class Committer:
                     )
 
     def decided(self, transactions: Sequence[PreparedTransaction], clock: int = 0) -> None:
-        """Take over transactions whose record has been written, those of one epoch."""
+        """Take over the transactions of one epoch, whose record has been written."""
         self._clock = clock
         self.unsettled += [each for each in transactions if each not in self._settled_early]
         for name in {each.sink for each in self.unsettled}:
             self._groups.setdefault(name, _Group(clock)).epochs += 1
 
     def age(self, query: str) -> None:
-        """Remove what is too old where the rows go; call it when an epoch has ended."""
+        """Remove rows that are too old at the destinations; call it when an epoch has ended."""
         for name, sink in self.sinks.items():
             if isinstance(sink, Ageing):
                 sink.age(query, name)
@@ -170,7 +172,7 @@ class Committer:
     def attempt(
         self, between: Callable[[], None] = lambda: None, *, clock: int | None = None, whole: bool = False
     ) -> None:
-        """As :meth:`settle`, but what keeps failing is left for later: it is decided, and stays so."""
+        """Like :meth:`settle`, but a commit that keeps failing is left for later: it is decided, and stays so."""
         self._clock = self._clock if clock is None else clock
         try:
             self.settle(between, whole=whole)
@@ -182,7 +184,7 @@ class Committer:
     ) -> None:
         """Commit everything that is decided, each sink's oldest first, with retries.
 
-        A sink that fails does not keep the others waiting, and what expires comes first.
+        A sink that fails does not make the others wait, and transactions that expire come first.
         """
         failed: dict[str, LostTransactionError | CopiedHomeError | UnsettledError] = {}
         for group in self._in_order():
@@ -203,8 +205,8 @@ class Committer:
     def settle_what_expires(self, record: Record) -> None:
         """Commit the decided transactions that a destination will drop, before anything may refuse the start.
 
-        Needs no takeover: what is decided may be committed by any driver, any number of times. What fails is tried
-        again, and reported, when everything is settled.
+        This needs no takeover: a decided transaction may be committed by any driver, any number of times. A failure is
+        tried again, and reported, when everything is settled.
         """
         for prepared in record.transactions:
             if self._expires(prepared):
@@ -216,7 +218,7 @@ class Committer:
                     self._settled_early.append(prepared)
 
     def try_out(self, transactions: Sequence[PreparedTransaction], tried: Sequence[PreparedTransaction] = ()) -> None:
-        """Refuse to decide what a destination would refuse to take."""
+        """Refuse to decide on rows that a destination would refuse."""
         earlier: list[tuple[Sink, Handle]] = []
         for prepared in transactions:
             sink = self.sinks[prepared.sink]
@@ -225,14 +227,14 @@ class Committer:
             earlier.append((sink, prepared.handle))
 
     def check_alive(self, transactions: Sequence[PreparedTransaction]) -> None:
-        """Refuse to decide what might be gone before it is committed."""
+        """Refuse to decide on a transaction that might be gone before it is committed."""
         for prepared in transactions:
             sink = self.sinks[prepared.sink]
             if isinstance(sink, Expiring):
                 sink.check_alive(prepared.handle)
 
     def check_history(self, record: Record, *, is_first: bool = False) -> None:
-        """Refuse to go on from a record that the sinks cannot commit, or that is older than what they hold."""
+        """Refuse to continue from a record that the sinks cannot commit, or that is older than what they hold."""
         for prepared in record.transactions:
             self._check_known(prepared)
         last = {
@@ -260,7 +262,7 @@ class Committer:
             sink.abort_orphans(record.query, record.takeover, keep)
 
     def _in_order(self) -> list[list[PreparedTransaction]]:
-        """What is decided, by what is committed as one."""
+        """The decided transactions, grouped by what is committed as one."""
         groups: dict[object, list[PreparedTransaction]] = {}
         for number, prepared in enumerate(sorted(self.unsettled, key=lambda each: not self._expires(each))):
             is_gathered = isinstance(self.sinks.get(prepared.sink), Gathering) and self._obstacle(prepared) is None
@@ -268,7 +270,7 @@ class Committer:
         return list(groups.values())
 
     def _waits(self, name: str) -> bool:
-        """Whether what is decided for a sink waits for more epochs."""
+        """Whether decided transactions of a sink wait for more epochs."""
         group = self._groups.get(name)
         if group is None or name not in self.sinks:
             return False
@@ -282,7 +284,7 @@ class Committer:
         return isinstance(self.sinks.get(prepared.sink), (Comparing, Expiring)) and self._obstacle(prepared) is None
 
     def _obstacle(self, prepared: PreparedTransaction) -> str | None:
-        """Why none of the sinks can commit a transaction, None if one can."""
+        """The reason why none of the sinks can commit a transaction, None if one can."""
         here = self._formats.get(prepared.sink)
         if here is None:
             return f"this query has no output {prepared.sink!r}"
@@ -328,7 +330,7 @@ class Committer:
 
 
 def _raise_all(errors: Sequence[LostTransactionError | CopiedHomeError | UnsettledError]) -> None:
-    """Raise one error for several: what no other attempt will change is the graver news."""
+    """Raise one error for several: an error that no other attempt will resolve takes precedence."""
     gravest = next((error for error in errors if isinstance(error, _FINAL)), errors[0])
     others = [str(error) for error in errors if error is not gravest]
     if not others:

@@ -1,4 +1,4 @@
-"""Comparing: a query with the newest record of it, stage by stage."""
+"""Comparing: a query with its newest record, stage by stage."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ _ROUNDED = "values such as 0.1 stay rounded to float: 0.10000000149011612"
 
 
 def compared(plan: Plan, record: Record) -> Upgrade:
-    """What differs between a query and a record, whatever becomes of it; nothing is changed."""
+    """The differences between a query and a record, whatever happens to them; changes nothing."""
     saved, now = record.fingerprint, plan.fingerprint
     planned = {stage.name: stage for stage in plan.stages}
     changes: list[Change] = []
     upgrades: dict[str, StageUpgrade] = {}
     moved, of_sources = moved_sources(plan, record)
     if record.epoch == 0:
-        # Nothing has been read: there is no state to change.
+        # Nothing has been read yet: there is no state to change.
         return Upgrade(saved, now, plan.unsaid, tuple(of_sources), {}, plan.shown, moved)
     changes += of_sources
     inputs, kept = saved.get("inputs", {}), now["inputs"]
@@ -176,7 +176,7 @@ class _Aggregation:
         return found
 
     def _same(self, before: int, number: int, computes: str) -> bool:
-        """Whether a saved aggregate is one of the query, by its text and what both runs know of the rest."""
+        """Whether a saved aggregate is one of the query, by its text and by what both runs know of the rest."""
         aggregate = self._stage.aggregates[number]
         if aggregate.computes != computes:
             return False
@@ -231,7 +231,7 @@ class _Aggregation:
             self._add("window", before, now, Consequence.FREE, note)
 
     def _gap(self) -> int:
-        """By how much the gap of sessions is longer, in microseconds; 0 if it is not, or that is refused."""
+        """By how many microseconds the gap of sessions is longer; 0 if it is not, or if that is refused."""
         saved, now = self._saved.get(_SESSIONS), self._now.get(_SESSIONS)
         if saved == now:
             return 0
@@ -251,12 +251,12 @@ class _Aggregation:
         return longer if longer is not None and consequence is Consequence.MERGED else 0
 
     def _told(self, what: str, texts: Sequence[str | None], *, is_cast: bool) -> tuple[str, str] | None:
-        """How something was computed and is now, if that differs by more than a cast where its type does."""
+        """How something was computed and is computed now, if they differ by more than a cast where the type differs."""
         first = self._unsaid.get(f"{self._name} {what}")
         for number, before in self._inputs:
             said = self._unsaid.get(f"{self._name} {what}{of_input(before)}", first)
             text = texts[number]
-            # Another line of Spark may write the same in another way.
+            # Another version line of Spark may write the same expression differently.
             if said is None or said[0] != LINE_NAME or said[1] is None or text is None or said[1] == text:
                 continue
             if not (is_cast and text.startswith(f"CAST({said[1]} AS ")):
@@ -310,9 +310,9 @@ class _Aggregation:
 def _inputs_of(
     plan: Plan, stage: Aggregation, record: Record, name: str, moved: MovedSources | None
 ) -> list[tuple[int, int]]:
-    """The inputs of a union that what is read can be compared of, each with the number that it had."""
+    """The inputs of a union for which the columns read can be compared, each with the number that it had."""
     count = stage.reads.inputs
-    # An earlier version has written out the first one alone.
+    # An earlier version has written out only the first one.
     known = record.unsaid.get(f"{name} inputs", 1)
     if moved is None or len(moved.now) != count or len(plan.sources.all) > 1:
         return [(number, number) for number in range(min(count, known))]
@@ -321,7 +321,7 @@ def _inputs_of(
 
 
 def _gap_of(sessions: Any) -> str:
-    """A gap with its longest session in words."""
+    """A gap with its longest session, as text."""
     if sessions is None:
         return "none"
     gap, longest = (f"{each / 1_000_000:g} seconds" if isinstance(each, int) else each for each in sessions)
@@ -329,7 +329,7 @@ def _gap_of(sessions: Any) -> str:
 
 
 def _longer(saved: Any, now: Any) -> int | None:
-    """By how much a gap is longer than another; None where that is not all, or pieces are cut from the beginning."""
+    """By how much a gap is longer than another one; None if more has changed, or pieces are cut from the beginning."""
     if saved is None or now is None or not (isinstance(saved[0], int) and isinstance(now[0], int)):
         return None
     return now[0] - saved[0] if saved[1] is None and now[1] is None else None

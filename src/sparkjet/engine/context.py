@@ -1,4 +1,4 @@
-"""What the engine is built from, and what it is asked to do."""
+"""The components from which an engine is built, and the requests that it gets."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ if TYPE_CHECKING:
     from sparkjet.time import InputsState
 
 CaughtUp = Mapping[str, bool | None]
-"""By full name of a substream: whether it has been read to its end, None where its source does not say."""
+"""For each substream, by full name, whether it has been read to its end; None if its source does not say."""
 
 
 @dataclass(frozen=True)
 class EngineContext:
-    """What an engine is built from: the query, its settings and the services it uses.
+    """The components of an engine: the query, its settings and the services that it uses.
 
     Attributes:
-        overlap: Whether an epoch may end beside the partial aggregation of the next one.
+        overlap: Whether an epoch may end in parallel with the partial aggregation of the next one.
         listener: Called at the end of each phase.
         on_progress: Called at the end of each epoch.
-        home: Where the store is, for messages and to know a query by it whose home was lost.
-        name: What the user calls the query.
+        home: The place of the store, for messages and to identify a query whose home was lost.
+        name: The user's name for the query.
         steps: Told what a start or a recovery is doing.
-        on_change: Whether to go on from a record of the query as it was before it was changed.
-        publish_after: Home of the query whose windows come before, None where all windows are this one's.
-        refill: Finds the fork whose state a changed query goes on with, None for its own.
+        on_change: Whether to continue from a record of the query before it was changed.
+        publish_after: Home of the query whose windows come before, None if all windows are this one's.
+        refill: Finds the fork with whose state a changed query continues, None for its own state.
     """
 
     plan: Plan
@@ -71,22 +71,22 @@ class EngineContext:
 
     @property
     def label(self) -> object:
-        """What log lines call the query: its name, or its home."""
+        """The name of the query in log lines: its name, or its home."""
         return self.name or self.home
 
     def configure(self, session: SparkSession) -> None:
-        """Prepare a session of the query's own for its batches; see :func:`configure`."""
+        """Prepare a session for the query's own batches; see :func:`configure`."""
         configure(session, self.partitions if self.plan.stages else None)
 
 
 @dataclass(frozen=True)
 class Again:
-    """What an epoch that another query has recorded went on from, and came to; this query runs it once more.
+    """The start and end state of an epoch that another query has recorded, and that this query runs once more.
 
     Attributes:
-        query: Id of that query, by which random numbers are made.
-        position: Where Spark's checkpoint stands after the batch; None without one.
-        polled: What the watermarks went on from; None where that is what they have come to here.
+        query: Id of that query, which seeds random numbers.
+        position: Position of Spark's checkpoint after the batch; None without one.
+        polled: The state from which the watermarks continued; None if it is the state that they have reached here.
     """
 
     query: str
@@ -96,18 +96,18 @@ class Again:
 
 @dataclass(frozen=True)
 class EpochRequest:
-    """What an epoch is asked to do; the same for every attempt at it.
+    """A request for an epoch; the same for every attempt at it.
 
     Attributes:
         kind: A batch, a tick or the closing epoch.
         now: The clock reading that every policy gets.
-        batch: The micro-batch, None where nothing has arrived.
-        batch_id: Spark's number of it.
-        caught_up: What the offsets of the sources say.
-        is_last: Whether the run ends with it, so that readers must not wait for another one to be told more.
-        replay: Whose dead letters the batch has, None of rows that come for the first time.
-        again: Of an epoch that another query has recorded.
-        history: How far a backfill is after it, None for the rows of the stream.
+        batch: The micro-batch, None if nothing has arrived.
+        batch_id: Spark's number for it.
+        caught_up: Whether substreams have been read to their end, by the sources' offsets.
+        is_last: Whether the run ends with it, so that readers must not have to wait for another one to be told more.
+        replay: The replay whose dead letters are in the batch, None for rows that arrive for the first time.
+        again: The epoch that another query has recorded, if it is run again.
+        history: How far a backfill has come after it, None for the rows of the stream.
     """
 
     kind: EpochKind
@@ -124,7 +124,7 @@ class EpochRequest:
 def configure(session: SparkSession, partitions: int | None) -> None:
     """Settings of the query's own session that keep the state where it is: hash-partitioned, read without a shuffle.
 
-    And those that the plans of operators rely on, whatever the user's session has.
+    They include settings on which the plans of operators rely, whatever the user's session has.
     """
     if all(session.conf.get(name, None) == value for name, value in PLAIN_FILES.items()):
         # Left by the start, for the logs. The user's own local files keep their checksums.
@@ -134,14 +134,14 @@ def configure(session: SparkSession, partitions: int | None) -> None:
         return
     session.conf.set("spark.sql.adaptive.enabled", "false")
     session.conf.set("spark.sql.shuffle.partitions", str(partitions))
-    # Otherwise groups come without their keys.
+    # Otherwise groups would come without their keys.
     session.conf.set("spark.sql.retainGroupColumns", "true")
-    # Sketches and structs would fall back to sorting at 128 groups a task, which every window exceeds.
+    # Sketches and structs would fall back to sorting at 128 groups per task, which every window exceeds.
     session.conf.set("spark.sql.objectHashAggregate.sortBased.fallbackThreshold", "10000")
     session.conf.set(CAPACITY, USUAL)
-    # Otherwise a plan with one segment more has other class names in its generated code, and is compiled again.
+    # Otherwise a plan with one more segment has other class names in its generated code, and is compiled again.
     session.conf.set("spark.sql.codegen.useIdInClassName", "false")
-    # Spark reads the byte code of every function that it makes of a plan, epoch by epoch; of these it need not.
+    # Spark reads the byte code of every function that it creates from a plan, in each epoch; this avoids it.
     session.conf.set("spark.sql.execution.usePartitionEvaluator", "true")
-    # After every rule that changes a plan, Spark looks at the whole of it for bugs in that rule.
+    # After every rule that changes a plan, Spark would check all of it for bugs in that rule.
     session.conf.set("spark.sql.lightweightPlanChangeValidation", "false")

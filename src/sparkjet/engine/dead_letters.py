@@ -1,4 +1,4 @@
-"""Dead letters: the rows of an epoch of which an expression behind ``divert`` has raised, and what it said."""
+"""Dead letters: the rows of an epoch for which an expression behind ``divert`` has raised, with the error."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from sparkjet.plan.plan import DivertedChain, PlannedDeadLetters
 
 EXPLAINED = 10
-"""Rows of an epoch of which it is found out what was said; each is computed once more, by itself."""
+"""Number of rows of an epoch whose errors are determined; each of them is computed once more, separately."""
 _WHICH, _STEP, _CHAIN = "_sparkjet_which", "_sparkjet_step", "_sparkjet_chain"
 _KEYS = (_WHICH, _STEP, _CHAIN)
 _VIOLATED = "_sparkjet_violated"
-"""Whether nothing was raised, and the row has not met an expectation."""
+"""Whether nothing was raised, but the row has not met an expectation."""
 _SAID = f"{_WHICH} long, {_STEP} int, {_CHAIN} int, _error string, _message string, _trace string"
 
 
@@ -43,8 +43,8 @@ class DeadLetters:
     """The dead letters of one epoch, on the driver.
 
     Args:
-        output: Where they go.
-        arrived: What has arrived; None in an epoch without a batch.
+        output: Their output.
+        arrived: The input that has arrived; None in an epoch without a batch.
         results: The results of the epoch.
         moment: The seeds and the time of the epoch.
     """
@@ -60,7 +60,7 @@ class DeadLetters:
         self._arrived = arrived
         self._results = results
         self.counts: Counter[str] = Counter()
-        """How many rows have failed where, once :meth:`rows` has asked."""
+        """Number of failed rows by place, once :meth:`rows` was called."""
         found = []
         for number, each in enumerate(output.diverted):
             tried = self._tried(each)
@@ -100,7 +100,7 @@ class DeadLetters:
         return self._output.finishing(reduce(DataFrame.unionAll, found))
 
     def _tried(self, diverted: DivertedChain) -> DataFrame | None:
-        """The rows at the end of a chain, those among them that have failed; None if there are none for certain."""
+        """The rows at the end of a chain, including failed ones; None if there are certainly none."""
         if not isinstance(diverted.source, int):
             return None if self._results is None else self._results.tried(diverted.source)
         if self._arrived is None or not self._arrived.may_have_failed:
@@ -112,7 +112,7 @@ class DeadLetters:
         if divert is None or (divert.most is None and divert.share is None):
             return
         given = divert.most if divert.share is None else divert.share
-        # Of the rows that have been read, also those that a filter drops.
+        # A share of all rows that were read, including those that a filter drops.
         allowed = divert.most if divert.share is None else share_of(divert.share, self._read())
         if allowed is not None and count > allowed:
             message = self._one_of_them()
@@ -124,7 +124,7 @@ class DeadLetters:
             raise FailuresError(message)
 
     def _one_of_them(self) -> str | None:
-        """What one of the rows has said."""
+        """The error of one of the rows."""
         cause = F.col(f"{FAILURE}.{CAUSE}")
         raised = [] if self._failed is None else self._failed.select(said_by(cause)["message"]).take(1)
         message = next((each for (each,) in raised), None)
@@ -139,10 +139,10 @@ class DeadLetters:
         return sum(each.count() for each in found if each is not None)
 
     def _explained(self, most: int = EXPLAINED) -> Iterator[tuple[tuple[int, int, int], Said]]:
-        """What some of the rows have said, by their keys."""
+        """The errors of some of the rows, by their keys."""
         if self._failed is None:
             return
-        # What a Python function has raised is known already, and who violates an expectation has raised nothing.
+        # Errors of Python functions are already known, and a row that violates an expectation has raised nothing.
         unknown = self._failed.where(~F.col(_VIOLATED) & (F.coalesce(F.length(f"{FAILURE}.{CAUSE}"), F.lit(0)) == 0))
         some = unknown.select(*_KEYS, ORIGINAL, *CARRIED).dropDuplicates([*_KEYS]).limit(most)
         for row, alone in one_by_one(some):
@@ -151,7 +151,7 @@ class DeadLetters:
 
     @cached_property
     def _original(self) -> IdentifiedColumns:
-        """What takes a row back to how it was at ``divert``, where later links may name its columns by an alias."""
+        """Restores a row as it was at ``divert``, where later links may refer to its columns by an alias."""
         at = self._output.chain.diverted_shape
         columns = [F.col(ORIGINAL).getField(name) for name in at.columns]
         return IdentifiedColumns([*columns, *map(F.col, CARRIED)], at.withColumns(untimed()))
@@ -162,7 +162,7 @@ class DeadLetters:
             for link in links:
                 row = (link.alone or link.plain)(row)
             return said(row)
-        # Spark's optimizer calls no Python function: up to the link that raised, and for its own calls, a job does.
+        # Spark's optimizer calls no Python function, so a job runs the links up to the one that raised, and its calls.
         row = begun(row)
         *before, last = links
         for link in before:
@@ -174,7 +174,7 @@ class DeadLetters:
 
 
 def _letters(tried: DataFrame, diverted: DivertedChain) -> DataFrame:
-    """The rows of a chain that are dead letters; not those that an expectation drops, or that it ends the query for."""
+    """The dead letters among a chain's rows; not those that an expectation drops, or for which it fails the query."""
     rows = failed(tried, diverted.first)
     dropped = is_violation(expected(diverted.links, Action.DROP, Action.FAIL))
     step, texts = F.col(f"{FAILURE}.{STEP}"), sorted({*diverted.lacking.values()})
@@ -187,8 +187,8 @@ def _letters(tried: DataFrame, diverted: DivertedChain) -> DataFrame:
 
 
 def _numbered(rows: DataFrame) -> DataFrame:
-    """Rows with what they have in common if they say the same: that they are equal, and have failed at one link."""
-    # As text, as there are types that have no hash. Each column by itself is tried: a malformed VARIANT has no text.
+    """Rows with a common key for those with the same error: rows that are equal and have failed at the same link."""
+    # As text, as some types have no hash. Each column is tried separately: a malformed VARIANT has no text.
     texts = (F.col(ORIGINAL).getField(field.name).cast("string") for field in _original(rows).fields)
     which = F.xxhash64(*(tried(text, rows.sparkSession) for text in texts))
     return rows.withColumns({_WHICH: which, _STEP: F.col(f"{FAILURE}.{STEP}")})
@@ -201,7 +201,7 @@ def _original(rows: DataFrame) -> StructType:
 
 
 def _by_place(rows: DataFrame) -> Counter[str]:
-    """How many rows have failed where."""
+    """The number of failed rows by place."""
     return Counter(dict(rows.groupBy(f"{FAILURE}.{PLACE}").count().collect()))
 
 
@@ -210,7 +210,7 @@ def _shaped(rows: DataFrame, values: Mapping[str, Column]) -> DataFrame:
 
 
 def share_of(share: float, count: int) -> int:
-    """How many rows a share of them is, as the user wrote it.
+    """The number of rows that a share of them is, exactly as the user wrote the share.
 
     >>> share_of(0.29, 100), int(0.29 * 100)
     (29, 28)

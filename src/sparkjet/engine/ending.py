@@ -1,4 +1,4 @@
-"""The end of a query: requested by its user, or brought about by a failure or the end of its input."""
+"""The end of a query: requested by its user, or caused by a failure or the end of its input."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class Ending:
     """Whether a query ends, and with which failure; thread-safe.
 
     Args:
-        fenced: Gives the error to end with if another driver has taken over, None if none has.
-        places: Directories that the query writes into, to find out which of them is full where a failure does not say.
-        at_finish: Called once nothing of the query runs any more.
+        fenced: Returns the error to end with if another driver has taken over, None if none has.
+        places: Directories to which the query writes, to find out which one is full if a failure does not say.
+        at_finish: Called once nothing of the query is running anymore.
     """
 
     def __init__(
@@ -36,12 +36,12 @@ class Ending:
         self._stopping = threading.Event()
         self._finished = threading.Event()
         self.failure: BaseException | None = None
-        """What the query failed with."""
+        """The error with which the query failed."""
         self._shown: tuple[BaseException | None, BaseException | None] | None = None
 
     @property
     def stopping(self) -> bool:
-        """Whether the user has asked for the end."""
+        """Whether the user has requested the end."""
         return self._stopping.is_set()
 
     @property
@@ -51,11 +51,11 @@ class Ending:
 
     @property
     def finished(self) -> bool:
-        """Whether nothing of the query runs any more."""
+        """Whether nothing of the query is running anymore."""
         return self._finished.is_set()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until nothing of the query runs any more; False if that takes longer than ``timeout`` seconds."""
+        """Wait until nothing of the query is running anymore; False if that takes longer than ``timeout`` seconds."""
         return self._finished.wait(timeout)
 
     def finish(self) -> None:
@@ -66,9 +66,9 @@ class Ending:
             self._finished.set()
 
     def ask(self, stop: Callable[[], None], name: str) -> None:
-        """Ask for the end; the first call runs ``stop`` in a thread of its own.
+        """Request the end; the first call runs ``stop`` in a separate thread.
 
-        Not in the caller's, whose patience may end before the epoch that has to be waited for.
+        Not in the caller's thread, whose patience may end before the epoch that has to be waited for.
         """
         with self._changing:
             if not self._stopping.is_set() and not self._finished.is_set():
@@ -76,10 +76,10 @@ class Ending:
                 threading.Thread(target=stop, name=name, daemon=True).start()
 
     def fail(self, error: BaseException) -> None:
-        """Keep what the query failed with; of several errors the most informative one, with the others behind it.
+        """Keep the error with which the query failed; of several, the most informative one, followed by the others.
 
-        A successor removes the checkpoint that Spark is still using here, so a driver that was taken over fails first
-        with whatever misses its files; what its user must know is that it was taken over.
+        A successor removes the checkpoint that Spark is still using here, so a driver that was taken over first fails
+        with an error about missing files; its user must learn that it was taken over.
         """
         if not isinstance(error, FencedError):
             # The store may be what has failed.
@@ -94,37 +94,37 @@ class Ending:
 
     @property
     def exception(self) -> BaseException | None:
-        """What the query failed with, as its user gets it; the same object each time."""
+        """The error with which the query failed, in the form for its user; the same object each time."""
         with self._changing:
             if self._shown is None or self._shown[0] is not self.failure:
                 self._shown = self.failure, _as_spark(self.failure)
             return self._shown[1]
 
     def raise_failure(self) -> None:
-        """Raise what the query failed with, if it did."""
+        """Raise the error with which the query failed, if it did."""
         if (failure := self.exception) is not None:
             raise failure
 
 
 def _as_spark(error: BaseException | None) -> BaseException | None:
-    """An error of Spark's or of the JVM's as Spark raises it of a query; anything else as it is."""
+    """An error of Spark or the JVM, in the form in which Spark raises it for a query; anything else as it is."""
     if not isinstance(error, PySparkException | Py4JError) or isinstance(error, StreamingQueryException):
         return error
-    # With Spark's condition, which programs ask for and which the text begins with.
+    # With Spark's error condition, which programs check and with which the text begins.
     shown = StreamingQueryException(f"The query terminated with exception: {error}", "STREAM_FAILED", {})
     shown.__cause__ = error
     return shown
 
 
 def _joined(first: BaseException, other: BaseException) -> BaseException:
-    """The first of two errors with the other at the end of its chain.
+    """The first of two errors, with the other one at the end of its chain.
 
-    One failure often brings about another, and which is noticed first is chance. Spark's is the least informative.
+    One failure often causes another, and which one is noticed first is chance. Spark's is the least informative.
     """
     if isinstance(first, StreamingQueryException) and not isinstance(other, StreamingQueryException):
         first, other = other, first
     known = chain(first)
-    # Appending an error that is in the chain already would make it a cycle.
+    # Appending an error that is already in the chain would create a cycle.
     if not any(each is one for each in chain(other) for one in known):
         known[-1].__context__, known[-1].__suppress_context__ = other, False
     return first

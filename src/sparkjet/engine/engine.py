@@ -1,4 +1,4 @@
-"""The engine: the epochs of one query, one after the other or each beside the end of the one before."""
+"""The engine: the epochs of one query, one after the other, or each in parallel with the end of the previous one."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ IDLE = 3_600_000_000
 
 @dataclass(frozen=True)
 class _EndingEpoch:
-    """An epoch whose end runs beside what comes next, and the policies as they were before it."""
+    """An epoch whose end runs in parallel with what comes next, and the policies as they were before it."""
 
     epoch: Epoch
     tracked: InputsState
@@ -59,17 +59,17 @@ class _EndingEpoch:
 
 
 class _SwitchedError(Exception):
-    """The slot of an epoch has the record by which the query was switched: the epoch goes on from that one."""
+    """The slot of an epoch has the record by which the query was switched: the epoch continues from that record."""
 
 
 class Engine:
     """Runs the epochs of one query on the driver.
 
-    Recovery builds it with the record it goes on from. Not thread-safe: its callers take :attr:`turn`.
+    Recovery builds it with the record from which it continues. Not thread-safe: its callers take :attr:`turn`.
 
-    With ``overlap`` (the option ``overlapEpochs``) :meth:`run_batch` returns when the epoch has been aggregated and its
-    watermark is known: Spark then plans the next batch, and its partial aggregation runs, while this epoch is saved,
-    prepared, decided and committed. Never more than one epoch is undecided when the next one moves the state on.
+    With ``overlap`` (the option ``overlapEpochs``), :meth:`run_batch` returns when the epoch has been aggregated and
+    its watermark is known: Spark then plans the next batch, and its partial aggregation runs, while this epoch is
+    saved, prepared, decided and committed. At most one epoch is undecided when the next one advances the state.
     Everything else waits for the end first (:meth:`join`).
     """
 
@@ -101,18 +101,18 @@ class Engine:
 
     @property
     def session(self) -> SparkSession:
-        """The session that the epochs are computed in."""
+        """The session in which the epochs are computed."""
         return self._context.session
 
     @property
     def next_batch(self) -> int:
-        """Spark's number of the batch that comes next."""
+        """Spark's number for the next batch."""
         return 0 if self._batch is None else self._batch + 1
 
     def run_batch(self, batch: DataFrame, batch_id: int, caught_up: CaughtUp | None = None) -> None:
-        """Run a micro-batch of Spark's as one epoch; the body of ``foreachBatch``.
+        """Run one of Spark's micro-batches as one epoch; the body of ``foreachBatch``.
 
-        A batch that is in the record already is skipped, if it ends at the same offsets.
+        A batch that is already in the record is skipped, if it ends at the same offsets.
         """
         recorded = self.record.spark
         again = recorded is not None and batch_id == self._batch == recorded.batch
@@ -131,12 +131,12 @@ class Engine:
     def tick(self, caught_up: CaughtUp | None = None) -> None:
         """Let time pass on a quiet stream: an epoch without a batch, if the clock makes one due.
 
-        The policies are polled in either case, as some of them need to be; but not beside the end of an epoch, which
-        has just polled them.
+        The policies are polled in either case, as some of them require it; but not in parallel with the end of an
+        epoch, which has just polled them.
         """
         self.join(wait=False)
         if self._ending is not None:
-            # Waiting would keep the next batch from its partial aggregation.
+            # Waiting would delay the partial aggregation of the next batch.
             return
         now, tracker = self._now(), self.state.tracker
         before = tracker.snapshot()
@@ -147,7 +147,7 @@ class Engine:
             self._run(EpochRequest(EpochKind.TICK, now, caught_up=caught_up))
 
     def check_substream(self, substream: str) -> None:
-        """Refuse the name of a substream that there is not and was not; nothing has changed."""
+        """Refuse the name of a substream that does not and did not exist; nothing has changed."""
         self.state.tracker.check_known(substream)
 
     def retire(self, substream: str) -> None:
@@ -158,19 +158,19 @@ class Engine:
         self._run(EpochRequest(EpochKind.TICK, now))
 
     def close_windows(self) -> None:
-        """Emit what is still open, if anything is, as an epoch of its own without a batch."""
+        """Emit whatever is still open, if anything is, as a separate epoch without a batch."""
         self.join()
         if any(stage.is_open for stage in self.state.stages.values()):
             self._run(EpochRequest(EpochKind.CLOSING, self._now()))
 
     def repeat(self, request: EpochRequest) -> None:
-        """Run an epoch once more that another query has recorded (``request.again``), in the place of Spark's."""
+        """Run once more an epoch that another query has recorded (``request.again``), in place of one of Spark's."""
         self._run(request, overlap=self._context.overlap)
         if request.batch_id is not None:
             self._batch = request.batch_id
 
     def run_history(self, batch: Callable[[str, int], DataFrame], after: History) -> None:
-        """Run a bucket of history as an epoch; ``batch`` is given the epoch's name and its processing time."""
+        """Run a bucket of history as an epoch; ``batch`` is called with the epoch's name and its processing time."""
         self.join()
         now = self._now()
         self._context.configure(self._context.session)
@@ -178,8 +178,8 @@ class Engine:
         self._run(EpochRequest(EpochKind.TICK, now, rows, history=after))
 
     def replay(self, request: ReplayRequest) -> None:
-        """Have dead letters go through the query, as an epoch of their own; before Spark's query starts."""
-        # Not the plan that it was made with: this one has what aggregates lack.
+        """Pass dead letters through the query, as a separate epoch; before Spark's query starts."""
+        # Not the plan with which it was made: this one knows which rows aggregates lack.
         query = replace(request.replaying, plan=self._context.plan)
         replay = replace(request, replaying=query).replay(self.record)
         if replay is not None:
@@ -188,9 +188,9 @@ class Engine:
             self._run(EpochRequest(EpochKind.TICK, self._now(), batch, replay=replay))
 
     def join(self, *, wait: bool = True) -> None:
-        """Wait until the last epoch has ended; what it failed with is raised here.
+        """Wait until the last epoch has ended; its failure is raised here.
 
-        State that was lost with an executor is restored, and the epoch run again.
+        State that was lost with an executor is restored, and the epoch is run again.
         """
         ending = self._ending
         if ending is None or not (wait or ending.end.done()):
@@ -203,11 +203,11 @@ class Engine:
                 raise
             self._forget_tables()
             self._restore(ending.epoch, ending.tracked, error, whole=ending.epoch.attempt > 0)
-            # Not 1: this may have been a second attempt, and names of an attempt are used once.
+            # Not 1: this may have been a second attempt, and names of attempts are used only once.
             self._run(ending.epoch.request, attempt=ending.epoch.attempt + 1)
 
     def settle(self, *, last: bool) -> None:
-        """Raise what the last epoch failed with, and try again to commit what is decided."""
+        """Raise the failure of the last epoch, and try again to commit decided transactions."""
         self.join(wait=last)
         if last:
             if not is_stopped(self._context.session.sparkContext):
@@ -227,26 +227,26 @@ class Engine:
                 self._record_settled()
 
     def release(self, caught_up: CaughtUp | None = None, *, now: int | None = None) -> None:
-        """Publish what has been held, as an epoch of its own, if it was decided since that it is this query's."""
+        """Publish held windows, as a separate epoch, if it has been decided since that they are this query's."""
         if self._ending is None and self.is_held and self._sharing.is_released(self.record):
             self._run(EpochRequest(EpochKind.TICK, self._now() if now is None else now, caught_up=caught_up))
 
     @property
     def is_held(self) -> bool:
-        """Whether the query publishes nothing as yet, as it waits for another one."""
+        """Whether the query does not publish anything yet, as it waits for another one."""
         return self.record.after is not None and self.record.after.at is None
 
     @property
     def is_over(self) -> bool:
-        """Whether the query has published what it had to when it was switched to another one."""
+        """Whether the query has published everything that it had to when it was switched to another one."""
         return self._sharing.is_over(self.record)
 
     def publish(self) -> None:
-        """Commit what waits for more epochs, too."""
+        """Commit also the transactions that wait for more epochs."""
         self._context.committer.attempt(whole=True)
 
     def caught_up(self, newest: dict[str, Any] | None, *, in_batch: bool) -> CaughtUp:
-        """Which substreams have been read to their end, by Spark's newest progress; empty before the first."""
+        """Whether substreams have been read to their end, by Spark's newest progress; empty before the first."""
         if newest is None:
             return {}
         position = self.record.spark
@@ -255,12 +255,12 @@ class Engine:
         return caught_up_by(self._context.plan.inputs, newest, substreams, between_batches=between)
 
     def refuse(self, batch_id: int) -> None:
-        """Write down that a batch is left to the next run, though Spark may mark it as done."""
+        """Note that a batch is left to the next run, although Spark may mark it as done."""
         self._checkpoint.refuse(batch_id)
 
     def pin(self, name: str) -> Pin:
         """Keep the newest record under a name."""
-        # Not by the clock of the query: it may be what calls this.
+        # Not by the query's clock: it may be the caller.
         return self._context.log.pins.put(name, SystemClock().now())
 
     def fenced(self) -> FencedError | None:
@@ -270,24 +270,24 @@ class Engine:
     def close(self) -> None:
         """End the threads and free the state that executors hold; a second call does nothing.
 
-        Called when nothing of the query runs any more: its handle may be kept for long.
+        Called when nothing of the query is running anymore: its handle may be kept for a long time.
         """
         self._beside.shutdown()
         self._maps.close()
-        # A context that was stopped has freed it.
+        # A context that was stopped has already freed it.
         if not is_stopped(self._context.session.sparkContext):
             self.state.close()
 
     def _tell_last(self) -> None:
-        """Tell readers what no epoch of this run would: they would wait for the next one.
+        """Tell readers what no epoch of this run would tell: they would have to wait for the next run.
 
-        By the clock of the last epoch, so that time closes nothing: with availableNow the input alone decides.
+        By the clock of the last epoch, so that time closes nothing: with availableNow, only the input decides.
         """
         if self._is_to_tell(MAX) and not is_stopped(self._context.session.sparkContext):
             self._run(EpochRequest(EpochKind.TICK, self._clock, is_last=True))
 
     def _is_to_tell(self, now: int) -> bool:
-        """Whether a sink has not told its readers of the watermark yet, as it was too soon then."""
+        """Whether a sink has not yet told its readers about the watermark, as it was too early then."""
         plan, watermark = self._context.plan, self._share.closing(self.state.tracker.watermark)
         return watermark != MIN and any(
             self._context.committer.is_to_tell(output.name, now, plan.watermark_of(output, watermark))
@@ -300,7 +300,7 @@ class Engine:
             self._append(kind=EpochKind.SETTLED, transactions=[])
 
     def _append(self, **changes: Any) -> None:
-        """Record something else than an epoch."""
+        """Record something other than an epoch."""
         record = msgspec.structs.replace(self.record, **changes)
         try:
             self._context.log.append(self._slot + 1, record)
@@ -313,7 +313,7 @@ class Engine:
             self.record = record
 
     def _go_on_from(self, switched: Record | None) -> bool:
-        """Go on from the record by which another process has switched this query, if there is one."""
+        """Continue from the record by which another process has switched this query, if there is one."""
         if switched is None or switched.until is None or switched.until.at is None:
             return False
         self._slot += 1
@@ -348,14 +348,14 @@ class Engine:
                         self._finish(epoch)
                 except Exception as error:
                     epoch.release()
-                    # An epoch before this one that cannot be ended is final: what it read must not be skipped.
+                    # If an earlier epoch cannot end, that is final: the rows that it has read must not be skipped.
                     self.join()
-                    # A query is switched once: that is not one of the attempts.
+                    # A query is switched only once: that does not count as one of the attempts.
                     is_last = attempt >= ATTEMPTS - 1 and not isinstance(error, _SwitchedError)
                     if is_last or not self._may_restore(epoch, error):
                         raise
                     self._forget_tables()
-                    # What a second attempt lacks, Spark has not noticed.
+                    # Spark has not noticed what a second attempt lacks.
                     self._restore(epoch, tracked or self.state.tracker.snapshot(), error, whole=attempt > 0)
                     attempt += 1
                 else:
@@ -365,17 +365,17 @@ class Engine:
             self._ending = _EndingEpoch(epoch, tracked, self._beside.submit(self._finish, epoch))
 
     def _choose_maps(self) -> None:
-        """Have the record say which versions of maps the next epoch reads, before anything of it is computed."""
+        """Let the record say which versions of maps the next epoch reads, before any of it is computed."""
         if not self._maps:
             return
-        # Partial aggregation may read them: it cannot run beside an epoch that is not decided.
+        # Partial aggregation may read them: it cannot run in parallel with an undecided epoch.
         self.join()
         chosen = self._maps.chosen(self.record.epoch + 1, self.record.maps)
         if chosen != self.record.maps:
             self._append(maps=chosen)
 
     def _epoch(self, request: EpochRequest, attempt: int) -> Epoch:
-        # Not the record's number plus two: the epoch that is ending may be in the record by now.
+        # Not the record's number plus two: the epoch that is ending may already be in the record.
         before = self.record.epoch if self._ending is None else self._ending.epoch.progress.epoch
         record = self.record
         transaction = TransactionId(
@@ -422,7 +422,7 @@ class Engine:
             read, kept = self.state.restore(
                 self.record, context.session, context.store, name, whole=whole, loaded=context.steps.one
             )
-        # After restoring: before, it would try to compute what was lost.
+        # After restoring: before that, it would try to compute the lost state.
         self.state.release()
         self.state.tracker.restore(tracked)
         number = epoch.progress.epoch
@@ -430,12 +430,12 @@ class Engine:
 
     def _forget_tables(self, *, lost: bool = False) -> None:
         for table in self._context.plan.tables:
-            # It may be what was lost.
+            # The table may be what was lost.
             if not lost or table.has_lost:
                 table.forget()
 
     def _idle_for(self, now: int) -> int:
-        # If the clock ran ahead and was set back, the idle time would be negative until it had caught up.
+        # If the clock ran ahead and was set back, the idle time would be negative until the clock had caught up.
         self._clock = min(self._clock, now)
         return now - self._clock
 

@@ -1,4 +1,4 @@
-"""The entry point: what Spark calls with each micro-batch, for as long as the query runs."""
+"""The entry point: the function that Spark calls with each micro-batch, for as long as the query runs."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 class EntryPoint:
-    """The function given to Spark's ``foreachBatch``; hands batches to a batch runner until it is closed.
+    """The function given to Spark's ``foreachBatch``; passes batches to a batch runner until it is closed.
 
-    Spark's query refers to it through the JVM, for as long as anybody refers to Spark's query; and that may be whatever
-    the runner refers to: the engine, a user's function. No garbage collector sees the whole of that cycle. So this
-    object forgets the runner when the query has ended; and what a batch has failed with, which refers to the runner by
-    its traceback, it gives to Spark as a text.
+    Spark's query refers to it through the JVM, for as long as anything refers to Spark's query; and that may be
+    anything to which the runner refers: the engine, a user's function. No garbage collector sees the whole cycle. So
+    this object drops the runner when the query has ended; and a batch's error, whose traceback refers to the runner, is
+    passed to Spark as text.
     """
 
     def __init__(self, runner: BatchRunner) -> None:
@@ -35,13 +35,13 @@ class EntryPoint:
             raise FailedError(failure)
 
     def close(self) -> None:
-        """Forget the runner, and close the connection that Spark's thread has called by; that thread has ended.
+        """Drop the runner, and close the connection by which Spark's thread has called; that thread has ended.
 
-        Spark never closes it: each query would leave a thread here, and a socket on both sides.
+        Spark never closes it: each query would leave behind a thread here, and a socket on both sides.
         """
         self._runner = None
         if self._connection is not None:
-            # With the JVM, its end has gone, and that closes ours.
+            # If the JVM is gone, so is its end, and that closes ours.
             with contextlib.suppress(*GONE):
                 self._connection.shutdown()
             self._connection = None

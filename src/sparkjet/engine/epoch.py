@@ -43,10 +43,10 @@ if TYPE_CHECKING:
 class Epoch:
     """One attempt at one epoch, on the driver.
 
-    In this order: :meth:`aggregate`, :meth:`advance`, :meth:`prepare`, :meth:`decide`, :meth:`publish`. ``aggregate``
-    reads nothing of the state but what windows have closed up to, so it may run beside the end of the epoch before,
-    from its ``prepare`` on. The caller restores the state when one of them fails, and calls :meth:`release` in any
-    case.
+    The order of calls is: :meth:`aggregate`, :meth:`advance`, :meth:`prepare`, :meth:`decide`, :meth:`publish`.
+    ``aggregate`` reads nothing of the state except up to where windows have closed, so it may run in parallel with the
+    end of the previous epoch, from its ``prepare`` on. The caller restores the state when one of them fails, and calls
+    :meth:`release` in any case.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Epoch:
         self._opened: list[TransactionId] = []
         self._tried: list[PreparedTransaction] = []
         self._refused: dict[str, RefusedRows] = {}
-        # Of the sources whose messages are acknowledged: where the batch ends, and the blobs of their ids.
+        # For the sources whose messages are acknowledged: where the batch ends, and the blobs of their ids.
         self._received: dict[str, int] = {}
         self._queues: dict[str, str] = {}
         self._ends: dict[str, str] = {}
@@ -84,7 +84,7 @@ class Epoch:
         self.progress = EpochProgress(epoch=transaction.epoch, batch=request.batch_id)
 
     def aggregate(self) -> None:
-        """Aggregate the batch partially for every stage that reads it, and find out how far each substream has come.
+        """Partially aggregate the batch for every stage that reads it, and find out how far each substream has come.
 
         Changes nothing.
         """
@@ -96,7 +96,7 @@ class Epoch:
 
     @property
     def late(self) -> int:
-        """Rows that were late when :meth:`aggregate` had judged them."""
+        """Number of rows that were late when :meth:`aggregate` judged them."""
         return sum(arrival.late.total() for arrival in self._arrivals.values())
 
     def advance(self, record: Record, share: Share) -> None:
@@ -107,7 +107,7 @@ class Epoch:
         if again is not None and again.polled is not None:
             tracker.restore(again.polled)
         before = tracker.snapshot()
-        # A clock that was set back since then sets timers back by where it was.
+        # A clock that was set back since then sets timers back by as much.
         goes_on = before.goes_on_like(record.watermarks) and before.now <= request.now
         self._polled = None if goes_on else before
         self._results.begin(request.now, tracker.watermark, share)
@@ -122,7 +122,7 @@ class Epoch:
             offsets = ends_of(recorded) if recorded else self._checkpoint.end_offsets(request.batch_id)
             self._ends = dict(offsets)
             self._received = self._context.receivers.meet(offsets, record.queues)
-            # Before the watermark moves: a partition without rows yet would find its first ones late.
+            # Before the watermark advances: a partition without rows yet would find its first rows late.
             ends = in_order(offsets, self._context.plan.source_names)
             for substream in announced(inputs, ends):
                 tracker.add(substream, request.now)
@@ -137,7 +137,7 @@ class Epoch:
             else:
                 tracker.advance(request.now, request.caught_up)
                 self._results.close(share.closing(tracker.watermark))
-        # Now: where epochs overlap, the next one may have moved it on when the sinks are asked.
+        # Now: if epochs overlap, the next one may have advanced it by the time the sinks ask.
         reached = share.closing(tracker.watermark)
         watermark = None if reached == MIN else reached
         self._transaction = replace(self._transaction, clock=request.now, watermark=watermark)
@@ -157,11 +157,11 @@ class Epoch:
 
     @property
     def attempt(self) -> int:
-        """How often the epoch was begun before in this process."""
+        """The number of times that the epoch was begun before in this process."""
         return self._transaction.attempt
 
     def prepare(self, beside: Executor) -> None:
-        """Save the state and prepare every sink; what was prepared is undone if any of it fails."""
+        """Save the state and prepare every sink; whatever was prepared is undone if any of it fails."""
         with self.progress.timed(EpochPhase.COMMIT):
             self._context.committer.attempt()
         saving = beside.submit(self._save)
@@ -171,7 +171,7 @@ class Epoch:
                     self._prepared = self._transactions()
                     self._context.committer.try_out(self._prepared, self._tried)
             finally:
-                # What it reads is released next, whether or not the sinks have failed.
+                # The data that it reads is released next, whether or not the sinks have failed.
                 wait([saving])
             saving.result()
             self._reached(EpochPhase.PREPARE)
@@ -184,8 +184,9 @@ class Epoch:
     def decide(self, slot: int, before: Record) -> Record:
         """Write the record into its slot.
 
-        With at-least-once it names the transactions too. If rows were published before the record, a re-run with more
-        input would reuse their epoch's number, and a reader that has seen that number would drop the new rows.
+        With at-least-once, the record names the transactions too. If rows were published before the record, a rerun
+        with more input would reuse their epoch's number, and a reader that has seen that number would drop the new
+        rows.
         """
         committer = self._context.committer
         violated = self.progress.violated = self._expectations.violated
@@ -200,16 +201,16 @@ class Epoch:
                     clock=self.request.now,
                     spark=self._position,
                     polled=self._polled,
-                    # What is still to be committed must be named by the newest record: only that one is read again.
+                    # Transactions to be committed must be named by the newest record: only that one is read again.
                     queues=self._queues,
                     transactions=[*committer.unsettled, *decided],
                     published=committer.published(before, decided),
-                    # Not at the takeover: its predecessor's checkpoint may be looked at once more.
+                    # Not at the takeover: its predecessor's checkpoint may be checked once more.
                     overlap=self._context.overlap,
                     replayed=before.replayed if replay is None else replay.noted(before.replayed),
                     history=self.request.history or before.history,
                     after=self._share.border,
-                    # The plan of a replay has not all of them.
+                    # The plan of a replay does not have all of them.
                     expectations=({} if replay is None else before.expectations)
                     | {name: before.expectations.get(name, 0) + violated[name] for name in names},
                 )
@@ -218,7 +219,7 @@ class Epoch:
         return record
 
     def abandon(self) -> None:
-        """Undo what was prepared, as another record has come first; only where it is certain that this is not it."""
+        """Undo what was prepared, as another record has come first; only if that is certainly not this epoch's."""
         self._context.committer.abort(self._opened)
 
     def publish(self, before: Record, record: Record) -> None:
@@ -227,7 +228,7 @@ class Epoch:
         self._commit()
         self._reached(EpochPhase.COMMIT)
         with self.progress.timed(EpochPhase.CLEAN):
-            # Here: after the last phase Spark may have interrupted the thread, and a call to the JVM would fail.
+            # Here: after the last phase, Spark may have interrupted the thread, and a call to the JVM would fail.
             self.release()
             self._state.release()
             self._context.log.clean(before.names() | self._state.take_obsolete(), record)
@@ -249,13 +250,13 @@ class Epoch:
         if plan.expected:
             self._expectations.of_input(arrived)
         if not plan.stages:
-            # An output reads it later, once and for all: what is written is what was read.
+            # An output reads it later, exactly once: what is written is what was read.
             return
         try:
             for name, side, arrival in arrived.arrivals(self._state.stages, plan.progress_detail):
                 self._arrivals[name, side] = arrival
             if self.request.replay is None:
-                # Rows of the past say nothing of how far the input is, and must not wake what is idle.
+                # Rows of the past do not show how far the input has come, and must not wake idle substreams.
                 self._highest = arrived.highest(self._arrivals.values())
         finally:
             if not plan.of_stream and not plan.of_failures:
@@ -276,7 +277,7 @@ class Epoch:
         due = committer.due(self.request.now)
         until = MAX if self.request.is_last else self.request.now
         prepared: list[PreparedTransaction] = []
-        # Dead letters last: where no job of their own finds them, those of the other outputs do.
+        # Dead letters last: unless a separate job finds them, the jobs of the other outputs do.
         for output in sorted(self._context.plan.outputs, key=lambda each: isinstance(each, PlannedDeadLetters)):
             rows = self._rows(output, early=output.name in early)
             if rows is None and output.name in due:
@@ -287,7 +288,7 @@ class Epoch:
             if rows is not None:
                 rows = self._moment.of(rows, "output", output.name)
                 made = self._prepare(output, rows, transaction, prepared)
-            # Asked last: that there were no rows is known for certain only now.
+            # Asked last: only now it is certain that there were no rows.
             if not made and committer.is_to_tell(output.name, until, reached.watermark):
                 if rows is None:
                     self._opened.append(transaction)
@@ -327,7 +328,7 @@ class Epoch:
         return made
 
     def _tried_rows(self, output: PlannedOutput | PlannedStreamOutput) -> DataFrame:
-        """The rows of an output whose rows are diverted, failed ones among them."""
+        """The rows of an output whose rows are diverted, including failed ones."""
         if isinstance(output, PlannedOutput):
             found = self._results.tried(output.name)
             assert found is not None  # noqa: S101 - it is asked for where there are rows
@@ -336,20 +337,20 @@ class Epoch:
         return self._arrived.tried_again(output)
 
     def _told(self, output: str, transaction: TransactionId) -> list[PreparedTransaction]:
-        """What tells the readers of an output of a watermark; nothing at the end of a run whose sink is gone."""
+        """Tell the readers of an output about a watermark; empty at the end of a run if the sink is gone."""
         try:
             return self._context.committer.tell(output, transaction)
         except (SinkError, StorageError) as error:
             if not self.request.is_last:
                 raise
-            # All that was read is committed: a query that is stopped must not fail for this.
+            # Everything that was read is committed: a query that is being stopped must not fail for this.
             logger.warning(
                 "output %r: readers were not told of the last watermark, the next run tells it: %s", output, error
             )
             return []
 
     def _reached_by(self, output: PlannedOutput | PlannedStreamOutput | PlannedDeadLetters) -> WriterProgress:
-        """What readers of an output may be told."""
+        """The progress that readers of an output may be told."""
         reached = self._transaction.watermark
         watermark = self._context.plan.watermark_of(output, MIN if reached is None else reached)
         return WriterProgress(
@@ -363,7 +364,7 @@ class Epoch:
     def _rows(
         self, output: PlannedOutput | PlannedStreamOutput | PlannedDeadLetters, *, early: bool
     ) -> DataFrame | None:
-        """The rows for an output, None if there are none for certain."""
+        """The rows for an output, None if there are certainly none."""
         if isinstance(output, PlannedStreamOutput):
             return None if self._arrived is None else self._arrived.output(output)
         if isinstance(output, PlannedDeadLetters):

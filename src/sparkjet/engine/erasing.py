@@ -1,4 +1,4 @@
-"""Erasing: a home without the rows of a key, in its newest record and in those that are pinned."""
+"""Erasing: removing the rows of a key from a home, in its newest record and in the pinned ones."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ _SIDES = ("left", "right")
 
 
 class ErasedPlace(msgspec.Struct, frozen=True):
-    """What an erasure has found in one place.
+    """The rows that an erasure has found in one place.
 
     Attributes:
-        place: ``state``, ``pin NAME``, or a directory; of a copy of a home, the directory in front.
-        operator: The operator, as ``sparkjet state`` lists them; empty for a directory of rows.
-        kind: What the operator is; of a directory of rows the number of its files that had any.
-        rows: Stored rows that have the values: several of a window, a session or a key; None where none was looked for.
-        why: Why none, or not all, were looked for; empty where all were.
+        place: ``state``, ``pin NAME``, or a directory; for a copy of a home, preceded by the directory.
+        operator: The operator, as listed by ``sparkjet state``; empty for a directory of rows.
+        kind: The kind of the operator; for a directory of rows, the number of its files that had any.
+        rows: Number of stored rows with the values, several per window, session or key; None if none were searched.
+        why: Why none, or not all, were searched; empty if all were.
     """
 
     place: str
@@ -57,9 +57,9 @@ class ErasedPlace(msgspec.Struct, frozen=True):
 class HomeErasure:
     """Erases rows from a home whose query is stopped, on any store.
 
-    The new newest record is a takeover, like that of a start: a driver that is still there is fenced. Each record is
-    replaced as a whole, the pinned ones first, and what they no longer name is removed at last. Whatever is killed in
-    between is made up for by another call.
+    The new newest record is a takeover, like that of a start: a driver that is still running is fenced. Each record is
+    replaced as a whole, the pinned ones first, and whatever they no longer name is removed last. If it is killed in
+    between, another call completes it.
 
     Args:
         session: Reads and writes the state.
@@ -67,13 +67,13 @@ class HomeErasure:
         sought: The rows.
 
     Raises:
-        AnalysisError: The home cannot be read, or a value is none of its column.
-        RecoveryError: There is no record; or one, or a pinned one, does not say what the columns of its state are.
+        AnalysisError: The home cannot be read, or a value does not fit its column.
+        RecoveryError: There is no record; or the newest or a pinned one does not say what the columns of its state are.
     """
 
     def __init__(self, session: SparkSession, home: Directory, sought: Sought) -> None:
         self._session = own_session(session)
-        # Nothing is grouped or joined.
+        # The plans group and join nothing.
         self._session.conf.set("spark.sql.adaptive.enabled", "false")
         self._home, self._sought = home, sought
         self._store = DirectoryStore(home.below("snapshots"))
@@ -90,15 +90,15 @@ class HomeErasure:
         self._check()
 
     def look(self) -> list[ErasedPlace]:
-        """What there is to erase; nothing is changed."""
+        """What there is to erase; changes nothing."""
         records = [(STATE, self.record), *self._pinned.values()]
         return [found for place, record in records for found, _ in self._stages(place, record, erases=False)]
 
     def erase(self) -> list[ErasedPlace]:
-        """Erase it; what was found.
+        """Erase the rows; returns what was found.
 
         Raises:
-            RecoveryError: A driver runs the query, and has written a record meanwhile.
+            RecoveryError: A driver runs the query, and has written a record in the meantime.
         """
         found = list(self._stages(STATE, self.record, erases=True))
         pins = self._erase_pins()
@@ -123,7 +123,7 @@ class HomeErasure:
         there._clean(there._slot, there.record)
 
     def left(self) -> Iterator[str]:
-        """What is not erased here, though it may have to do with the key."""
+        """Places that may have to do with the key, but are not erased here."""
         waiting = sorted({each.sink for each in self.record.transactions if "box" not in each.handle})
         if waiting:
             yield f"rows of the last epoch on their way to {', '.join(waiting)}: the next start may publish them"
@@ -146,13 +146,13 @@ class HomeErasure:
         return found
 
     def _clean(self, slot: int, record: Record) -> None:
-        """Remove what no record names any more, and what drivers before have left half-done."""
+        """Remove whatever no record names anymore, and what earlier drivers have left unfinished."""
         before = ((name, name.partition("-")[0]) for name in self._store.names())
         old = [name for name, takeover in before if takeover.isdecimal() and int(takeover) <= record.takeover]
         self._log.clean(old, record)
         outbox = self._home.below("snapshots/outbox")
         for sink in outbox.names():
-            # What was decided is delivered: see _check.
+            # Decided rows are delivered: see _check.
             OutboxEntries(outbox.below(sink)).remove_orphans(record.takeover + 1, ())
         self._store.trim(self._log.pins.first(slot))
 
@@ -205,7 +205,7 @@ class HomeErasure:
             yield ErasedPlace(place, name, kind, rows, why), (name, msgspec.structs.replace(saved, deltas=deltas))
 
     def _conditions(self, place: str, name: str, record: Record) -> Mapping[str, Column | None]:
-        """Which rows are sought, by the side of a join; by an empty text where there is one kind of rows."""
+        """Conditions for the sought rows, by side of a join; by an empty string if there is only one kind of rows."""
         shown = record.shown.get(name)
         if shown is None:
             return {"": None}
@@ -230,7 +230,7 @@ class HomeErasure:
         *,
         erases: bool,
     ) -> tuple[int, Delta | None]:
-        """The number of rows of a delta that are sought, and the delta without them; None if no others are there."""
+        """The number of sought rows in a delta, and the delta without them; None if there are no others."""
         if delta.name in self._rewritten:
             # Records share deltas.
             return self._rewritten[delta.name]
@@ -260,7 +260,7 @@ class HomeErasure:
             return count, delta
         if not left:
             return count, None
-        # Of the takeover that this becomes; with what no other attempt has, as one that was killed may have left files.
+        # Named after the takeover that this becomes, and uniquely, as an attempt that was killed may have left files.
         name = f"{self.record.takeover + 1:06d}-{record.epoch:09d}-erased-{uuid.uuid4().hex[:12]}"
         tasks = 1 if left <= FEW else max(1, len(delta.files))
         files = self._store.write_delta(name, rows.where(~condition).coalesce(tasks))
@@ -272,7 +272,7 @@ def _with(record: Record, stages: Mapping[str, Any]) -> Record:
 
 
 def _bounds(settings: StageSettings, side: str) -> tuple[str, str]:
-    """The columns whose lowest and highest values the driver has to know; see the operators."""
+    """The columns whose lowest and highest values the driver needs to know; see the operators."""
     if isinstance(settings, JoinSettings):
         return f"{side}_time", f"{side}_time"
     if isinstance(settings, SlidingSettings):

@@ -1,4 +1,4 @@
-"""Expectations of an epoch: how many rows have not met each, and the end of the query where one says so."""
+"""The expectations of an epoch: how many rows have not met each, and the end of the query if one requires it."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from sparkjet.plan.plan import Plan
 
 _LONGEST = 1000
-"""Characters of a row in an error."""
+"""Maximum number of characters of a row in an error."""
 
 
 class Expectations:
-    """What rows of one epoch have not met, on the driver.
+    """The expectations that rows of one epoch have not met, on the driver.
 
     Args:
         plan: The query's plan.
@@ -37,7 +37,7 @@ class Expectations:
         self._plan = plan
         self._moment = moment
         self.violated: Counter[str] = Counter()
-        """Rows by the name of the first expectation that they have not met."""
+        """Number of rows by the name of the first expectation that they have not met."""
 
     def of_input(self, arrived: InputBatch) -> None:
         """Count the rows of a batch."""
@@ -46,7 +46,7 @@ class Expectations:
             for source, each in self._plan.expected
             for frame in each.violations(
                 self._plan.sources.rows(arrived.rows, source),
-                # The same rows as those that go on, or become dead letters.
+                # The same rows as those that are passed on, or become dead letters.
                 arrived.tried(each.chain, source) if each.tried else None,
                 self._plan.shared,
             )
@@ -54,7 +54,7 @@ class Expectations:
         self._count(found, (each for _, expected in self._plan.expected for each in expected.all), "input")
 
     def counts(self, reader: str) -> bool:
-        """Whether expectations are counted where something reads the results of a stage."""
+        """Whether expectations are counted for a reader of a stage's results."""
         return reader in self._plan.expected_of
 
     def of_results(self, reader: str, rows: DataFrame, tried: DataFrame | None = None) -> None:
@@ -72,7 +72,7 @@ class Expectations:
         for each in expectations:
             count, example = rows_of.get(each.name, (0, ""))
             if count and each.action is Action.FAIL:
-                # As in dead letters: errors go to logs and pages, and a text in a condition may be a key.
+                # As for dead letters: errors appear in logs and pages, and a text in a condition may be a secret key.
                 condition = redacted(each.condition, self._plan.source.sparkSession)
                 message = (
                     f"expect: {count} rows of the epoch do not meet {each.name!r} ({condition}), which ends the query. "

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 class HeldTable(StaticTable):
     """A DataFrame that is read once and held by the executors. Thread-safe.
 
-    Not by ``persist``: Spark reads a persisted DataFrame again when the application writes to where it came from, and
-    lost partitions one by one, so that they could be of different versions.
+    Not by ``persist``: Spark reads a persisted DataFrame again when the application writes to its origin, and lost
+    partitions one by one, so that they could be of different versions.
     """
 
     by_epoch = True
@@ -35,7 +35,7 @@ class HeldTable(StaticTable):
         with self._changing:
             if self._held is None:
                 self._held = self.shape.localCheckpoint()
-            # A checkpoint has forgotten it.
+            # A checkpoint drops the hint.
             return self._held if self._hint is None else self._held.hint(self._hint)
 
     def acquire(self) -> None:
@@ -55,7 +55,7 @@ class HeldTable(StaticTable):
         """See :meth:`StaticTable.forget`."""
         with self._changing:
             held, self._held = self._held, None
-        # A context that was stopped has freed it.
+        # A context that was stopped has already freed it.
         if held is not None and not is_stopped(held.sparkSession.sparkContext):
             release(held)
 
@@ -70,7 +70,8 @@ def read_once(df: DataFrame) -> StaticTable:
     """A static table for ``join`` that is read once, at the first use by a query, and then held in memory.
 
     All epochs see the same version, whatever happens to the table. The copy is freed when the query has ended, or the
-    last of several; a restarted query reads the table again, and so does one that has lost the copy with an executor.
+    last of several queries; a restarted query reads the table again, and so does one that has lost the copy with an
+    executor.
 
     Args:
         df: A batch DataFrame; may have an alias or a hint such as ``F.broadcast``.

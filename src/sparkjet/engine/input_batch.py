@@ -1,4 +1,4 @@
-"""Input batches: a micro-batch of Spark's on its way to the stages and outputs that read it."""
+"""Input batches: one of Spark's micro-batches on its way to the stages and outputs that read it."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 
 class InputBatch:
-    """A batch on its way to stages and outputs, read from its sources once.
+    """A batch on its way to stages and outputs, read once from its sources.
 
-    Where only one stage reads it, and the rows that its filters drop can travel on marked, partial aggregation
-    itself finds how far each substream has come. Otherwise the batch is persisted in memory and read once more. Where
-    only one output reads it, nothing is done but what Spark itself would do.
+    If only one stage reads it, and the rows that its filters drop can be kept, marked, partial aggregation itself finds
+    out how far each substream has come. Otherwise the batch is persisted in memory and read once more. If only one
+    output reads it, nothing is done beyond what Spark itself would do.
 
     Args:
-        batch: The batch as Spark gives it to ``foreachBatch``.
+        batch: The batch that Spark passes to ``foreachBatch``.
         plan: The query's plan.
         moment: The seeds and the time of the epoch.
     """
@@ -51,13 +51,13 @@ class InputBatch:
 
     @property
     def rows(self) -> DataFrame:
-        """The batch after what all readers share."""
+        """The batch after the transformations that all readers share."""
         return self._batch
 
     def arrivals(
         self, stages: Mapping[str, StageState], detail: ProgressDetail = ProgressDetail.NOTHING
     ) -> Iterator[tuple[str, int, Arrival]]:
-        """What the batch brings to each stage that reads a source, by the stage's name and the number of the side."""
+        """The rows for each stage that reads a source, by the stage's name and the number of the side."""
         for stage in self._plan.stages:
             if all(feed.parent is not None for feed in stage.feeds):
                 continue
@@ -72,7 +72,7 @@ class InputBatch:
                     yield stage.name, number, found
 
     def output(self, output: PlannedStreamOutput) -> DataFrame:
-        """The rows of an output of a source itself."""
+        """The rows of an output that reads a source itself."""
         if self._is_tried_once(output.chain):
             rows = passed(self._tried_once(output.reads, output.chain))
         elif self._plan.failures is not None:
@@ -83,23 +83,23 @@ class InputBatch:
         return rows.drop(*HIDDEN) if self._plan.stages else rows
 
     def tried(self, chain: Transformations, source: int) -> DataFrame:
-        """The rows at the end of a chain that diverts, failed ones among them."""
+        """The rows at the end of a chain that diverts, including failed ones."""
         if self._is_tried_once(chain):
             return self._tried_once(source, chain)
         return self._plan.tried(self._batch, source, chain)
 
     def tried_again(self, output: PlannedStreamOutput) -> DataFrame:
-        """The same of an output whose sink has not taken its rows; it may not have read all of them."""
+        """The same for an output whose sink has not accepted its rows; it may not have read all of them."""
         tried, failures = self.tried(output.chain, output.reads), self._plan.failures
         return tried if failures is None else failures.passed(tried, KEPT)
 
     @property
     def may_have_failed(self) -> bool:
-        """Whether rows may have failed; if not, the jobs that have read the batch have met none that has."""
+        """Whether rows may have failed; if not, the jobs that have read the batch have met no failed row."""
         return self._plan.failures is None or self._plan.failures.count > self._failed_before
 
     def held(self, letters: DataFrame) -> DataFrame:
-        """Failed rows, held in memory where the batch is not: they are asked for several times."""
+        """Failed rows, held in memory if the batch is not: they are needed several times."""
         if self._plan.failures is None:
             return letters
         self._letters.append(letters.persist())
@@ -126,14 +126,14 @@ class InputBatch:
         return chain.marked(batch, failures)
 
     def _passed(self, feed: PlannedFeed, tried: DataFrame, failures: RowCounter | None = None) -> DataFrame:
-        """The same of rows that have been tried."""
+        """The same for rows that have been tried."""
         return feed.feed.timed(passed(tried, failures)).withColumn(KEPT, F.lit(True))
 
     def _is_tried_once(self, chain: Transformations) -> bool:
         return bool(self._plan.of_failures or self._plan.expected) and chain.is_tried_once(self._plan.shared)
 
     def _tried_once(self, source: int, chain: Transformations) -> DataFrame:
-        """The rows at the end of a chain, held: tried once more, a row could be both a result and a dead letter."""
+        """The rows at the end of a chain, held: if tried again, a row could be both a result and a dead letter."""
         if id(chain) not in self._tried:
             tried = self._plan.tried(self._batch, source, chain)
             self._tried[id(chain)] = self._moment.of(tried, "tried", len(self._tried)).persist()

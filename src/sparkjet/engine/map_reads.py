@@ -1,4 +1,4 @@
-"""Maps of a grid that a query joins: each epoch reads one version of each, which its record names before it begins."""
+"""Maps of a grid that a query joins: each epoch reads one version of each, which is recorded before it begins."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 class MapReads:
     """The maps that the static tables of a query read, and the versions that its epochs hold; on the driver.
 
-    An epoch that is run again reads what it has read before, though newer versions are visible by then: what has gone
-    to a destination that takes rows twice must not come from two versions. Not thread-safe.
+    An epoch that is run again reads the same versions as before, even if newer ones are visible by then: rows at a
+    destination that accepts rows twice must not come from two versions. Not thread-safe.
 
     Args:
-        tables: All of a query.
+        tables: All static tables of a query.
     """
 
     def __init__(self, tables: Iterable[StaticTable]) -> None:
@@ -46,9 +46,9 @@ class MapReads:
         return bool(self._reads)
 
     def chosen(self, epoch: int, recorded: Mapping[str, MapRead]) -> dict[str, MapRead]:
-        """The versions that an epoch reads: those that the record names for it, or else the newest.
+        """The versions that an epoch reads: those that the record names for it, or otherwise the newest.
 
-        They are held from now on, and those of epochs before are not.
+        They are held from now on, and those of earlier epochs no longer are.
         """
         taken: dict[str, Taken] = {}
         try:
@@ -70,13 +70,13 @@ class MapReads:
         }
 
     def fixed(self, frame: DataFrame) -> DataFrame:
-        """Rows that read the versions that were :meth:`chosen`, in the place of the newest."""
+        """Rows that read the versions that were :meth:`chosen`, in place of the newest."""
         if not self._reads:
             return frame
         return exchanged(frame, GRID_MAP, partial(self._read, frame.sparkSession))
 
     def close(self) -> None:
-        """End the connections; what is held lasts for another minute, for who goes on with the epoch."""
+        """End the connections; holds last for another minute, for a driver that continues with the epoch."""
         for each in self._taken.values():
             each.lease.leave()
         for map_ in self._maps.values():
@@ -88,7 +88,7 @@ class MapReads:
 
         map_, before = self._maps[key], recorded.get(key) or _of_lost_grid(key, recorded)
         if settings.epoch is not None and key in self._taken:
-            # It need not be visible any more: it is held.
+            # It need not be visible anymore: it is held.
             return self._taken[key]
         if before is None or before.epoch != epoch:
             return map_.taken(settings.epoch)
@@ -108,13 +108,13 @@ class MapReads:
         return found
 
     def _opened(self, read: Mapping[str, str]) -> tuple[str, MapSettings]:
-        """What the record calls a map, which is open from now on."""
+        """The record's name for a map, which is open from now on."""
         from sparkjet.connectors.grid.map_source import MapSettings  # noqa: PLC0415 - the extra is optional
 
         settings, name = MapSettings.of(Options(dict(read))), frozenset(read.items())
         if name not in self._keys:
             map_ = settings.open()
-            # Not by addresses of members, which change; and with what no name of a map has.
+            # Not by the members' addresses, which change; and with a character that no name of a map has.
             key = f"{map_.cluster}/{settings.location.name}"
             self._keys[name] = key = key if settings.epoch is None else f"{key}/{settings.epoch}"
             if self._maps.setdefault(key, map_) is not map_:
@@ -125,12 +125,12 @@ class MapReads:
         from sparkjet.connectors.grid.map_source import MANIFEST  # noqa: PLC0415 - the extra is optional
 
         key = self._keys.get(frozenset(options.items()))
-        # Of read_every_epoch(…); or of this epoch already, in rows that would be computed again if they were no longer
-        # those that are persisted.
+        # From read_every_epoch(…); or it already reads the version of this epoch, in rows that would be computed again
+        # if they were no longer the persisted ones.
         if key is None or MANIFEST.name in options:
             return None
         taken = self._taken[key]
-        # Otherwise Spark would start a process of Python's to ask for it.
+        # Otherwise Spark would start a Python process to ask for it.
         schema = StructType.fromJson(msgspec.json.decode(taken.version.spark_schema))
         reader = session.read
         pinned = msgspec.json.encode(taken.manifest).decode()
@@ -138,6 +138,6 @@ class MapReads:
 
 
 def _of_lost_grid(key: str, recorded: Mapping[str, MapRead]) -> MapRead | None:
-    """What the record says of a map of this name in a grid that was formed anew since."""
+    """The record's entry for a map of this name in a grid that has been re-formed since."""
     name = key.partition("/")[2]
     return next((read for other, read in recorded.items() if other.partition("/")[2] == name), None)

@@ -1,4 +1,4 @@
-"""Moved sources: which sources of a query are those of its newest record, where some came, went or changed places."""
+"""Moved sources: which sources of a query are those of its newest record, if some were added, removed or moved."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sparkjet.time import InputsState
 
 SOURCES = "sources"
-"""Under what a record's ``unsaid`` lists the sources."""
+"""The key in a record's ``unsaid`` for the list of sources."""
 _UNTOLD = (
     "which of them has been read how far cannot be told. Change back, give each stream a name with alias(…) and start "
     "the query once, and then make the change"
@@ -29,12 +29,12 @@ _UNTOLD = (
 
 
 class KnownSource(NamedTuple):
-    """A source of Spark's, as a record lists it.
+    """A Spark source, as listed in a record.
 
     Attributes:
-        prefix: Of its input: its substreams' names begin with it.
-        name: What ``readStream.name`` has given it; empty without.
-        reads: Its format and what it reads; empty where the record does not say.
+        prefix: Prefix of its input, with which its substreams' names begin.
+        name: The name given by ``readStream.name``; empty without one.
+        reads: Its format and what it reads; empty if the record does not say.
     """
 
     prefix: str
@@ -43,12 +43,12 @@ class KnownSource(NamedTuple):
 
     @property
     def alias(self) -> str:
-        """The prefix without the numbers that unions give to streams that have no name."""
+        """The prefix without the numbers that unions give to unnamed streams."""
         return "/".join(part for part in self.prefix.split("/") if part and not part.isdecimal())
 
     @property
     def what(self) -> str:
-        """What it reads, where that tells it from others: the format alone does not."""
+        """What it reads, if that distinguishes it from others: the format alone does not."""
         return self.reads if " " in self.reads else ""
 
     def __str__(self) -> str:
@@ -57,15 +57,15 @@ class KnownSource(NamedTuple):
 
 @dataclass(frozen=True)
 class MovedSources:
-    """From the sources of a record to those of the query.
+    """The mapping from the sources of a record to those of the query.
 
     Attributes:
-        numbers: Of each source its number in the record; None of one that was added.
-        inputs: Of each input, by its prefix, the one in the record; None of one that was added.
+        numbers: Each source's number in the record; None for an added one.
+        inputs: For each input, by its prefix, the prefix in the record; None for an added one.
         before: The sources of the record.
-        now: Those of the query.
-        fingerprint: Of the query's inputs.
-        fresh: The watermarks of a query with these inputs that has not begun.
+        now: The sources of the query.
+        fingerprint: Fingerprint of the query's inputs.
+        fresh: The watermarks of a query with these inputs that has not begun yet.
     """
 
     numbers: tuple[int | None, ...]
@@ -76,7 +76,7 @@ class MovedSources:
     fresh: InputsState
 
     def of(self, record: Record) -> Record:
-        """The record with the query's sources in the place of its own; its stages are as they were."""
+        """The record with the query's sources instead of its own; its stages stay as they were."""
         moved = [
             (_key(each, number), None if before is None else (_key(self.before[before], before), before))
             for number, (each, before) in enumerate(zip(self.now, self.numbers, strict=True))
@@ -90,19 +90,19 @@ class MovedSources:
                 for now, before in moved
                 if before is not None and before[0] in record.queues
             },
-            # With what they belong to: whatever is derived from this record fits together.
+            # Along with what they belong to: everything that is derived from this record fits together.
             fingerprint={**record.fingerprint, "inputs": dict(self.fingerprint)},
             unsaid={**record.unsaid, SOURCES: [[*each] for each in self.now]},
         )
 
 
 def moved_sources(plan: Plan, record: Record) -> tuple[MovedSources | None, list[Change]]:
-    """What has become of a record's sources, with what that changes; None if they are the query's, in its order."""
+    """What has happened to a record's sources, with the changes; None if they are the query's, in its order."""
     now, before = [KnownSource(*each) for each in plan.described_sources], _recorded(record)
     offsets = None if record.spark is None else len(ends_of(record.spark))
     is_listed = not plan.inputs or {each.prefix for each in now} == {each.prefix for each in plan.inputs}
     if before is None or offsets not in {None, len(before)} or not is_listed:
-        # What an earlier version has written; or a source is read twice.
+        # The record is from an earlier version; or a source is read twice.
         is_same = offsets in {None, len(now)} if before is None else _prefixes(before) == _prefixes(now)
         return None, [] if is_same else [_refused("sources", str(offsets), str(len(now)), _UNTOLD)]
     numbers = matched(before, now)
@@ -119,7 +119,7 @@ def moved_sources(plan: Plan, record: Record) -> tuple[MovedSources | None, list
 
 
 def _recorded(record: Record) -> list[KnownSource] | None:
-    """The sources that a record has offsets of, in their order; None where an earlier version has not said which."""
+    """The sources whose offsets a record has, in order; None if an earlier version has not said which they are."""
     listed = record.unsaid.get(SOURCES)
     if listed is not None:
         return [KnownSource(*each) for each in listed]
@@ -128,9 +128,10 @@ def _recorded(record: Record) -> list[KnownSource] | None:
 
 
 def matched(before: Sequence[KnownSource], now: Sequence[KnownSource]) -> list[int | None] | None:
-    """Of each source its number before, None of one that was not there; None if that cannot be told.
+    """Each source's number before, None for an added one; None instead of the list if that cannot be determined.
 
-    By the names that the user gave; where there are none, by what is read; where that has changed too, by the place.
+    They are matched by the names that the user gave; without names, by what they read; if that has changed too, by
+    position.
 
     >>> clicks, views = KnownSource("clicks/", "", "json /clicks"), KnownSource("views/", "", "json /views")
     >>> matched([clicks, views], [views, clicks._replace(prefix="1/clicks/")]), matched([clicks, views], [views])
@@ -140,7 +141,7 @@ def matched(before: Sequence[KnownSource], now: Sequence[KnownSource]) -> list[i
     for told in _TOLD:
         pairs = _pairs(before, now, found, told)
         if len({old for _, old in pairs}) < len(pairs) or len({new for new, _ in pairs}) < len(pairs):
-            # A name says this, and what is read says that: offsets of the one are not those of the other.
+            # The name and what is read contradict each other: offsets of the one are not those of the other.
             return None
         found |= dict(pairs)
     if len(before) == len(now):
@@ -159,7 +160,7 @@ def _pairs(
     found: Mapping[int, int],
     told: Iterable[Callable[[KnownSource], object]],
 ) -> set[tuple[int, int]]:
-    """The new and old numbers of sources that one of these tells, where no other source has the same."""
+    """The new and old numbers of sources that one of these keys matches, if no other source has the same value."""
     pairs = set()
     for key in told:
         olds = [(key(each), n) for n, each in enumerate(before) if n not in found.values() and key(each)]
@@ -179,18 +180,18 @@ _TOLD: Sequence[Sequence[Callable[[KnownSource], object]]] = (
     [lambda each: each.alias and each.what and (each.alias, each.what)],
     [lambda each: each.alias, lambda each: each.what],
 )
-"""What tells sources, the surest first; what stands beside each other must not contradict."""
+"""Keys that identify sources, the most certain first; keys at the same level must not contradict each other."""
 
 
 def _are_apart(one: KnownSource, other: KnownSource) -> bool:
-    """Whether two sources that nothing shows to be the same are known to be different ones."""
+    """Whether two sources that nothing shows to be the same are known to be different."""
     return bool((one.alias and other.alias and one.alias != other.alias) or (one.name and other.name))
 
 
 def _inputs(
     plan: Plan, before: Sequence[KnownSource], now: Sequence[KnownSource], numbers: Sequence[int | None]
 ) -> dict[str, str | None] | None:
-    """Of each input the one before, by their prefixes; None if sources of one were of several, or the other way."""
+    """Each input's prefix before; None if one input's sources belonged to several, or the other way around."""
     found: dict[str, str | None] = {each.prefix: None for each in plan.inputs}
     for each, number in zip(now, numbers, strict=True):
         if number is None or not found:
@@ -254,7 +255,7 @@ def _unless(refused: str, consequence: Consequence) -> Consequence:
 
 
 def _key(source: KnownSource, number: int) -> str:
-    """By what Spark's checkpoint has a source."""
+    """The key of a source in Spark's checkpoint."""
     return source.name or str(number)
 
 

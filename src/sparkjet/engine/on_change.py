@@ -1,4 +1,4 @@
-"""The option ``onChange``: whether a start goes on from a record of the query as it was before it was changed."""
+"""The option ``onChange``: whether a start continues from a record of the query before it was changed."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _APPROVED = re.compile(r"approve(?::([0-9a-f]{12}))?")
 
 @dataclass(frozen=True)
 class OnChange:
-    """What the option says.
+    """The value of the option.
 
     Attributes:
-        applies: Whether changes are applied that are not refused.
+        applies: Whether changes that are not refused are applied.
         asks: Whether they are applied once they have been approved.
-        approved: The digest of those that have been.
+        approved: The digest of the approved changes.
     """
 
     applies: bool = False
@@ -35,7 +35,7 @@ class OnChange:
         """From the text of the option.
 
         Raises:
-            AnalysisError: It is not one of those that there are.
+            AnalysisError: It is not one of the valid values.
 
         >>> OnChange.of("approve:0123456789ab").approved
         '0123456789ab'
@@ -53,7 +53,7 @@ class OnChange:
         return OnChange(applies=given == "apply")
 
     def decide(self, upgrade: Upgrade) -> None:
-        """Refuse the changes, with the report of all; or log them, if they are to be applied.
+        """Refuse the changes, with a report of all; or log them, if they are to be applied.
 
         Raises:
             ChangedQueryError: Nothing has been changed.

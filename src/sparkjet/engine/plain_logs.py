@@ -24,8 +24,8 @@ class _Borrowed:
     def __init__(self, session: SparkSession) -> None:
         self._session = session
         self._before = session.conf.get(_MANAGER, None)
-        # Spark's query gets a copy of the session with all of this: what a user has set must stay in it, and what we
-        # set is removed again by `configure`.
+        # Spark's query gets a copy of the session with all of this: the user's settings must stay in it, and ours are
+        # removed again by `configure`.
         own_files = any(session.conf.get(name, None) is not None for name in PLAIN_FILES)
         self._settings = {_MANAGER: _BY_FILE_SYSTEM, **({} if own_files else PLAIN_FILES)}
         self.starts = 0
@@ -47,13 +47,13 @@ _lock = threading.Lock()
 
 @contextmanager
 def plain_logs(session: SparkSession) -> Iterator[None]:
-    """Have queries that start in this block write their logs this way; any number of threads may be in it at once.
+    """Let queries that start in this block write their logs this way; any number of threads may be in it at once.
 
-    Spark's default for local files starts a dozen processes a micro-batch, to find out whether names are links. What it
-    buys, a rename that refuses to overwrite, protects a log that two drivers share. These logs belong to one run alone,
-    and are rebuilt from the record at each start.
+    Spark's default for local files starts a dozen processes per micro-batch, to find out whether names are links. Its
+    benefit, a rename that refuses to overwrite, protects a log that two drivers share. These logs belong to one run
+    alone, and are rebuilt from the record at each start.
 
-    Spark reads these settings from the session that the query is started from, and a clone of it would not do: its
+    Spark reads these settings from the session from which the query is started, and a clone of it would not do: its
     queries are missing in ``spark.streams`` of the original, and unknown to the listeners there.
     """
     java: Any = session._jsparkSession
@@ -66,12 +66,12 @@ def plain_logs(session: SparkSession) -> Iterator[None]:
             _borrowed[identity] = borrowed
         borrowed.starts += 1
     try:
-        # Without the lock: a start may wait for another query of the same id to end.
+        # Without the lock: a start may wait for another query with the same id to end.
         yield
     finally:
         with _lock:
             borrowed.starts -= 1
             if not borrowed.starts:
-                # A start that came between would take our settings for the user's.
+                # A start that came in between would take our settings for the user's.
                 del _borrowed[identity]
                 borrowed.give_back()

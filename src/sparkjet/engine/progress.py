@@ -1,4 +1,4 @@
-"""Progress of an epoch: what it counts and how long its phases take."""
+"""The progress of an epoch: its counts and the durations of its phases."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class EpochProgress:
-    """Numbers of one epoch; durations in seconds by phase, failed rows by where they are diverted from."""
+    """Numbers of one epoch; durations in seconds by phase, failed rows by the point at which they are diverted."""
 
     epoch: int = 0
     batch: int | None = None
@@ -89,7 +89,7 @@ class EpochProgress:
             snapshot=SnapshotReport(len(deltas), sum(delta.rows for delta in deltas), state.partitions),
             sinks=[SinkReport.of(prepared.sink, prepared.handle) for prepared in record.transactions],
             open_windows=open_windows(record.stages.values()),
-            # Those that go to two outputs have failed once.
+            # Rows that go to two outputs have failed only once.
             failed_rows=dict(sum(self.failed.values(), Counter())),
             changes=[] if state.upgrade is None else [str(change) for change in state.upgrade.changes],
             expectations={
@@ -99,14 +99,14 @@ class EpochProgress:
 
 
 def open_windows(stages: Iterable[SavedStage]) -> int | None:
-    """How many windows of a fixed length have rows and are not final, by their time; None without such windows."""
+    """The number of windows of a fixed length that have rows and are not final, by time; None without such windows."""
     found = [_open(stage, stage.settings) for stage in stages if isinstance(stage.settings, SlidingSettings)]
     return sum(found) if found else None
 
 
 def _open(stage: SavedStage, settings: SlidingSettings) -> int:
     window = WindowGrid(settings.size, settings.step, settings.offset)
-    # Each delta is of a stretch of time, from its first window that is open to its last; stretches may overlap.
+    # Each delta covers a stretch of time, from its first open window to its last one; stretches may overlap.
     reached, count = window.closed_end(MIN if stage.closed is None else stage.closed), 0
     for delta in sorted(stage.deltas, key=lambda each: each.low):
         first = max(reached + settings.step if reached > MIN else MIN, window.ends.higher_frame(delta.low - 1))
@@ -117,9 +117,9 @@ def _open(stage: SavedStage, settings: SlidingSettings) -> int:
 
 
 def spark_progress(query: SparkQuery) -> list[dict[str, Any]]:
-    """Spark's progress of its last batches as in JSON, oldest first.
+    """Spark's progress of its last batches as JSON, oldest first.
 
-    Not as PySpark's objects: it makes rows of what a query observes, and fails where Python has no such value.
+    Not as PySpark's objects: PySpark makes rows of what a query observes, and fails if Python has no such value.
     """
     progress: list[Any] = query._jsq.recentProgress()  # noqa: SLF001 - see above
     return [json.loads(each.json()) for each in progress]
@@ -134,7 +134,7 @@ def newest_progress(query: SparkQuery) -> dict[str, Any] | None:
 def substream_reports(
     progress: Iterable[SubstreamProgress], late: Mapping[str, int], null_timestamps: Mapping[str, int]
 ) -> dict[str, SubstreamReport]:
-    """Every substream that is tracked, or of which rows were dropped: one without event time is not tracked."""
+    """Every substream that is tracked, or that had dropped rows: one without event time is not tracked."""
     tracked = {substream.id: substream for substream in progress}
     return {
         name: SubstreamReport(
@@ -150,5 +150,5 @@ def substream_reports(
 
 
 def known(time_or_min: int) -> int | None:
-    """A watermark as reports have it: None before the first."""
+    """A watermark in the form of reports: None before the first."""
     return None if time_or_min == MIN else time_or_min

@@ -1,4 +1,4 @@
-"""Progress report: what ``lastProgress`` adds to Spark's progress, once an epoch has ended."""
+"""The progress report: what ``lastProgress`` adds to Spark's progress, once an epoch has ended."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class SubstreamReport(msgspec.Struct, frozen=True, rename="camel"):
     holds_watermark: bool
     """Whether the query's watermark waits for this substream."""
     caught_up: bool | None
-    """Whether it has been read to its end; null where its source does not say."""
+    """Whether it has been read to its end; null if its source does not say."""
     late_rows: int
     """Its late rows since the query's first start."""
     null_timestamps: int
@@ -44,8 +44,8 @@ class EpochReport(msgspec.Struct, frozen=True, rename="camel"):
     number: int
     """Its number in the records and in the sinks."""
     duration_ms: dict[str, int]
-    """Milliseconds of each phase that it went through: `aggregate`, `advance`, `save`, `prepare`, `decide`, `commit`,
-    `clean`. `save` runs beside `prepare`."""
+    """Milliseconds of each phase that it went through: `aggregate`, `advance`, `save`, `prepare`, `decide`,
+    `commit`, `clean`. `save` runs in parallel with `prepare`."""
     ended: int = 0
     """When it ended."""
 
@@ -67,18 +67,18 @@ class SinkReport(msgspec.Struct, frozen=True, rename="camel"):
     name: str
     """The output."""
     rows: int | None
-    """Number of its rows; null where the sink does not count them."""
+    """Number of its rows; null if the sink does not count them."""
     transaction: dict[str, Any]
-    """What its sink commits, as the sink describes it."""
+    """What its sink commits, as described by the sink."""
 
     @classmethod
     def of(cls, name: str, transaction: dict[str, Any]) -> SinkReport:
-        """A transaction as a record has it; a sink of the user's may call something else its rows."""
+        """A transaction in the form of a record; a user's sink may use "rows" for something else."""
         rows = transaction.get("rows")
         return cls(name, rows if type(rows) is int else None, transaction)
 
     def epoch(self, number: int) -> int:
-        """The epoch that it is of: the one that the record has ended, unless its sink names another."""
+        """The epoch to which it belongs: the one that the record has ended, unless its sink names another."""
         epoch = self.transaction.get("epoch")
         return epoch if type(epoch) is int else number
 
@@ -89,7 +89,7 @@ class BackupReport(msgspec.Struct, frozen=True, rename="camel"):
     epoch: int | None
     """Epoch of the newest copy; null as long as there is none."""
     error: str | None
-    """What the last copy failed with; null if it did not."""
+    """The error with which the last copy failed; null if it did not fail."""
 
 
 class ProgressReport(msgspec.Struct, frozen=True, rename="camel"):
@@ -103,35 +103,35 @@ class ProgressReport(msgspec.Struct, frozen=True, rename="camel"):
     substreams: dict[str, SubstreamReport]
     """Each substream by its name."""
     accepted_rows: int
-    """Rows that aggregates have counted in this epoch; a row counts once for each `agg` of the input, and without one
-    not at all."""
+    """Rows that aggregates have counted in this epoch; a row counts once for each `agg` of the input, and not at all
+    without one."""
     late_rows: DroppedCount
     """Rows that came too late for their window. `lateRows` delivers them, with the reason `late`."""
     null_timestamps: DroppedCount
     """Rows without an event time. `lateRows` delivers them, with the reason `null_timestamp`."""
     withheld_windows: int
-    """Windows since the query's first start that have no rows, because their length, slide or keys were changed between
-    two runs and some of what they are computed from was no longer there."""
+    """Windows since the query's first start that have no rows, because their length, slide or keys were changed
+    between two runs and some of the state from which they are computed was no longer there."""
     epoch: EpochReport
     """The epoch that has ended."""
     snapshot: SnapshotReport
-    """The state that a restart would begin with."""
+    """The state with which a restart would begin."""
     sinks: list[SinkReport]
     """Transactions that the record decides: this epoch's, and earlier ones that are not committed yet."""
     open_windows: int | None = None
-    """Windows of a fixed length that have rows and are not final: windows of the same time count once, whatever their
-    keys; null without such windows."""
+    """Windows of a fixed length that have rows and are not final: windows of the same time count once, whatever
+    their keys; null without such windows."""
     backup: BackupReport | None = None
     """The copies that `snapshotBackup` asks for; null without it."""
     failed_rows: dict[str, int] = {}
     """Rows that have failed behind `divert` in this epoch, by the `_stage` of their dead letters."""
     changes: list[str] = []
-    """What had changed in the query when this run began, and what became of its state: a line each, as in the report
-    that `onChange` asks to agree to."""
+    """What had changed in the query when this run began, and what happened to its state: one line each, as in the
+    report that `onChange` asks to approve."""
     expectations: dict[str, DroppedCount] = {}
-    """Rows that have not met each expectation, by its name; `total` is since it is in the query."""
+    """Rows that have not met each expectation, by its name; `total` is since it was added to the query."""
 
     def as_dict(self) -> dict[str, Any]:
-        """The keys as users get them."""
+        """The keys in the form for users."""
         described: dict[str, Any] = msgspec.to_builtins(self)
         return described

@@ -1,4 +1,4 @@
-"""The receivers of a run: what the engine tells the sources that acknowledge messages."""
+"""The receivers of a run: the engine's messages to sources that acknowledge messages."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 class Receivers:
     """The receivers that the offsets of a run name, by the number or name of their source; see docs/design/021.
 
-    An epoch calls :meth:`meet`, :meth:`save` and, when it is decided, :meth:`acknowledge`; one thread at a time.
+    An epoch calls :meth:`meet`, :meth:`save` and, once it is decided, :meth:`acknowledge`; one thread at a time.
 
     Args:
-        store: Where the ids are saved.
-        identified: Whether messages are told apart by their ids: with exactly-once.
+        store: The store in which the ids are saved.
+        identified: Whether messages are identified by their ids: with exactly-once.
     """
 
     def __init__(self, store: SnapshotStore, *, identified: bool) -> None:
@@ -53,7 +53,7 @@ class Receivers:
         return positions
 
     def save(self, positions: Mapping[str, int], name: str) -> dict[str, str]:
-        """Write the ids that the record of an epoch must name into blobs; those of sources without any need none."""
+        """Write the ids that the record of an epoch must name into blobs; sources without ids need no blobs."""
         names: dict[str, str] = {}
         for source, position in positions.items():
             state = self._known[source].line.ask(Held(position))
@@ -65,7 +65,7 @@ class Receivers:
     def acknowledge(self, positions: Mapping[str, int]) -> None:
         """Have the messages of a decided epoch acknowledged, and wait for it.
 
-        What fails here is not lost: its messages are delivered again, and dropped.
+        If this fails, nothing is lost: the messages are delivered again, and dropped.
         """
         for source, position in positions.items():
             try:
@@ -74,7 +74,7 @@ class Receivers:
                 logger.warning("messages up to %d are decided, but were not acknowledged: %s", position, error)
 
     def stop(self) -> None:
-        """End the receivers, which Spark would not tell; nothing of the query runs any more."""
+        """End the receivers, which Spark would not notify; nothing of the query is running anymore."""
         for each in self._known.values():
             # Spark may have ended the process already.
             with contextlib.suppress(SourceError):

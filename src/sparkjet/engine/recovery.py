@@ -33,22 +33,22 @@ if TYPE_CHECKING:
 def recover(context: EngineContext, spark_directory: Path) -> tuple[Engine, SparkCheckpoint]:
     """Take a query over and make it ready to run.
 
-    In this order: compare store, checkpoint, sinks and query (nothing is changed if they disagree); take over, which
-    fences any other driver; have the sinks create what is missing; publish what was decided; abort what was not;
-    remove what no record names; restore the state; rebuild Spark's checkpoint for this run.
+    The order is: compare store, checkpoint, sinks and query (nothing is changed if they disagree); take over, which
+    fences any other driver; let the sinks create what is missing; publish decided transactions; abort undecided ones;
+    remove whatever no record names; restore the state; rebuild Spark's checkpoint for this run.
     """
     context.steps.at("comparing record, sinks and Spark's checkpoint")
     slot, record, upgrade = _take_over(context, spark_directory)
     if upgrade is not None:
         context = replace(context, plan=context.plan.with_lacking(_lacking(context.plan, record, upgrade)))
-        # Now: with the columns of what lacks rows.
+        # Now: with the columns of aggregates that lack rows.
         upgrade = replace(upgrade, now=context.plan.fingerprint)
     try:
         return _recovered(context, slot, record, spark_directory, upgrade)
     except Exception as error:
         fenced = context.log.fenced(slot, record)
         if fenced is not None:
-            # This driver was itself taken over while it started: what it misses was removed by its successor.
+            # This driver was itself taken over while it started: its successor has removed what it misses.
             raise fenced from error
         raise
 
@@ -57,7 +57,7 @@ def _recovered(
     context: EngineContext, slot: int, record: Record, spark_directory: Path, upgrade: Upgrade | None
 ) -> tuple[Engine, SparkCheckpoint]:
     """Bring sinks, store, state and checkpoint to the position of the record."""
-    # Not before the takeover: a start that is refused must leave nothing behind.
+    # Not before the takeover: a refused start must leave nothing behind.
     steps = context.steps
     context.committer.create()
     steps.at(f"committing what is decided: {len(record.transactions)} transactions")
@@ -74,7 +74,7 @@ def _recovered(
         replaced = record.names()
         record = upgrade.refill.into(record, context.home)
     if upgrade is not None and upgrade.sources is not None:
-        # Here alone, until the first epoch: the log still has what the query was, so that it can be taken back.
+        # Only here, until the first epoch: the log still has the query as it was, so that the change can be taken back.
         record = upgrade.sources.of(record)
         upgrade = replace(upgrade, before=record.fingerprint)
     state = QueryState.of(context.plan, context.partitions, upgrade)
@@ -82,7 +82,7 @@ def _recovered(
     name = f"{record.takeover:06d}-{record.epoch:09d}-moved"
     state.restore(record, context.session, context.store, name, loaded=steps.one)
     for stage in state.stages.values():
-        # Until the first epoch the log names them.
+        # Until the first epoch, the log names them.
         stage.obsolete |= replaced - record.names()
     steps.at("rebuilding Spark's checkpoint")
     clock = SteadyClock(context.clock, record.clock)
@@ -101,7 +101,7 @@ def _recovered(
 
 
 def _take_over(context: EngineContext, spark_directory: Path) -> tuple[int, Record, Upgrade | None]:
-    """Write a takeover record on top of the newest one that passes the checks; and say what has changed since."""
+    """Write a takeover record on top of the newest one that passes the checks; returns it with the changes since."""
     run, sharing = str(uuid.uuid4()), Sharing(context.plan, context.publish_after)
     while True:
         newest = context.log.newest()
@@ -111,7 +111,7 @@ def _take_over(context: EngineContext, spark_directory: Path) -> tuple[int, Reco
             _check_checkpoint(spark_directory, before)
             context.committer.check_history(known, is_first=before is None)
         except (OSError, RecoveryError):
-            # A driver that is still running, or another successor, may have gone on between the two looks.
+            # A running driver, or another successor, may have continued between the two looks.
             again = context.log.newest()
             if again is not None and again[0] != slot:
                 continue
@@ -122,7 +122,7 @@ def _take_over(context: EngineContext, spark_directory: Path) -> tuple[int, Reco
         else:
             upgrade = compared(context.plan, before)
             if context.refill is not None and upgrade.changes:
-                # Without a change it has been refilled before.
+                # Without a change, it was refilled before.
                 upgrade = context.refill().upgrade(context.plan, before, upgrade.changes)
             else:
                 check_changed_windows(context.plan, before)
@@ -149,7 +149,7 @@ def _take_over(context: EngineContext, spark_directory: Path) -> tuple[int, Reco
         try:
             context.log.append(slot + 1, record)
         except FencedError:
-            # The driver we are replacing, or another successor, was faster: look again at what it decided.
+            # The driver that we are replacing, or another successor, was faster: look again at what it decided.
             continue
         return slot + 1, record, upgrade
 
@@ -182,7 +182,7 @@ def _first(run: str, context: EngineContext) -> Record:
 
 
 def _identity(context: EngineContext) -> str:
-    """The id of a new query; where a home may be lost as a whole, sinks know by it what was published before."""
+    """The id of a new query; if a home may be lost as a whole, sinks use it to recognize what was published before."""
     home = context.home
     if home is not None and isinstance(home, Losable):
         return str(uuid.uuid5(uuid.NAMESPACE_URL, f"grid:{home.identity}"))
@@ -216,8 +216,8 @@ def _runs(spark_directory: Path) -> Sequence[Path]:
 def _remove_leftovers(context: EngineContext, record: Record) -> None:
     """Remove what earlier drivers wrote and the record does not name.
 
-    Only names of earlier takeovers: a driver that was itself taken over while it started must not remove what its
-    successor has written since. Foreign names are left alone: ``.nfs…``, ``.snapshot``, ``lost+found``.
+    Only names of earlier takeovers are removed: a driver that was itself taken over while it started must not remove
+    what its successor has written since. Foreign names are left alone: ``.nfs…``, ``.snapshot``, ``lost+found``.
     """
     earlier = ((name, name.partition("-")[0]) for name in context.store.names())
     leftovers = [name for name, takeover in earlier if takeover.isdecimal() and int(takeover) < record.takeover]

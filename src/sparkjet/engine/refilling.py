@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Refill:
-    """What the option ``refillFrom`` names.
+    """The fork that the option ``refillFrom`` names.
 
     Attributes:
-        place: As it was given.
+        place: The place, as given.
         home: The home of the fork.
         record: Its newest record.
     """
@@ -38,19 +38,19 @@ class Refill:
 
     @staticmethod
     def of(home: Directory, place: str) -> Refill:
-        """That of a fork's home.
+        """The refill from a fork's home.
 
         Raises:
-            AnalysisError: It cannot be read.
-            RecoveryError: It has no record.
+            AnalysisError: The home cannot be read.
+            RecoveryError: The home has no record.
         """
         return Refill(place, home, newest_record(home, "refillFrom")[1])
 
     def upgrade(self, plan: Plan, before: Record, changes: Sequence[Change]) -> Upgrade:
-        """How the query goes on from the fork's state, whatever the changes would have done to its own.
+        """How the query continues from the fork's state, whatever the changes would have done to its own.
 
         Raises:
-            AnalysisError: The fork is of another query, has replayed another one, or not up to the newest record.
+            AnalysisError: The fork is of another query, has replayed another query, or not up to the newest record.
         """
         origin, found = origin_of(self.home), self.record
         if origin is None or origin.parent != before.query:
@@ -78,13 +78,13 @@ class Refill:
         return Upgrade(before.fingerprint, plan.fingerprint, plan.unsaid, tuple(moved), {}, plan.shown, refill=self)
 
     def into(self, record: Record, home: Directory) -> Record:
-        """The record with the fork's state, copied to the query's home; what this run has not recorded is removed."""
+        """The record with the fork's state, copied to the query's home; copies that are not recorded are removed."""
         prefix = f"{record.takeover:06d}-{record.epoch:09d}-refilled"
         found = self.record
         return msgspec.structs.replace(
             record,
             stages=copied_state(self.home, home, found.stages, prefix),
-            # With what they belong to.
+            # Along with what they belong to.
             fingerprint=found.fingerprint,
             unsaid=found.unsaid,
             shown=found.shown,

@@ -1,4 +1,4 @@
-"""Refused rows: those of an epoch that a sink does not take, found before the decision by trying parts of them."""
+"""Refused rows: rows of an epoch that a sink refuses, found before the decision by trying parts of the epoch's rows."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from sparkjet.snapshots.record import PreparedTransaction
 
 MOST = 50
-"""Rows that are looked for; each takes about two trials for each time that the epoch's rows can be halved."""
+"""Number of rows to look for; each takes about two trials for each time that the epoch's rows can be halved."""
 ATTEMPTS = 1000
-"""How far the attempts of trials are from those of epochs, as a name is never used for other rows."""
+"""Distance of trials' attempt numbers from those of epochs, as a name is never reused for other rows."""
 REFUSED = -1
-"""In place of a link's number, in ``FAILURE``."""
+"""Replaces a link's number in ``FAILURE``."""
 _NUMBER = "_sparkjet_number"
 
 
@@ -35,11 +35,11 @@ class RefusedRows:
     """The rows of an output that its sink refuses, and the others.
 
     Args:
-        tried: The rows, as :meth:`Transformations.tried` gives them.
+        tried: The rows, as returned by :meth:`Transformations.tried`.
         committer: The sinks.
-        transaction: The one that was refused.
-        earlier: What the epoch has prepared before it.
-        error: What the sink has said.
+        transaction: The refused transaction.
+        earlier: The transactions that the epoch has prepared before it.
+        error: The sink's error.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class RefusedRows:
         error: RefusedRowsError,
     ) -> None:
         hidden = [name for name in CARRIED if name in tried.columns]
-        # Checkpointed: rows that are computed again may come in another order, and would get other numbers.
+        # Checkpointed: rows that are computed again may come in a different order, and would get different numbers.
         kept = tried.where(KEPT).drop(KEPT, FAILURE).withColumn(_NUMBER, F.monotonically_increasing_id())
         self._rows, self._hidden = kept.localCheckpoint(), hidden
         self._committer, self._transaction, self._earlier = committer, transaction, earlier
@@ -65,16 +65,16 @@ class RefusedRows:
         )
 
     def next_transaction(self) -> TransactionId:
-        """One that nothing has been written for."""
+        """A transaction for which nothing has been written."""
         self._trials += 1
         return replace(self._transaction, attempt=self._transaction.attempt + ATTEMPTS * self._trials)
 
     def accepted(self) -> DataFrame:
-        """The other rows, as the sink gets them."""
+        """The other rows, in the form for the sink."""
         return self._others(None)
 
     def letters(self) -> DataFrame:
-        """The refused rows as they were at ``divert``, with ``FAILURE`` and what was said of each."""
+        """The refused rows as they were at ``divert``, with ``FAILURE`` and the error of each."""
         rows, session = self._rows.where(F.col(_NUMBER).isin([*self._errors])), self._rows.sparkSession
         said = [(number, error.getCondition(), str(error)[:LONGEST]) for number, error in self._errors.items()]
         known = session.createDataFrame(said, f"{_NUMBER} long, _error string, _message string")
@@ -84,7 +84,7 @@ class RefusedRows:
         return found.select(ORIGINAL, where, *carried(rows), "_error", "_message", outputs)
 
     def _found(self, error: RefusedRowsError) -> dict[int, RefusedRowsError]:
-        """What the sink says of each row that it refuses, by its number."""
+        """The sink's error for each row that it refuses, by the row's number."""
         numbers = sorted(row[0] for row in self._rows.select(_NUMBER).collect())
         found: dict[int, RefusedRowsError] = {}
         waiting = [(0, len(numbers))]
@@ -104,7 +104,7 @@ class RefusedRows:
         return found
 
     def _said(self, last: int, refused: Sequence[int]) -> RefusedRowsError | None:
-        """What the sink says of the rows up to one, without some: those before are tried too, as rows may conflict."""
+        """The sink's error for the rows up to one, without some: earlier rows are tried too, as rows may conflict."""
         transaction = self.next_transaction()
         try:
             rows = self._others(last, refused)

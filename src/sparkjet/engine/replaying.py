@@ -1,4 +1,4 @@
-"""Replays: the dead letters of a query that go through it once more, in an epoch of their own."""
+"""Replays: the dead letters of a query pass through it once more, in a separate epoch."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from sparkjet.snapshots.record import Record
 
 Ranges: TypeAlias = list[tuple[int, int]]
-"""Epochs, from the first to the last of each range."""
+"""Epochs as ranges, from the first to the last of each."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,8 @@ class Replay:
         plan: The plan of their epoch.
         letters: The rows.
         output: The output that had them.
-        epochs: The epochs that they are of.
-        drops_late: Whether to go on if windows of some of them are closed.
+        epochs: The epochs from which they come.
+        drops_late: Whether to continue if windows of some of them are closed.
     """
 
     plan: Plan
@@ -49,7 +49,7 @@ class Replay:
     drops_late: bool
 
     def check(self, late: int) -> None:
-        """Say how many are late for their windows, before anything has changed."""
+        """Report how many are late for their windows, before anything has changed."""
         if not late:
             return
         message = f"replay_dead_letters: {late} rows are late: by the record's watermark their windows are closed"
@@ -62,19 +62,19 @@ class Replay:
         logger.warning("%s, and they are dropped.", message)
 
     def noted(self, replayed: dict[str, Ranges]) -> dict[str, Ranges]:
-        """What a record says of replays, with this one."""
+        """The replays in a record, with this one added."""
         return {**replayed, self.output: united([*replayed.get(self.output, ()), *self.epochs])}
 
 
 @dataclass(frozen=True)
 class ReplayRequest:
-    """What the user asks to be replayed.
+    """A user's request for a replay.
 
     Attributes:
-        given: The rows; a function where they are read from a directory, once it is known what was published there.
-        directory: The directory; None of rows.
+        given: The rows; a function if they are read from a directory, once it is known what was published there.
+        directory: The directory; None for given rows.
         replaying: The query.
-        drops_late: As of :class:`Replay`.
+        drops_late: As in :class:`Replay`.
     """
 
     given: Callable[[], DataFrame]
@@ -83,7 +83,7 @@ class ReplayRequest:
     drops_late: bool
 
     def replay(self, record: Record) -> Replay | None:
-        """What is to be replayed after a record; None if nothing is."""
+        """The replay to run after a record; None if there is nothing to replay."""
         output = self.replaying.dead.name
         before = record.replayed.get(output, [])
         if self.directory is not None:
@@ -113,12 +113,12 @@ class ReplayRequest:
         self._check_outputs(chosen)
         self._check_types(chosen)
         logger.info("replay_dead_letters: rows of epochs %s are replayed", fresh)
-        # A directory has all there are of epochs up to its newest.
+        # A directory has all dead letters of epochs up to its newest.
         ranges = [(0, epochs[-1])] if self.directory is not None else [(epoch, epoch) for epoch in fresh]
         return Replay(self.replaying.plan_of(chosen), chosen, output, united(ranges), self.drops_late)
 
     def _check_outputs(self, letters: DataFrame) -> None:
-        """Refuse rows of outputs that the query has no more: they would go nowhere, and count as replayed."""
+        """Refuse rows of outputs that the query no longer has: they would go nowhere, and count as replayed."""
         lacking = [row[0] for row in letters.select(OUTPUTS).distinct().collect()]
         named = {name for each in lacking for name in ([] if each is None else each.split(", "))}
         known = self.replaying.reached
@@ -133,8 +133,8 @@ class ReplayRequest:
         raise AnalysisError(message)
 
     def _check_types(self, letters: DataFrame) -> None:
-        """Refuse values that a column's type of today does not have: the start would end with an error of a cast."""
-        # What is added to a row comes behind its columns.
+        """Refuse values that do not fit a column's type of today: the start would fail with the error of a cast."""
+        # Columns that are added to a row come after its own.
         pairs = zip(letters.schema, self.replaying.columns.schema, strict=False)
         others = {
             given.name: today.dataType
@@ -185,7 +185,7 @@ def contains(ranges: Iterable[tuple[int, int]], epoch: int) -> bool:
 
 
 def _unfit(name: str, kind: DataType) -> Column:
-    """How many rows have a value in a column that another type lacks."""
+    """The number of rows with a value in a column that does not fit another type."""
     column = F.col(quoted(name))
     return F.count_if(column.isNotNull() & column.try_cast(kind).isNull()).alias(name)
 

@@ -1,4 +1,4 @@
-"""Reruns: the epochs that one query has recorded, run by another one with the same batches and clock readings."""
+"""Reruns: the recorded epochs of one query, run by another one with the same batches and clock readings."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _ATTEMPTS = 10
 
 @dataclass(frozen=True)
 class RecordedEpoch:
-    """An epoch as a record has it.
+    """An epoch, as recorded.
 
     Attributes:
         record: The first record of the epoch.
@@ -50,24 +50,24 @@ class RecordedEpoch:
 
     @property
     def position(self) -> SparkPosition | None:
-        """Where Spark's checkpoint stands after the batch; None without one."""
+        """Position of Spark's checkpoint after the batch; None without one."""
         return self.record.spark if self.record.kind is EpochKind.BATCH else None
 
     @property
     def polled(self) -> InputsState:
-        """What its watermarks went on from."""
+        """The state from which its watermarks continued."""
         return self.record.polled or self.before.watermarks
 
     @property
     def substreams(self) -> set[str]:
-        """Full names of the substreams that it knew when it went on, retired or not."""
+        """Full names of the substreams that it knew when it continued, retired or not."""
         return {
             prefix + name for prefix, each in self.polled.inputs.items() for name in (*each.substreams, *each.retired)
         }
 
     @property
     def told(self) -> dict[str, bool | None]:
-        """What the sources said of their ends, by the full names of substreams."""
+        """What the sources said about their ends, by the full names of substreams."""
         inputs = self.record.watermarks.inputs
         return {
             prefix + name: substream.caught_up
@@ -77,7 +77,7 @@ class RecordedEpoch:
 
     @property
     def retired(self) -> list[str]:
-        """Full names of the substreams that were retired since the epoch before."""
+        """Full names of the substreams that were retired since the previous epoch."""
         before = self.before.watermarks.inputs
         return [
             prefix + name
@@ -93,9 +93,9 @@ class RecordedEpochs:
 
     Attributes:
         log: Its records.
-        store: Where they are.
-        slot: Of the pinned record.
-        epoch: Of the pinned record.
+        store: The store that has them.
+        slot: Slot of the pinned record.
+        epoch: Epoch of the pinned record.
         pin: Name of the pin.
         until: The last epoch.
     """
@@ -108,7 +108,7 @@ class RecordedEpochs:
     until: int
 
     def after(self, record: Record) -> Iterator[RecordedEpoch]:
-        """The epochs after that of another query's record, which has come from the pinned one.
+        """The epochs after that of another query's record, which originates from the pinned one.
 
         Raises:
             AnalysisError: That query has had epochs of its own.
@@ -120,7 +120,7 @@ class RecordedEpochs:
         before, is_same = None, False
         for slot in slots:
             try:
-                # As the fork reads a journal: see there.
+                # Like the fork's reading of a journal: see there.
                 found = unregistered(self.log.pins.record(slot))
             except FileNotFoundError as error:
                 raise self._gone() from error
@@ -142,10 +142,10 @@ class RecordedEpochs:
             raise AnalysisError(message)
 
     def sources(self) -> dict[str, bytes]:
-        """What Spark's sources have noted of their batches, by path below its checkpoint: in the newest record, of all.
+        """Spark's logs of its sources, by path below its checkpoint; the newest record has them for all batches.
 
         Raises:
-            RecoveryError: What the record names is missing.
+            RecoveryError: Something that the record names is missing.
         """
         for attempt in range(_ATTEMPTS):
             newest = self.log.newest()
@@ -154,7 +154,7 @@ class RecordedEpochs:
                 named = {} if position is None else position.sources
                 return {path: self.store.read_blob(blob) for path, blob in named.items()}
             except RecoveryError:
-                # The query goes on, and has removed what its newest record does not name.
+                # The query continues, and has removed what its newest record does not name.
                 if attempt == _ATTEMPTS - 1:
                     raise
         return {}
@@ -167,13 +167,13 @@ class RecordedEpochs:
 
 
 def _is_same(recorded: Record, record: Record) -> bool:
-    """Whether an epoch has read the same at the same time as another query's."""
+    """Whether an epoch has read the same rows at the same time as another query's."""
     positions = [None if each.spark is None else ends_of(each.spark) for each in (recorded, record)]
     return recorded.clock == record.clock and positions[0] == positions[1]
 
 
 def check_rerun(plan: Plan) -> None:
-    """Refuse a query that reads what no record can bring back.
+    """Refuse a query that reads something that no record can bring back.
 
     Raises:
         AnalysisError: It does.
@@ -202,18 +202,18 @@ def check_sources(plan: Plan, record: Record) -> None:
 
 
 class Rerun:
-    """Runs recorded epochs; on the driver, in the place of Spark's query.
+    """Runs recorded epochs; on the driver, in place of Spark's query.
 
-    As long as the watermarks are those that were recorded, they go on from where the record says, so that they are the
-    same although policies were polled between the epochs. From the first epoch on in which they are others, as the
-    query has other policies or reads other event times, the policies are polled in the epochs alone.
+    As long as the watermarks are the recorded ones, they continue from the state in the record, so that they are the
+    same although policies were polled between the epochs. From the first epoch in which they differ, as the query has
+    other policies or reads other event times, the policies are polled only in the epochs.
 
     Args:
-        engine: The engine, at the record that the epochs come after.
+        engine: The engine, at the record that precedes the epochs.
         plan: The query.
-        epochs: What to run.
+        epochs: The epochs to run.
         checkpoint: The directory of this run's checkpoint.
-        store: Where the engine's records are.
+        store: The store of the engine's records.
     """
 
     def __init__(
@@ -228,7 +228,7 @@ class Rerun:
         self._is_same = True
 
     def run(self) -> Iterator[int]:
-        """Run them, and say the number of each that has been."""
+        """Run them, and yield the number of each one that has run."""
         engine, epochs = self._engine, self._epochs.after(self._engine.record)
         first = next(epochs, None)
         if first is None:
@@ -244,12 +244,13 @@ class Rerun:
             sources.close()
 
     def _begin(self, first: RecordedEpoch) -> None:
-        """Undo what the start has told the watermarks: it was not there when the epochs were recorded."""
+        """Undo what the start has told the watermarks: it did not happen when the epochs were recorded."""
         tracker, record = self._engine.state.tracker, self._engine.record
         tracker.restore(record.watermarks)
         awaited = [substream for each in self._plan.inputs for substream in each.awaited]
         is_same = record.watermarks.goes_on_like(first.before.watermarks)
-        # Those of the first start are in no record before its first epoch, but in what that went on from.
+        # Substreams of the first start are in no record before its first epoch, but in the state from which that
+        # continued.
         self._is_same = is_same and first.substreams.issuperset(awaited)
         if not self._is_same:
             for substream in awaited:
@@ -262,7 +263,7 @@ class Rerun:
             place = self._checkpoint / path
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_bytes(content)
-            # A start after this run reads them: each record of it names them all.
+            # A start after this run reads them: each record of this run names them all.
             self._names[path] = f"{record.takeover:06d}-{record.epoch + 1:09d}-source{number}"
             self._store.put_blob(self._names[path], content)
         plan = self._plan
@@ -301,7 +302,7 @@ class Rerun:
             self._is_same = False
 
     def _retire(self, recorded: RecordedEpoch) -> None:
-        """Retire the substreams that were retired then; among the same watermarks ``polled`` has that."""
+        """Retire the substreams that were retired then; if the watermarks are the same, ``polled`` includes this."""
         known = {each.id for each in self._engine.state.tracker.progress()}
         for substream in recorded.retired:
             if substream in known:
@@ -318,14 +319,14 @@ class Rerun:
         told = recorded.told
         if self._is_same or recorded.position is None:
             return told
-        # Beside a batch no source is asked: what was idle before it stays so, as in any query.
+        # Sources are not asked during a batch: idle substreams stay idle, as in any query.
         return {
             each.id: None if told.get(each.id) is None else each.idle for each in self._engine.state.tracker.progress()
         }
 
 
 def last_epoch(log: RecordLog, origin_epoch: int, until: int | str | None) -> int:
-    """The last epoch of a replay: the newest that is recorded, or the one that the user names, by number or pin.
+    """The last epoch of a replay: the newest recorded one, or the one that the user specifies, by number or pin.
 
     Raises:
         AnalysisError: There is no such epoch after the pinned one.

@@ -1,4 +1,4 @@
-"""The results of an epoch: stage by stage, from what has arrived to the rows that each output gets."""
+"""The results of an epoch: stage by stage, from the rows that have arrived to the rows for each output."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Results:
-    """The rows of one epoch; made at its beginning, released at its end whatever happens.
+    """The rows of one epoch; created at its beginning, released at its end in any case.
 
     The driver calls :meth:`accept` for each feed that reads the input, then one of :meth:`close` and
     :meth:`close_all`, then takes the rows.
@@ -49,17 +49,17 @@ class Results:
         self._before = MIN
         self._share = Share()
         self.accepted: dict[str, list[Arrival]] = {}
-        """What :meth:`accept` was given, by name of the stage."""
+        """The arrivals given to :meth:`accept`, by name of the stage."""
 
     @property
     def arrivals(self) -> list[Arrival]:
-        """All that :meth:`accept` was given."""
+        """All arrivals given to :meth:`accept`."""
         return [arrival for arrivals in self.accepted.values() for arrival in arrivals]
 
     def begin(self, now: int, before: int, share: Share) -> None:
-        """Tell the stages that ask for it an epoch's processing time, and the watermark that its rows are judged by.
+        """Tell the stages that ask for it an epoch's processing time, and the watermark by which its rows are judged.
 
-        Outputs get the rows of their ``share``, the stages that read others all of them.
+        Outputs get the rows of their ``share``; stages that read other stages get all rows.
         """
         self._before, self._share = before, share
         for stage in self._plan.stages:
@@ -68,7 +68,7 @@ class Results:
                 state.operator.begin(now, before - stage.stage.lag if before > MIN else MIN)
 
     def accept(self, name: str, side: int, arrival: Arrival) -> None:
-        """Hand what has arrived at a stage to a side of its operator."""
+        """Pass what has arrived at a stage to a side of its operator."""
         stage = next(each for each in self._plan.stages if each.name == name)
         judged_by = self._watermark(stage, stage.feeds[side], self._before)
         arrival.judged_by = None if judged_by == MIN else judged_by
@@ -76,7 +76,7 @@ class Results:
         self._state.stages[name].append(side, arrival)
 
     def close(self, watermark: int) -> None:
-        """Close what the watermark has passed, each stage's results going into the stages that read them."""
+        """Close what the watermark has passed; each stage's results go into the stages that read them."""
         for stage in self._plan.stages:
             if isinstance(stage.stage, WindowJoin):
                 self._join(stage, stage.stage)
@@ -85,7 +85,7 @@ class Results:
             self._close(stage, [self._watermark(stage, feed, watermark) for feed in stage.feeds])
 
     def close_all(self) -> None:
-        """Close whatever is open, and raise the watermark so far that nothing of it can be opened again."""
+        """Close whatever is open, and raise the watermark so far that none of it can be opened again."""
         highest = self._state.tracker.watermark
         for stage in self._plan.stages:
             if isinstance(stage.stage, WindowJoin):
@@ -102,14 +102,14 @@ class Results:
                 self._state.stages[stage.name].operator.skip_to(highest - stage.stage.lag)
 
     def rows(self, output: PlannedOutput) -> DataFrame | None:
-        """The rows for an output, but for early ones; None if there are none."""
+        """The rows for an output, without early ones; None if there are none."""
         if output.complete:
             return self._all_rows(output)
         found = self._rows[output.reads]
         final = self._share.results(found)
         state = self._state.stages.get(output.reads)
         diverts = output.chain is not None and output.chain.divert is not None
-        # What is shared is no table of which plans are kept.
+        # Shared rows are not a table for which plans are kept.
         if final is not None and (
             state is None or diverts or final is not found or self._expectations.counts(output.name)
         ):
@@ -139,7 +139,7 @@ class Results:
         rows = [each for each in found if each is not None]
         if not rows:
             return None
-        # Those of the sides of a join have different columns.
+        # The two sides of a join have different columns.
         return self._finished(output, reduce(DataFrame.unionByName, [_filled(each, output.shape) for each in rows]))
 
     def release(self) -> None:
@@ -157,8 +157,8 @@ class Results:
         return None if found is None else self._finished(output, output.stage.output(found))
 
     def _finished(self, output: PlannedOutput, rows: DataFrame, *, early: bool = False) -> DataFrame:
-        """The rows as the sink gets them, counted by what is expected of them."""
-        # As they are finished: without what the user does not see.
+        """The rows in the form for the sink, counted by their expectations."""
+        # In finished form: without internal columns.
         rows = self._held(output.name, rows.drop(*HIDDEN))
         if output.chain is None or output.chain.divert is None:
             self._count(output.name, rows)
@@ -170,18 +170,18 @@ class Results:
         return passed(tried)
 
     def tried(self, output: str) -> DataFrame | None:
-        """The rows of this epoch for an output whose rows are diverted, failed ones among them; None without any."""
+        """This epoch's rows for an output whose rows are diverted, including failed ones; None if there are none."""
         found = self._tried.get(output)
         return None if found is None else reduce(DataFrame.unionByName, found)
 
     def _counted(self, reader: str, rows: DataFrame) -> DataFrame:
-        """Rows on their way to the next stage, counted by what is expected of them."""
+        """Rows on their way to the next stage, counted by their expectations."""
         rows = self._held(reader, rows)
         self._count(reader, rows)
         return rows
 
     def _held(self, reader: str, rows: DataFrame) -> DataFrame:
-        """Rows that are held in memory if they are counted: what is counted is what goes on."""
+        """Rows, held in memory if they are counted: the counted rows are those that are passed on."""
         if not self._expectations.counts(reader):
             return rows
         rows = self._moment.of(rows, reader, "expected").persist()
@@ -193,13 +193,13 @@ class Results:
             self._expectations.of_results(reader, rows, tried)
 
     def _watermark(self, stage: PlannedStage, feed: PlannedFeed, watermark: int) -> int:
-        """The watermark of a feed, by the query's."""
+        """The watermark of a feed, from the query's."""
         if stage.stage.own_watermarks and feed.parent is None:
             return self._state.tracker.watermark_of(feed.prefixes)
         return watermark - feed.feed.lag if watermark > MIN else MIN
 
     def _feed(self, stage: PlannedStage) -> None:
-        """Hand on what the stages above have just emitted."""
+        """Pass on what the stages above have just emitted."""
         for number, feed in enumerate(stage.feeds):
             rows = None if feed.parent is None else self._rows[feed.parent.name]
             if rows is not None:
@@ -211,7 +211,7 @@ class Results:
 
     def _close(self, stage: PlannedStage, watermarks: Sequence[int]) -> None:
         state = self._state.stages[stage.name]
-        # Before: what has closed leaves the state, and the results are as many.
+        # Before: closed rows leave the state, and there are as many results.
         self._read[stage.name] = state.rows
         closed = state.operator.close(*watermarks)
         kept = state.kept
@@ -235,7 +235,7 @@ class Results:
 
 
 def _shaped(feed: PlannedFeed, rows: DataFrame) -> DataFrame:
-    """The results of one stage as another one reads them."""
+    """The results of one stage in the form in which another one reads them."""
     return feed.feed.timed(feed.feed.transformations.apply(rows)).withColumn(KEPT, F.lit(True))
 
 

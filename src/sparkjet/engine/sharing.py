@@ -1,4 +1,4 @@
-"""Sharing: the windows that are a query's own where another one publishes those before them, or after them."""
+"""Sharing: the windows that belong to a query if another one publishes those before them, or after them."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ class Share:
     """The windows that an epoch publishes; all of them by default.
 
     Attributes:
-        border: What the epoch's record says of the query whose windows come before.
-        after: Windows that end after it are published, in microseconds; None where no others can come any more.
+        border: The border to the query whose windows come before, for the epoch's record.
+        after: Windows that end after it are published, in microseconds; None if no others can come anymore.
         until: Windows that end up to it are published; None for all.
-        bound: The watermark beyond which nothing closes, as it is not decided whose windows come next; None if it is.
+        bound: The watermark beyond which nothing closes, as it is undecided whose windows come next; None if decided.
     """
 
     border: Border | None = None
@@ -51,25 +51,25 @@ class Share:
         return watermark if self.bound is None else min(watermark, self.bound)
 
     def results(self, rows: DataFrame | None) -> DataFrame | None:
-        """Those of some results that are published; None if none are."""
+        """The results that are published; None if none are."""
         if rows is None or self.bound is not None:
-            # What has closed is the other one's.
+            # Closed windows are the other query's.
             return None
         for condition in self._conditions(self.after):
             rows = rows.where(condition)
         return rows
 
     def late(self, rows: DataFrame) -> DataFrame | None:
-        """Those of some late rows, with their times, that are published; None if none are."""
+        """The late rows, with their times, that are published; None if none are."""
         if self.bound is not None:
             return None
         for condition in self._conditions(None if self.border is None else self.border.at):
-            # What has no time has no side either.
+            # Rows without a time are on neither side: both queries publish them.
             rows = rows.where(condition | F.col(TIME).isNull())
         return rows
 
     def _conditions(self, after: int | None) -> list[Column]:
-        # The time of a result is its end minus one, and a late row is of the windows that end after its time.
+        # The time of a result is its end minus one, and a late row belongs to the windows that end after its time.
         time = F.col(TIME)
         return [time >= F.lit(each) for each in (after,) if each is not None] + [
             time < F.lit(each) for each in (self.until,) if each is not None
@@ -78,7 +78,7 @@ class Share:
 
 @dataclass(frozen=True)
 class Sharing:
-    """Whose windows are whose, by this query's record and, as long as that is not decided, by the other one's.
+    """Decides whose windows are whose: by this query's record or, as long as that is open, by the other one's.
 
     Attributes:
         plan: The query.
@@ -92,7 +92,7 @@ class Sharing:
         """The share of the epoch after a record.
 
         Raises:
-            RecoveryError: Another query than this one goes on from there.
+            RecoveryError: A query other than this one continues from there.
             StorageError: The home of the other query cannot be read.
         """
         border, until = record.after, None if record.until is None else record.until.at
@@ -104,24 +104,24 @@ class Sharing:
         if other.until is not None:
             return Share(Border(border.query, other.until.at), other.until.at)
         ended = [each for each in other.ended if each is not None]
-        # Of the output that is least behind the query's watermark: the others close less.
+        # For the output that is least behind the query's watermark: the others close less.
         lag = min((each.stage.lag for each in self.plan.of_stages), default=0)
         return Share(border, bound=max(ended) + lag if ended else MIN)
 
     def is_released(self, record: Record) -> bool:
-        """Whether it was decided since a record that says nothing of it which windows are this query's."""
+        """Whether it has been decided which windows are this query's, since a record that does not say so."""
         border = record.after
         return border is not None and self._other(record, border).until is not None
 
     def is_over(self, record: Record) -> bool:
-        """Whether the query has published all windows that are its own, and no late rows of them can come."""
+        """Whether the query has published all of its windows, and no more late rows of them can come."""
         border = record.until
         if border is None or border.at is None or any(each.rows is Rows.LATE for each in self.plan.of_stages):
             return False
         return record.has_passed(border.at)
 
     def begun(self, record: Record | None) -> tuple[dict[str, Ends], Border | None]:
-        """What the first record of a run says of its outputs, and of the query whose windows come before.
+        """The outputs, and the border to the query whose windows come before, for the first record of a run.
 
         Raises:
             AnalysisError: The outputs cannot be cut, or the other home has no query.
@@ -136,7 +136,7 @@ class Sharing:
         return ends, after
 
     def _after(self, record: Record | None) -> Border | None:
-        """What the first record of a run says of the query whose windows come before."""
+        """The border to the query whose windows come before, for the first record of a run."""
         if record is not None and record.after is not None:
             if record.after.at is None:
                 self._other(record, record.after)
@@ -194,15 +194,15 @@ class Sharing:
 
 
 def check_ends(outputs: Mapping[str, Ends], at: int | None, of: str = "") -> FrameGrid:
-    """The times at which windows of all outputs end, of which ``at`` is one.
+    """The times at which windows of all outputs end, which must include ``at``.
 
     Args:
-        outputs: The outputs, as a record says them.
-        at: Where to cut, None if that is still to be decided.
-        of: Whose outputs they are, for messages.
+        outputs: The outputs, in the form of records.
+        at: Where to cut, None if that is undecided.
+        of: The owner of the outputs, for messages.
 
     Raises:
-        AnalysisError: There are none, or it is not.
+        AnalysisError: There are no such times, or ``at`` is not one of them.
     """
     found: FrameGrid | None = FrameGrid(1)
     for name, each in outputs.items():

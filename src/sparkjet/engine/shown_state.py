@@ -1,4 +1,4 @@
-"""The state of one operator under the names and types of its users, loaded as a start loads it."""
+"""The state of one operator under the names and types of its users, loaded as by a start."""
 
 from __future__ import annotations
 
@@ -56,18 +56,18 @@ _SIDES = ("left", "right")
 
 
 def kind_of_operator(saved: SavedStage) -> str:
-    """What an operator is, in a word."""
+    """The kind of an operator, in a word."""
     return _KINDS[type(saved.settings)]
 
 
 def shown_rows(
     session: SparkSession, store: SnapshotStore, record: Record, name: str, side: str | None = None
 ) -> DataFrame:
-    """The rows of an operator, persisted in the executors: a query that goes on removes what they were read from.
+    """The rows of an operator, persisted in the executors: a running query removes the files from which they were read.
 
     Raises:
         AnalysisError: The operator has no such side.
-        RecoveryError: The record is of an earlier version, or what it names is missing.
+        RecoveryError: The record is of an earlier version, or something that it names is missing.
     """
     saved, shown = record.stages[name], record.shown.get(name)
     if shown is None:
@@ -84,7 +84,7 @@ def shown_rows(
     own = own_session(session)
     partitions = max((delta.partitions or 1 for delta in saved.deltas), default=1)
     configure(own, partitions)
-    # Spark would look for all that follows from twenty keys having other names: hours, as each doubles what there is.
+    # Spark would derive everything that follows from twenty renamed keys: this takes hours, as each doubles the number.
     own.conf.set("spark.sql.constraintPropagation.enabled", "false")
     stored = _StoredStage(own, store, record, name, saved, shown, partitions)
     try:
@@ -94,7 +94,7 @@ def shown_rows(
 
 
 class _Stored:
-    """Rows as they are stored."""
+    """Keeps rows in the form in which they are stored."""
 
     def partitioned(self, rows: DataFrame) -> DataFrame:
         return rows.localCheckpoint(eager=False)
@@ -149,7 +149,7 @@ class _StoredStage:
         for number, field in enumerate(state):
             column = F.col(field.name)
             if TIMERS not in state.names:
-                # Of applyInPandasWithState: the state itself, and when it times out.
+                # State of applyInPandasWithState: the state itself, and when it times out.
                 shown = column if isinstance(field.dataType, StructType) else F.timestamp_millis(column)
                 columns.append(shown.alias(field.name))
             elif field.name == TIMERS:
@@ -176,7 +176,7 @@ class _StoredStage:
 
     def _joined(self, settings: JoinSettings, side: str | None) -> DataFrame:
         fingerprint = self.record.fingerprint[self.name]
-        # For what it still needs of its rows; they come by themselves, and are matched with nothing.
+        # Only to find out which rows it still needs; rows are read separately, and matched with nothing.
         join, (lower, upper) = JoinType.of(fingerprint["join"]), fingerprint["bounds"]
         operator = IntervalJoin(join, lower, upper, [], None, (StructType(), StructType()), 1)
         loading = Loading(_Stored(), self.session, self.store)
@@ -230,7 +230,7 @@ def _named(schema: StructType, side: str) -> list[Column]:
 
 
 def _variable(field: StructField, now: int) -> Column:
-    """A variable of a processor as its user sees it at a time in milliseconds: without what has expired."""
+    """A variable of a processor as its user sees it at a time in milliseconds: without expired values."""
 
     def is_live(item: Column) -> Column:
         return item["expires"].isNull() | (item["expires"] > F.lit(now))

@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from sparkjet.snapshots import SnapshotStore
 
 _SECOND_LOG = (4, 2)
-"""The first line of Spark that writes the offsets of sources by their names, and reads such."""
+"""The first version line of Spark that writes offsets by the sources' names, and can read them."""
 _VOID = "-"
 """Stands in Spark's log for a source that no batch has read."""
 REFUSED = "refused"
-"""File beside Spark's with the number of the batch that a stop has left to the next run."""
+"""File next to Spark's with the number of the batch that a stop has left to the next run."""
 
 
 class SparkCheckpoint:
     """One run's checkpoint directory, as Spark's micro-batch engine lays it out.
 
-    Every run gets a directory of its own, rebuilt from the newest record: a driver that was taken over can only write
-    into its own, and there is one way to start, whatever state the old directory is in.
+    Every run gets a separate directory, rebuilt from the newest record: a driver that was taken over can only write
+    into its own, and there is only one way to start, whatever state the old directory is in.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -49,11 +49,11 @@ class SparkCheckpoint:
         return max(ids, default=None)
 
     def end_offsets(self, batch: int) -> dict[str, str]:
-        """The end offset of each source in a batch as Spark wrote it, by the source's number or name."""
+        """The end offset of each source in a batch as written by Spark, by the source's number or name."""
         return _offsets((self.directory / "offsets" / str(batch)).read_text())
 
     def refuse(self, batch: int) -> None:
-        """Write down that a batch was not run, although Spark may mark it as done in ``commits``."""
+        """Note that a batch was not run, although Spark may mark it as done in ``commits``."""
         path = self.directory / REFUSED
         path.write_text(str(batch))
         sync_file(path)
@@ -87,7 +87,7 @@ class SparkCheckpoint:
         return SparkPosition(batch=batch, files=files, sources=sources)
 
     def rebuild(self, query: str, position: SparkPosition | None, store: SnapshotStore) -> None:
-        """Fill a new directory so that Spark goes on after the position's batch."""
+        """Fill a new directory so that Spark continues after the position's batch."""
         self.directory.mkdir(parents=True, exist_ok=False)
         files = dict(position.files) if position is not None else {}
         files["metadata"] = json.dumps({"id": query})
@@ -137,21 +137,21 @@ def ends_of(position: SparkPosition) -> dict[str, str]:
 
 
 def starts_of(position: SparkPosition) -> dict[str, str]:
-    """The offset that the position's batch began at for each source; empty for the first batch."""
+    """The offset at which the position's batch began for each source; empty for the first batch."""
     text = position.files.get(f"offsets/{position.batch - 1}")
     return {} if text is None else _offsets(text)
 
 
 def with_sources(position: SparkPosition, moved: Sequence[tuple[str, tuple[str, int] | None]]) -> SparkPosition:
-    r"""The position of a query with other sources: a checkpoint that is made of it lets Spark go on with these.
+    r"""The position for a query with other sources: a checkpoint made from it lets Spark continue with these.
 
-    Spark refuses an offset log with another number of sources, and reads a source from its beginning where the log has
-    no offset of it.
+    Spark refuses an offset log with a different number of sources, and reads a source from its beginning if the log has
+    no offset for it.
 
     Args:
         position: The position.
-        moved: The number or name of each source, in order, and what it had before with its place; None of one that was
-            added.
+        moved: The number or name of each source, in order, and the previous one with its position; None for an added
+            source.
 
     >>> position = SparkPosition(7, {"offsets/7": "v1\n{}\n5\n6"}, {"sources/1/7": "blob"})
     >>> with_sources(position, [("0", ("1", 1)), ("1", None)])
@@ -164,7 +164,7 @@ def with_sources(position: SparkPosition, moved: Sequence[tuple[str, tuple[str, 
     folders: dict[str, str] = {}
     for place, (name, before) in enumerate(moved):
         if before is not None:
-            # Of a source with a name, lines of Spark differ in which of the two its folder has.
+            # For a source with a name, version lines of Spark differ in which of the two its folder has.
             folders |= {str(before[1]): str(place), before[0]: name}
     sources = {}
     for path, blob in position.sources.items():
@@ -182,13 +182,13 @@ def _with_offsets(text: str, moved: Sequence[tuple[str, tuple[str, int] | None]]
 
 
 def planned_at(position: SparkPosition) -> int:
-    """When Spark planned the position's batch, in microseconds: what ``current_timestamp()`` was in its sources."""
+    """The time at which Spark planned the position's batch, in microseconds: ``current_timestamp()`` in its sources."""
     _, metadata, *_ = position.files[f"offsets/{position.batch}"].splitlines()
     return int(json.loads(metadata)["batchTimestampMs"]) * 1000
 
 
 def same_offsets(position: SparkPosition, current: SparkCheckpoint) -> bool:
-    """Whether the batch that Spark runs ends where the recorded one of the same number ended."""
+    """Whether the batch that Spark runs ends where the recorded batch with the same number ended."""
     recorded = position.files.get(f"offsets/{position.batch}")
     return recorded is not None and _offsets(recorded) == current.end_offsets(position.batch)
 
@@ -207,7 +207,7 @@ def check_readable(position: SparkPosition, line: tuple[int, int] = LINE) -> Non
 def check_agreement(
     current: SparkCheckpoint, query: str | None, batch: int | None, takeover: int | None, *, ahead: int = 0
 ) -> None:
-    """Refuse if Spark's checkpoint knows more than the record, or belongs to another query."""
+    """Refuse to start if Spark's checkpoint knows more than the record, or belongs to another query."""
     found = current.query_id()
     offsets, commits = current.last("offsets"), current.last("commits")
     if query is None:

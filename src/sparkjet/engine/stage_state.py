@@ -43,11 +43,11 @@ if TYPE_CHECKING:
 
 
 UNREADABLE = "FAILED_READ_FILE"
-"""Spark's name for a file that does not hold what it should, by its checksums too."""
+"""Spark's error condition for a file that does not hold what it should, also according to its checksums."""
 
 
 class Partitioning(Protocol):
-    """Says how rows are distributed that are loaded; an operator does."""
+    """Determines how loaded rows are distributed; operators do so."""
 
     def partitioned(self, rows: DataFrame) -> DataFrame:
         """Stored rows, partitioned like a segment, and persisted in the executors once read."""
@@ -60,7 +60,7 @@ class Loading:
     Args:
         operator: The operator.
         session: The query's session.
-        store: Where the deltas are.
+        store: The store of the deltas.
     """
 
     def __init__(self, operator: Partitioning, session: SparkSession, store: SnapshotStore) -> None:
@@ -68,9 +68,9 @@ class Loading:
         self._session = session
         self._store = store
         self.read = 0
-        """Partitions that were read from the store."""
+        """Number of partitions that were read from the store."""
         self.kept = 0
-        """Partitions that executors still held."""
+        """Number of partitions that executors still held."""
 
     def segment(self, delta: Delta, held: Segment | None) -> Segment:
         """The segment of a delta."""
@@ -87,15 +87,15 @@ class Loading:
         return _segment(partials, delta)
 
     def rows(self, delta: Delta) -> DataFrame:
-        """The rows of a delta as they are stored."""
+        """The rows of a delta as stored."""
         return stored_rows(self._session, self._store, delta)
 
     def _patched(self, delta: Delta, held: Segment, lost: AbstractSet[int]) -> Segment | None:
-        """The segment with only the lost partitions read; None if that does not give all of its rows."""
+        """The segment with only the lost partitions read; None if that does not return all of its rows."""
         files = delta.files
         if delta.partitions == held.partition_count:
             own = [file for file in files if int(PurePosixPath(file).name.split("-")[1]) in lost]
-            # What was empty has no file. Any other one has none of its rows.
+            # An empty partition has no file. A file of any other partition has none of its rows.
             files = own or files[:1]
         read = self._store.read_delta(self._session, msgspec.structs.replace(delta, files=files))
         loaded = self._operator.partitioned(read)
@@ -108,7 +108,7 @@ class Loading:
         except Exception as error:
             if LOST not in str(error):
                 raise
-            # One more executor has gone, or Spark has not noticed yet.
+            # Another executor is gone, or Spark has not noticed yet.
             whole = False
         release(loaded)
         if whole:
@@ -122,10 +122,10 @@ def _segment(partials: DataFrame, delta: Delta) -> Segment:
 
 
 def stored_rows(session: SparkSession, store: SnapshotStore, delta: Delta) -> DataFrame:
-    """The rows of a delta as they are stored; they are counted first.
+    """The rows of a delta as stored; they are counted first.
 
     Raises:
-        RecoveryError: They are not all there.
+        RecoveryError: Some of the rows are missing.
     """
     rows = store.read_delta(session, delta)
     _check(rows, delta)
@@ -155,7 +155,7 @@ def _damaged(why: str) -> RecoveryError:
 
 @dataclass
 class StageState:
-    """What an epoch reads and changes in one stage.
+    """The state of one stage that an epoch reads and changes.
 
     Attributes:
         partitions: Number of partitions of the state.
@@ -178,12 +178,12 @@ class StageState:
 
     @property
     def is_open(self) -> bool:
-        """Whether a window is open that holds anything."""
+        """Whether any open window holds anything."""
         last, closed = self.operator.open_until, self.operator.closed
         return last is not None and (closed is None or last > closed)
 
     def append(self, number: int, arrival: Arrival) -> None:
-        """Count an epoch's rows and hand the accepted ones to a side of the operator."""
+        """Count an epoch's rows and pass the accepted ones to a side of the operator."""
         self.late += arrival.late
         self.null_timestamps += arrival.null_timestamps
         self.arrived = 0
@@ -192,12 +192,12 @@ class StageState:
             self.operator.sides[number].append(arrival.segment)
 
     def arrival_tasks(self, session: SparkSession) -> int | None:
-        """In how many tasks rows arrive if they are as few as the last ones; None for one for each partition."""
+        """The number of tasks in which rows arrive if they are as few as the last ones; None for one per partition."""
         return tasks_of_few(session, self.partitions, self.arrived)
 
     @property
     def rows(self) -> int:
-        """Number of rows in the state, at most: some operators have what arrived last among their segments by now."""
+        """Maximum number of rows in the state: some operators already have the last arrivals among their segments."""
         return sum(segment.statistics.rows for segment in self.operator.segments) + (self.arrived or 0)
 
     def save(self, name: str, store: SnapshotStore) -> None:
@@ -207,7 +207,7 @@ class StageState:
                 segment.stored = self._write(f"{name}-{number}", segment, store)
 
     def snapshot(self) -> SavedStage:
-        """The state as the record names it: the deltas behind the operator's segments."""
+        """The state in the form of the record: the deltas of the operator's segments."""
         stored = [(each.stored, each) for each in self.operator.segments if isinstance(each.stored, Delta)]
         self.recorded = {delta.name: segment for delta, segment in stored}
         whole_from, withheld = None, 0
@@ -232,10 +232,10 @@ class StageState:
         loaded: Callable[[], None] = lambda: None,
         upgrade: StageUpgrade | None = None,
     ) -> Loading:
-        """Become what the record says; what executors still hold of it is not read again.
+        """Replace the state with that of the record; what executors still hold of it is not read again.
 
-        Where the length or step of a sliding window has changed since, or an ``upgrade`` says what else has, the rows
-        are moved and stored again under ``name``, as one delta. After each delta that is there ``loaded`` is called.
+        If the length or step of a sliding window has changed since, or an ``upgrade`` describes another change, the
+        rows are converted and stored again under ``name``, as one delta. After each loaded delta, ``loaded`` is called.
         """
         self.obsolete = set()
         loading = Loading(self.operator, session, store)
@@ -267,7 +267,7 @@ class StageState:
         return loading
 
     def close(self) -> None:
-        """Free all state, and forget the plans; counters can still be read."""
+        """Free all state, and drop the plans; counters can still be read."""
         self.operator.restore([], None)
         self.operator.release()
         self.recorded = {}
@@ -275,7 +275,7 @@ class StageState:
 
     @property
     def has_lost(self) -> bool:
-        """Whether no executor holds some partition of what the newest record names."""
+        """Whether some partition of what the newest record names is on no executor."""
         return any(segment.lost for segment in self.recorded.values())
 
     def _realign(
@@ -326,7 +326,7 @@ class StageState:
         if isinstance(operator, SlidingWindows) and is_moved and before is not None:
             self._restore_moved(operator, before, saved, segments, name)
         elif isinstance(operator, SessionWindows) and saved.closed is not None and (upgrade.merges or upgrade.longer):
-            # What has closed of one key may have been a part of what is open of another, or of what comes.
+            # What has closed for one key may have been part of what is open for another, or of what is to come.
             start = max(
                 clamp(saved.closed + upgrade.longer), saved.closed if saved.whole_from is None else saved.whole_from
             )
@@ -343,7 +343,7 @@ class StageState:
         store: SnapshotStore,
         name: str,
     ) -> list[Segment]:
-        """Rows that take the place of all that was saved: stored, and held by the executors."""
+        """Rows that replace everything that was saved: stored, and held by the executors."""
         partials = operator.partitioned(rows)
         statistics = operator.measured(partials)
         if statistics is None:
@@ -353,7 +353,7 @@ class StageState:
         return [moved]
 
     def _forget(self, saved: SavedStage, name: str) -> None:
-        # The new one too: merged away in the very next epoch, it would never have been in a record that drops it.
+        # Including the new one: if merged in the very next epoch, it would never have been in a record that drops it.
         self.obsolete = {name, *(delta.name for delta in saved.deltas)}
         self.recorded = {}
 
@@ -374,7 +374,7 @@ class StageState:
     def _write(self, name: str, segment: Segment, store: SnapshotStore) -> Delta:
         statistics = segment.statistics
         partitions = None if statistics.rows <= FEW else segment.partition_count
-        # Of few rows, every other file would take longer to make than the rows to write.
+        # For few rows, every further file would take longer to create than the rows to write.
         rows = self.kept("saved", inputs=[[segment.rows]], build=to_store, tasks=1 if partitions is None else None)
         files = store.write_delta(name, rows)
         return Delta(name, files, statistics.rows, statistics.low, statistics.high, partitions)

@@ -1,4 +1,4 @@
-"""What a start or a recovery is doing: told once a second while it takes long, so that nobody takes it for hung."""
+"""The steps of a start or a recovery: reported once a second while they take long, so that nobody thinks it hangs."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from typing import TextIO
 from sparkjet.query_log import about, current, logger
 
 EVERY = 1.0
-"""Seconds between two lines; what is done sooner says nothing."""
+"""Seconds between two lines; a step that is done sooner reports nothing."""
 _BAR = 20
 _USUAL = 80
 
 
 class StartSteps:
-    """Tells what is being done: lines in the log or, on a terminal, one that is written over, with a progress bar.
+    """Reports the current step: in lines of the log or, on a terminal, in one that is overwritten, with a progress bar.
 
     Args:
         stream: Where a terminal may be; by default standard error.
@@ -33,7 +33,7 @@ class StartSteps:
         self._done = 0
 
     def at(self, what: str, total: int | None = None) -> None:
-        """Note what is being done from now on, and of how many parts, where that is known."""
+        """Note what is done from now on, and in how many parts, if that is known."""
         self._what, self._done = (what, total), 0
 
     def one(self) -> None:
@@ -42,9 +42,9 @@ class StartSteps:
 
     @contextmanager
     def told(self) -> Iterator[None]:
-        """Tell what is done in a block."""
+        """Report the steps of a block."""
         ended, began = threading.Event(), time.monotonic()
-        # Not at definition: a notebook, or a test, replaces it.
+        # Not at definition: a notebook, or a test, may replace it.
         stream = sys.stderr if self._stream is None else self._stream
         on_terminal, query = _is_terminal(stream), current()
 
@@ -53,7 +53,7 @@ class StartSteps:
                 while not ended.wait(self._every):
                     line = self.line(time.monotonic() - began, bar=on_terminal)
                     if on_terminal:
-                        # In one row: of a longer line, only the last row would be written over.
+                        # In one row: of a longer line, only the last row would be overwritten.
                         _write(stream, f"\r\x1b[K{line[: _columns(stream) - 1]}")
                     else:
                         logger.info("%s", line)
@@ -69,7 +69,7 @@ class StartSteps:
                 _write(stream, "\r\x1b[K")
 
     def line(self, seconds: float, *, bar: bool = False) -> str:
-        """What is told after so many seconds.
+        """The line that is reported after some seconds.
 
         >>> steps = StartSteps()
         >>> steps.at("restoring the state", 4)
@@ -88,10 +88,10 @@ class StartSteps:
 
 def _is_terminal(stream: TextIO) -> bool:
     try:
-        # Emacs, and what logs of builds go to, would show the sequences.
+        # Emacs, and the logs of builds, would show the escape sequences.
         return stream.isatty() and os.environ.get("TERM") != "dumb"
     except (AttributeError, ValueError):
-        # None where there is no standard error, or closed; and what programs put in its place is often only written to.
+        # None if there is no standard error, or closed; and its replacements in programs often only have write().
         return False
 
 
@@ -103,7 +103,7 @@ def _columns(stream: TextIO) -> int:
 
 
 def _write(stream: TextIO, text: str) -> None:
-    # A terminal that was closed meanwhile: nobody looks, and the query goes on.
+    # The terminal was closed in the meantime: nobody looks, and the query continues.
     with suppress(OSError, ValueError):
         stream.write(text)
         stream.flush()

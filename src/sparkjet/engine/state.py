@@ -1,4 +1,4 @@
-"""The live state of a query: stages, watermarks and counters, restored from a record and saved into the next."""
+"""The live state of a query: stages, watermarks and counters, restored from a record and saved into the next one."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
 @dataclass
 class QueryState:
-    """What an epoch reads and changes.
+    """The state that an epoch reads and changes.
 
     Attributes:
         tracker: The watermarks of all inputs.
-        stages: State of each stage that has any, by its name.
+        stages: State of each stage that has any, by the stage's name.
         partitions: Number of partitions of that state.
         early_at: When each output last had early rows.
         changes: What each output in update mode has not been sent.
-        upgrade: How to go on from a record of the query as it was before, None if it is the same.
+        upgrade: How to continue from a record of the query before it was changed, None if it is the same.
     """
 
     tracker: InputTracker
@@ -86,7 +86,7 @@ class QueryState:
 
     @property
     def has_lost(self) -> bool:
-        """Whether no executor holds some of what the newest record names."""
+        """Whether something that the newest record names is on no executor."""
         return any(stage.has_lost for stage in self.stages.values())
 
     def restore(
@@ -99,13 +99,13 @@ class QueryState:
         whole: bool = True,
         loaded: Callable[[], None] = lambda: None,
     ) -> tuple[int, int]:
-        """Become what the record says, forgetting everything since."""
+        """Replace the state with that of the record, dropping everything since."""
         self.tracker.restore(record.watermarks)
         self.early_at = dict(record.early_at)
         for changes in self.changes.values():
             changes.forget()
         read = kept = 0
-        # The records of this run have today's; a takeover leaves all as it was, so that it can still be undone.
+        # Records of this run have today's; a takeover leaves everything as it was, so that it can still be undone.
         is_old = self.upgrade is not None and record.fingerprint == self.upgrade.before
         upgrades = self.upgrade.stages if self.upgrade is not None and is_old else {}
         for stage, state in self.stages.items():
@@ -117,7 +117,7 @@ class QueryState:
         return read, kept
 
     def early_due(self, plan: Plan, now: int, arrived: Collection[str] = ()) -> list[str]:
-        """Names of the outputs that early rows are due for, when rows have arrived at these stages."""
+        """Names of the outputs for which early rows are due, when rows have arrived at these stages."""
         due = []
         for output in plan.of_stages:
             period = output.early_period
@@ -132,12 +132,12 @@ class QueryState:
         return due
 
     def is_due(self, now: int) -> bool:
-        """Whether an epoch is due because of the clock, for a stage's own timers."""
+        """Whether an epoch is due because of the clock, for a stage's timers."""
         operators = [state.operator for state in self.stages.values()]
         return any(isinstance(each, TimedOperator) and each.is_due(now) for each in operators)
 
     def take_obsolete(self) -> set[str]:
-        """Names of deltas that a restore has read or written and that the next record may drop; each is given once."""
+        """Names of deltas that a restore has read or written and that the next record may drop; returned once each."""
         names = {name for stage in self.stages.values() for name in stage.obsolete}
         for stage in self.stages.values():
             stage.obsolete = set()
@@ -151,6 +151,6 @@ class QueryState:
             stage.close()
 
     def release(self) -> None:
-        """Free state that nothing reads any more."""
+        """Free state that nothing reads anymore."""
         for stage in self.stages.values():
             stage.operator.release()

@@ -1,4 +1,4 @@
-"""State as its users see it, read without the query and beside its driver: which record, and which operator of it."""
+"""State as users see it, read without the query and independently of its driver: which record, and which operator."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _ATTEMPTS = 10
 
 
 class StateReader:
-    """Reads the state that a home holds; changes nothing there, and needs no rights to.
+    """Reads the state in a home; changes nothing there, and needs no permission to.
 
-    What it gives is persisted in the executors before it is given: the query may go on, and remove what was read.
+    Returned rows are persisted in the executors first: the query may continue, and remove the files that were read.
 
     Args:
         home: The home of the query, which may be running.
@@ -49,7 +49,7 @@ class StateReader:
 
     @property
     def operators(self) -> dict[str, str]:
-        """What each operator that has state is, by its name."""
+        """The kind of each operator that has state, by its name."""
         return {name: kind_of_operator(stage) for name, stage in self.record.stages.items()}
 
     def rows(self, session: SparkSession, operator: str | None = None, side: str | None = None) -> DataFrame:
@@ -57,14 +57,14 @@ class StateReader:
 
         Raises:
             AnalysisError: There is no such operator, or there are several and none is named.
-            RecoveryError: The record is of an earlier version, or what it names is missing.
+            RecoveryError: The record is of an earlier version, or something that it names is missing.
         """
         for _ in range(_ATTEMPTS):
             name = self._named(operator)
             try:
                 return shown_rows(session, self._store, self.record, name, side)
             except (RecoveryError, OSError):
-                # Of a running query, the next record may do without what this one names.
+                # While a query runs, the next record may do without what this one names.
                 before, (self.slot, self.record) = self.slot, self._found()
                 if self.slot == before:
                     raise
@@ -77,7 +77,7 @@ class StateReader:
         """The same without the rows, and without reading them.
 
         Raises:
-            AnalysisError: As :meth:`rows`.
+            AnalysisError: As in :meth:`rows`.
             RecoveryError: The record is of an earlier version.
         """
         name = self._named(operator)

@@ -25,23 +25,23 @@ if TYPE_CHECKING:
     from sparkjet.executors import AwaitedExecutors
 
 SETTLING = 1
-"""Seconds between two checks of how the last epoch has ended, and of what is decided and not committed."""
+"""Seconds between two checks of how the last epoch has ended, and of decided transactions that are not committed."""
 
 
 class Supervisor:
-    """Watches over Spark's query from its start to its end, in a thread of its own; thread-safe.
+    """Watches over Spark's query from its start to its end, in a separate thread; thread-safe.
 
-    What it does with the engine it does between two batches: ticks of the clock, retiring a substream, committing what
-    could not be committed at once, closing the windows at the end.
+    It uses the engine only between two batches: for ticks of the clock, to retire a substream, to commit what could not
+    be committed at once, and to close the windows at the end.
 
     Args:
         engine: The engine.
         ending: The end of the query.
         spark: Spark's query.
-        ticker: Lets time pass while nothing arrives, None where no policy or output depends on the clock.
+        ticker: Lets time pass while nothing arrives, None if no policy or output depends on the clock.
         close_at_end: Whether the end of the input closes the windows.
-        executors: Says where an epoch waits for executors that do not come; None on a local master.
-        backfilling: What comes before the stream, if anything does.
+        executors: Reports when an epoch waits for executors that do not come; None on a local master.
+        backfilling: The epochs before the stream, if there are any.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Supervisor:
         return self._turn.is_ours
 
     def start(self) -> None:
-        """Begin to watch, and to let time pass."""
+        """Start to watch, and to let time pass."""
         threading.Thread(
             target=copy_context().run, args=(self._watch,), name=f"sparkjet-{self._query}", daemon=True
         ).start()
@@ -87,13 +87,13 @@ class Supervisor:
         self._ending.ask(self._stop_between_epochs, f"sparkjet-stop-{self._query}")
 
     def drain(self) -> None:
-        """Wait until all input there is has been committed, and let the clock tick once."""
+        """Wait until all available input has been committed, and let the clock tick once."""
         while self._is_behind and not self._ending.begun:
             self._ending.wait(SETTLING / 10)
         try:
             self._spark.processAllAvailable()
         except StreamingQueryException:
-            # Spark has what a batch failed with as a text only.
+            # Spark has a batch's error only as text.
             self._ending.raise_failure()
             raise
         with self._turn:
@@ -114,7 +114,7 @@ class Supervisor:
                 raise AnalysisError(message)
             self._join()
             self._ending.raise_failure()
-            # Not by its error: a function that the epoch calls may raise AnalysisError too, and that ends the query.
+            # Not by its error: a function that the epoch calls may raise AnalysisError too, which ends the query.
             self._engine.check_substream(substream)
             try:
                 self._engine.retire(substream)
@@ -147,7 +147,7 @@ class Supervisor:
             self._ending.finish()
 
     def _read_history(self) -> None:
-        """Run the epochs of history; Spark's first batch waits for them, where it has one."""
+        """Run the epochs of history; Spark's first batch waits for them, if there is one."""
         while self._is_behind and not self._ending.begun:
             if not self._spark.isActive and not used_up(self._spark):
                 # Somebody has stopped it from outside.
@@ -165,7 +165,7 @@ class Supervisor:
     def _until_spark_ends(self) -> None:
         try:
             while not self._spark.awaitTermination(SETTLING):
-                # What could not be committed must not wait for the next epoch, which may be far away.
+                # Commits that have failed must not wait for the next epoch, which may be far away.
                 self._if_free(self._settle)
                 if self._engine.is_over and not self._ending.begun:
                     self.stop()
@@ -173,7 +173,7 @@ class Supervisor:
                     self._executors.look()
         except Exception as error:
             if self._ending.stopping:
-                # Spark interrupts its thread wherever it is, in a source for example; in an epoch it never is.
+                # Spark interrupts its thread wherever it is, for example in a source; it is never in an epoch then.
                 logger.warning("Spark's query failed while it was being stopped", exc_info=True)
             elif self._ending.failure is None:
                 self._ending.fail(error)
@@ -185,7 +185,7 @@ class Supervisor:
             logger.warning("it was stopped from outside before its end; windows stay open")
 
     def _if_free(self, work: Callable[[], None], timeout: float = 0) -> None:
-        """Do something between two epochs, unless one is running, which does the same. Errors end the query."""
+        """Do something between two epochs, unless an epoch is running, which does the same. Errors end the query."""
         if self._turn.take(timeout=timeout):
             try:
                 work()
@@ -195,12 +195,13 @@ class Supervisor:
                 self._turn.give_back()
 
     def _tick(self) -> None:
-        """Run an epoch without a batch if the clock makes one due; the caller has the turn."""
+        """Run an epoch without a batch if the clock makes one due; the caller must have the turn."""
         if self._ending.begun or self._is_behind or not self._spark.isActive:
             return
         newest = newest_progress(self._spark)
         if newest is None:
-            # Spark has not looked at the sources yet: what has piled up there must not find its windows closed.
+            # Spark has not looked at the sources yet: rows that have accumulated there must not find their windows
+            # closed.
             return
         try:
             self._engine.tick(self._engine.caught_up(newest, in_batch=False))
@@ -208,32 +209,32 @@ class Supervisor:
             self._fail(error)
 
     def _settle(self) -> None:
-        """See to what is decided, and learn of a switch; the caller has the turn."""
+        """Attend to decided transactions, and learn of a switch; the caller must have the turn."""
         try:
             self._engine.settle(last=False)
             newest = newest_progress(self._spark) if self._engine.is_held else None
             if newest is not None and not self._ending.begun and not self._is_behind:
-                # As with a tick, not before Spark has looked at the sources.
+                # As for a tick, not before Spark has looked at the sources.
                 self._engine.release(self._engine.caught_up(newest, in_batch=False))
         except BaseException as error:  # noqa: BLE001 - kept for the user
             self._fail(error)
 
     def _publish(self) -> None:
-        """Let readers see what waits for more epochs; the caller has the turn."""
+        """Publish what waits for more epochs; the caller must have the turn."""
         try:
             self._engine.publish()
         except BaseException as error:  # noqa: BLE001 - kept for the user
             self._fail(error)
 
     def _join(self) -> None:
-        """Wait for the end of the last epoch, whose failure must not be left until the next; in a turn."""
+        """Wait for the end of the last epoch, whose failure must not be left until the next one; in a turn."""
         try:
             self._engine.join()
         except BaseException as error:  # noqa: BLE001 - kept for the user
             self._fail(error)
 
     def _fail(self, error: BaseException) -> None:
-        """End the query with an error between two batches; the caller has the turn."""
+        """End the query with an error between two batches; the caller must have the turn."""
         self._ending.fail(error)
         try:
             fail_at_stop(self._spark, self._engine.session, self._ending.failure or error)
@@ -248,7 +249,7 @@ class Supervisor:
                 self._stop_spark()
 
     def _stop_spark(self) -> None:
-        """End Spark's query; only between epochs, as Spark would interrupt one in the middle."""
+        """End Spark's query; only between epochs, as Spark would interrupt an epoch in the middle."""
         try:
             self._spark.stop()
         except Exception:  # the supervisor waits for Spark's query in any case, and learns how it ends

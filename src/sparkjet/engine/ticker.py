@@ -1,4 +1,4 @@
-"""The ticker: it lets time pass for a query that receives nothing."""
+"""The ticker, which lets time pass for a query that receives nothing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MICROSECONDS = 1_000_000
 
 
 class Ticker:
-    """Calls a function at an interval of wall-clock time, in a thread of its own, until it is stopped.
+    """Calls a function at an interval of wall-clock time, in a separate thread, until it is stopped.
 
     Args:
         interval: Seconds between the calls.
@@ -40,7 +40,7 @@ class Ticker:
         threading.Thread(target=copy_context().run, args=(run,), name=f"sparkjet-ticker-{name}", daemon=True).start()
 
     def stop(self) -> None:
-        """Stop calling; a call that is under way goes on. A second call does nothing."""
+        """Stop calling; a running call continues. A second call does nothing."""
         self._stopped.set()
 
 

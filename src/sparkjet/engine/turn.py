@@ -18,13 +18,14 @@ if TYPE_CHECKING:
 class Turn:
     """Taken by everything that uses an engine, one thread at a time.
 
-    What users give a query (functions, listeners, sinks, policies, clocks) is called in the threads that
-    :attr:`is_ours` tells. What waits there for the turn, or for the end of the query, would wait for itself. A thread
-    that such a function starts is not known here. They have an active session, as Spark's own thread has: a function
-    that reads a table of ``SparkSession.getActiveSession()`` must not depend on what called it.
+    The code that users give to a query (functions, listeners, sinks, policies, clocks) is called in the threads for
+    which :attr:`is_ours` is true. If it waited there for the turn, or for the end of the query, it would wait for
+    itself. A thread that such a function starts is not known here. These threads have an active session, like Spark's
+    own thread: a function that reads a table of ``SparkSession.getActiveSession()`` must not depend on which thread
+    calls it.
 
     Args:
-        query: What the log lines of these threads name.
+        query: The name of the query in the log lines of these threads.
         session: The session that is made active in a thread that has none.
 
     >>> turn = Turn()
@@ -42,7 +43,7 @@ class Turn:
         self._here = threading.local()
 
     def take(self, timeout: float = -1) -> bool:
-        """Wait for the turn; False if that takes longer than ``timeout`` seconds, for ever by default."""
+        """Wait for the turn; False if that takes longer than ``timeout`` seconds, forever by default."""
         taken = self._lock.acquire(timeout=timeout)
         if taken:
             self._here.ours = True
@@ -51,10 +52,10 @@ class Turn:
         return taken
 
     def give_back(self) -> None:
-        """End the turn; in the thread that has taken it."""
+        """End the turn, in the thread that has taken it."""
         try:
             if self._here.activated and self._session is not None:
-                # With the JVM, its threads have gone.
+                # If the JVM is gone, so are its threads.
                 with contextlib.suppress(*GONE):
                     deactivate(self._session)
         finally:
@@ -63,13 +64,13 @@ class Turn:
             self._lock.release()
 
     def enlist(self) -> None:
-        """Have the calling thread work for whoever has the turn, as long as it lives; it never takes it itself."""
+        """Let the calling thread work for the owner of the turn as long as it lives; it never takes the turn itself."""
         self._here.ours = True
         begin(self._query)
         self._activate()
 
     def _activate(self) -> bool:
-        # Without the JVM, whatever this thread is to do says so.
+        # Without the JVM, the work of this thread reports it.
         with contextlib.suppress(*GONE):
             return self._session is not None and activated(self._session)
         return False
@@ -81,7 +82,7 @@ class Turn:
 
     @property
     def is_ours(self) -> bool:
-        """Whether the calling thread has the turn, or works for those that have it."""
+        """Whether the calling thread has the turn, or works for the threads that have it."""
         return getattr(self._here, "ours", False)
 
     def __enter__(self) -> None:

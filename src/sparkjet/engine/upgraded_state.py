@@ -1,4 +1,4 @@
-"""Upgraded state: the saved rows of an aggregation as those of the changed one, as DataFrames."""
+"""Upgraded state: the saved rows of an aggregation converted to those of the changed one, as DataFrames."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 def upgraded(rows: DataFrame, upgrade: StageUpgrade, accumulators: Accumulators, keys: Sequence[str]) -> DataFrame:
     """Saved rows with the keys and accumulators of the changed aggregation; their other columns stay.
 
-    Rows that were of several keys are not combined yet.
+    Rows of several merged keys are not combined yet.
 
     Args:
-        rows: The saved rows, of which each key has its newest.
+        rows: The saved rows, with only the newest of each key.
         upgrade: What has changed.
-        accumulators: Those of the changed aggregation.
+        accumulators: Accumulators of the changed aggregation.
         keys: Names of its keys.
     """
     if upgrade.longer:
@@ -69,7 +69,7 @@ def _fields(upgrade: StageUpgrade, accumulators: Accumulators) -> list[Column]:
     first = len(upgrade.aggregates)
     for place, number in enumerate(upgrade.lacking):
         before = upgrade.aggregates[number][1]
-        # What was added has seen none of these rows.
+        # An added aggregate has seen none of these rows.
         lacked = ROW_COUNT if before is None else _lacked_before(upgrade, before)
         found.append(F.col(lacked).alias(field_name(first + place, LACKED)))
     return found

@@ -1,1 +1,1 @@
-"""What a query is: its inputs, transformations, stages and outputs, as pure description."""
+"""The description of a query: its inputs, transformations, stages and outputs; nothing in it runs."""

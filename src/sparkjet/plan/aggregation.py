@@ -37,12 +37,12 @@ _CALL = "AggregateExpression"
 
 
 def key_name(number: int) -> str:
-    """Name of a key inside the engine."""
+    """The engine's name for a key."""
     return f"key{number}"
 
 
 def result_name(number: int) -> str:
-    """Name of the result of an aggregate inside the engine."""
+    """The engine's name for the result of an aggregate."""
     return f"result{number}"
 
 
@@ -52,7 +52,7 @@ def window_column() -> Column:
 
 
 def group_window(grouping: Grouping) -> GroupWindow | None:
-    """The window of a grouping as aggregates may name it, None without one."""
+    """The window of a grouping, in the form in which aggregates may refer to it; None without a window."""
     if grouping.window is None:
         return None
     name, held = grouping.window.name, () if grouping.by_key is None else grouping.by_key.keys
@@ -61,7 +61,7 @@ def group_window(grouping: Grouping) -> GroupWindow | None:
 
 @dataclass(frozen=True, eq=False)
 class ResolvedAggregate:
-    """An aggregate over some rows: its operation, in words what it computes, and what these words leave out."""
+    """An aggregate over some rows: its operation, a text for what it computes, and what the text leaves out."""
 
     computes: str
     operation: AggregateOperation
@@ -72,14 +72,15 @@ class ResolvedAggregate:
 class Aggregation(Stage):
     """One ``groupBy(…).agg(…)``.
 
-    Inside the engine keys are named ``key0…`` and results ``result0…``, so that no name a user chose can collide.
+    Inside the engine, keys are named ``key0…`` and results ``result0…``, so that no name chosen by a user can collide.
 
     Attributes:
         feed: The rows that are aggregated.
         grouping: The keys, and the window if there is one.
-        aggregates: What is computed.
-        columns: The columns of the result that follow the grouping ones, from keys and results by their names inside.
-        lacking: Numbers of the aggregates that have not seen all rows of the state, as they were added to it.
+        aggregates: The aggregates to compute.
+        columns: The columns of the result after the grouping columns, computed from keys and results by their inner
+        names.
+        lacking: Numbers of the aggregates that were added later, and so have not seen all rows of the state.
     """
 
     feed: Feed
@@ -90,7 +91,7 @@ class Aggregation(Stage):
 
     @property
     def keys(self) -> tuple[Key, ...]:
-        """The grouping columns but the window."""
+        """The grouping columns without the window."""
         return self.grouping.keys
 
     @property
@@ -100,7 +101,7 @@ class Aggregation(Stage):
 
     @cached_property
     def key_names(self) -> tuple[str, ...]:
-        """Names of the keys inside the engine; without keys there is a constant one."""
+        """Names of the keys inside the engine; without keys there is a single constant one."""
         return tuple(map(key_name, range(len(self.keys)))) or (_NO_KEY,)
 
     @cached_property
@@ -138,7 +139,7 @@ class Aggregation(Stage):
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """What must not change between two runs, because saved partial rows would no longer fit."""
+        """The properties that must not change between two runs, because saved partial rows would no longer fit."""
         return {
             "keys": {key.name: key.type.simpleString() for key in self.keys},
             "aggregates": [aggregate.computes for aggregate in self.aggregates],
@@ -153,7 +154,7 @@ class Aggregation(Stage):
 
     @property
     def unsaid(self) -> Unsaid:
-        """See :attr:`Stage.unsaid`; by the number of the aggregate, as two may be written alike."""
+        """See :attr:`Stage.unsaid`; by the number of the aggregate, as two may have the same text."""
         return {
             f"aggregate {number}, {aggregate.computes}, {what}": value
             for number, aggregate in enumerate(self.aggregates, 1)
@@ -162,7 +163,7 @@ class Aggregation(Stage):
 
     @property
     def shown(self) -> Shown:
-        """See :attr:`Stage.shown`; of the rows only what results name, as every record holds it."""
+        """See :attr:`Stage.shown`; only the columns that results name, as every record contains it."""
         texts = [each.text for each in self.columns]
         rows = self.feed.transformations.shape.drop(*HIDDEN).schema
         return Shown(
@@ -175,7 +176,7 @@ class Aggregation(Stage):
     @cached_property
     def intakes(self) -> tuple[PartialRows]:
         """See :attr:`Stage.intakes`."""
-        # Only windows ask for the time of a row.
+        # Only windows need the time of a row.
         timed = self.grouping.window is not None
         labelled, apart = self.feed.by_substream, self.feed.substreams
         intake = PartialRows(self._key_columns, self.accumulators, by_substream=labelled, substreams=apart, timed=timed)
@@ -206,14 +207,14 @@ class Aggregation(Stage):
         hidden = []
         if window is not None:
             marker = "spark.sessionWindow" if isinstance(window, SessionWindow) else "spark.timeWindow"
-            # Spark's own mark of a window column, without which F.window_time refuses it.
+            # Spark's own metadata of a window column, without which F.window_time refuses it.
             grouped[window.name] = window_column().alias(window.name, metadata={marker: True})
             hidden = [(F.col("end") - 1).alias(TIME), F.lit(ONLY_SUBSTREAM).alias(SUBSTREAM)]
         results = [self._result(each).alias(each.name) for each in self.columns]
         return CompiledColumns([*(grouped[name] for name in self.grouping.order), *results, *hidden])
 
     def computed_from(self, aggregates: Collection[int]) -> list[str]:
-        """The columns of the result that are computed from some aggregates, by their numbers."""
+        """The columns of the result that are computed from some aggregates, by the aggregates' numbers."""
         return [each.name for each in self.columns if self._computed_from(each, aggregates)]
 
     def _computed_from(self, result: ResultColumn, aggregates: Collection[int]) -> list[int]:
@@ -224,9 +225,9 @@ class Aggregation(Stage):
         return [number for number in aggregates if result_name(number) in names]
 
     def _result(self, result: ResultColumn) -> Column:
-        """A column of the result, null where an aggregate that it is computed from lacks rows.
+        """A column of the result, null if an aggregate that it is computed from lacks rows.
 
-        Not the aggregate alone: what is computed from it, such as COALESCE(…, 0), would look whole.
+        Not only the aggregate: anything computed from it, such as COALESCE(…, 0), would look complete.
         """
         lacked = [F.col(lacking_name(number)) for number in self._computed_from(result, self.lacking)]
         return F.when(reduce(add, lacked) == 0, result.column) if lacked else result.column

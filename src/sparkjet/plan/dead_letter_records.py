@@ -1,4 +1,4 @@
-"""Dead letters as records of Kafka, with the headers that Kafka Streams gives those of its dead letter queue."""
+"""Dead letters as Kafka records, with the headers that Kafka Streams gives to those of its dead letter queue."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 ERRORS = "__streams.errors."
-"""What the names of the headers of Kafka Streams begin with."""
+"""Prefix of the names of Kafka Streams' headers."""
 OWN = "sparkjet.errors."
-"""The same of what only sparkjet knows."""
+"""Prefix of the names of headers that only sparkjet knows."""
 _STREAMS = {"exception": "_error", "message": "_message", "stacktrace": "_trace"}
 _ORIGIN = ("topic", "partition", "offset")
 _FURTHER = {"stage": "_stage", "substream": "_substream", "epoch": "_epoch", "outputs": "_outputs"}
@@ -36,7 +36,7 @@ def records(letters: DataFrame) -> list[Column]:
     known |= {f"{OWN}{name}": column for name, column in _FURTHER.items()}
     headers = F.array(
         *(
-            # As Kafka Streams does, numbers as text.
+            # Numbers as text, as in Kafka Streams.
             F.struct(F.lit(name).alias("key"), F.col(column).cast("string").cast("binary").alias("value"))
             for name, column in known.items()
         )

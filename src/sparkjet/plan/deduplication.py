@@ -1,4 +1,4 @@
-"""Deduplications: the stage of ``dropDuplicates`` and its relatives, from the columns that tell rows apart."""
+"""Deduplications: the stage of ``dropDuplicates`` and its relatives, by the columns that distinguish rows."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ if TYPE_CHECKING:
     from sparkjet.plan.inputs import Input
 
 _GRAIN = 100
-"""The watermark is as fine as this part of its delay."""
+"""The watermark is as fine as its delay divided by this."""
 
 
 @dataclass(frozen=True, eq=False)
 class DroppedDuplicates(Stage):
     """The first row of each key among the rows of a stream.
 
-    Inside the engine the columns of the key are named ``key0…``.
+    Inside the engine, the columns of the key are named ``key0…``.
 
     Attributes:
         feed: The rows.
         subset: The columns of the key.
         keep: How long a key is remembered after the time of its first row, in microseconds; 0 if the time is part of
-            the key, None if for ever.
-        remembered: The same in words, which does not change with the delay of the watermark.
+            the key, None for forever.
+        remembered: The same as text, which does not change with the delay of the watermark.
     """
 
     feed: Feed
@@ -66,7 +66,7 @@ class DroppedDuplicates(Stage):
 
     @property
     def waits(self) -> bool:
-        """See :attr:`Stage.waits`; a first row goes on when it comes."""
+        """See :attr:`Stage.waits`; a first row is a result as soon as it arrives."""
         return False
 
     @property
@@ -95,7 +95,7 @@ class DroppedDuplicates(Stage):
         return Deduplication(self.keep, list(self._keys), partitions)
 
     def output(self, rows: DataFrame) -> DataFrame:
-        """The rows as they came, with the same columns: the user's references to them stay valid."""
+        """The rows as they arrived, with the same columns: the user's references to them stay valid."""
         return self._once("output", build=self._output).select(rows)
 
     def shape(self) -> DataFrame:
@@ -103,7 +103,7 @@ class DroppedDuplicates(Stage):
         rows = self.feed.transformations.shape
         row = F.struct(*(quoted(name) for name in visible(rows))).alias(ROW)
         arrived = rows.select(F.lit(None).cast("long").alias(ROW_TIME), row)
-        # Not from those rows: Spark would give the columns another identity, as these are in its plan already.
+        # Not from those rows: Spark would give the columns new identities, as these are already in its plan.
         return self.output(rows.sparkSession.createDataFrame([], arrived.schema))
 
     @property

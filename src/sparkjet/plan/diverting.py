@@ -1,4 +1,4 @@
-"""Diverting: a row whose expression raises is marked with where, and later expressions are not computed for it."""
+"""Diverting: a row whose expression raises is marked with the place, and later expressions skip it."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from sparkjet.catalyst.row_counter import RowCounter
 
 STEP, PLACE, CAUSE = "step", "place", "cause"
-"""Fields of ``FAILURE``: the number of the link, what it computes, in words, and what a Python function raised."""
+"""Fields of ``FAILURE``: the number of the link, a text for what it computes, and the error of a Python function."""
 OUTPUTS = "_outputs"
-"""The column of a dead letter that names the outputs that lack the row."""
+"""The column of a dead letter with the names of the outputs that lack the row."""
 ADDED = {
     "_stage": "string",
     "_error": "string",
@@ -37,17 +37,17 @@ ADDED = {
     "_epoch": "bigint",
     OUTPUTS: "string",
 }
-"""What a dead letter is delivered with, and the types."""
+"""Columns that are added to dead letters, with their types."""
 _FAILURE = f"struct<{STEP}:int,{PLACE}:string,{CAUSE}:string>"
 _TRY = "_sparkjet_try"
 
 
 @dataclass(frozen=True, eq=False)
 class Divert:
-    """A point of a stream from which failed rows are diverted; told from others by its identity.
+    """A point of a stream from which failed rows are diverted; identified by the object itself.
 
     Attributes:
-        most: How many rows of an epoch may fail, None for any.
+        most: The number of rows of an epoch that may fail, None for any.
         share: The same as a share of all rows.
     """
 
@@ -60,9 +60,9 @@ class _Attempt:
     """A column that is tried.
 
     Attributes:
-        column: What is tried.
-        place: What it is, where a failure is named.
-        calls: Its calls of Python functions, if there are any.
+        column: The column.
+        place: Its description in a failure.
+        calls: Its calls of Python functions, if any.
     """
 
     column: Column
@@ -71,15 +71,15 @@ class _Attempt:
 
     @property
     def cause(self) -> Column:
-        """What a Python function raised, null where none did."""
+        """The error that a Python function has raised, null if there is none."""
         return F.lit(None).cast("string") if self.calls is None else self.calls.cause
 
 
 class Tries:
-    """Columns that a link computes, each only of rows that are kept and have not failed.
+    """Columns that a link computes, each only for rows that are kept and have not failed.
 
     Args:
-        columns: The columns, each with what its text is preceded by where a failure is named.
+        columns: The columns, each with the text that precedes its own in a failure.
     """
 
     def __init__(self, columns: Iterable[tuple[str, Column]]) -> None:
@@ -87,7 +87,7 @@ class Tries:
         self._once = Once()
 
     def on(self, frame: DataFrame) -> DataFrame:
-        """The rows with what is tried."""
+        """The rows with the attempted columns."""
         frame, session = self.prepared(frame), frame.sparkSession
         found = self._once(
             "tried",
@@ -98,30 +98,30 @@ class Tries:
         return frame.withColumns(found) if found else frame
 
     def prepared(self, frame: DataFrame) -> DataFrame:
-        """The rows with what Python functions return, or raise, that the columns call."""
-        # Built once: Spark would compile another one anew in each epoch.
+        """The rows with the results, or errors, of the Python functions that the columns call."""
+        # Built once: Spark would compile it again in each epoch.
         self._once("attempts", build=lambda: self._attempted(frame))
-        # Those of several columns together, so that they are computed in one go.
+        # Calls of several columns are put together, so that they are computed in one pass.
         for stages in zip_longest(*(each.stages for each in self._calls), fillvalue={}):
             frame = frame.withColumns({name: column for stage in stages for name, column in stage.items()})
         return frame
 
     def raising(self, frame: DataFrame) -> DataFrame:
-        """The columns of rows that :meth:`prepared` has made, computed where nothing catches what raises."""
-        # A call whose argument raises is not made, and says nothing of it.
+        """The columns over rows from :meth:`prepared`, computed where no error is caught."""
+        # A call whose argument raises is not made, and so reports nothing.
         arguments = [column for each in self._calls for column in each.arguments]
         return frame.select(*arguments, *(each.column for each in self._attempts.values()))
 
     def value(self, number: int) -> Column:
-        """A column of :meth:`on`, null in rows that are not kept."""
+        """A column from :meth:`on`, null in rows that are not kept."""
         name = f"{_TRY}{number}"
         return F.col(f"{name}.{VALUE}") if name in self._attempts else self._columns[number][1]
 
     def marks(self, step: int, passed: Column | None = None) -> dict[str, Column]:
-        """What the hidden columns become: whether a row goes on, and where it failed."""
+        """New values of the hidden columns: whether a row is kept, and where it has failed."""
         raised = [(F.col(name).isNull(), each) for name, each in self._attempts.items()]
-        # Spark moves filters below a projection in which all is deterministic, and writes out in them what its columns
-        # are: KEPT twice for each step, so that twenty steps had a million conditions.
+        # Spark moves filters below a projection whose expressions are all deterministic, and writes out its columns in
+        # them: KEPT twice for each step, so that twenty steps had a million conditions.
         kept = [always(), F.col(KEPT), *(~each for each, _ in raised), *([] if passed is None else [passed])]
         marks = {KEPT: reduce(and_, kept)}
         if raised:
@@ -130,13 +130,13 @@ class Tries:
         return marks
 
     def without(self, frame: DataFrame) -> DataFrame:
-        """The rows without what :meth:`on` added."""
+        """The rows without the columns that :meth:`on` has added."""
         names = [*self._attempts, *(name for each in self._calls for name in each.names)]
         return frame.drop(*names) if names else frame
 
     @property
     def _attempts(self) -> dict[str, _Attempt]:
-        """What is tried of the columns, by the names of :meth:`on`; what cannot raise is not among them."""
+        """The attempts at the columns, by the names in :meth:`on`; columns that cannot raise are not among them."""
         return self._once("attempts", build=dict)
 
     @property
@@ -147,7 +147,8 @@ class Tries:
         session, found = frame.sparkSession, {}
         for number, (begin, column) in enumerate(self._columns):
             name, expression = f"{_TRY}{number}", selected(frame, column)
-            # What cannot raise is left as it is: a copied event time can still be read in a row that has failed.
+            # A column that cannot raise is left as it is: a copied event time can still be read in a row that has
+            # failed.
             if never_raises(expression, session):
                 continue
             place = f"{begin} {redacted(column, session)}"
@@ -167,11 +168,11 @@ def begun(frame: DataFrame) -> DataFrame:
 
 
 def with_known_times(frame: DataFrame, hidden: Mapping[str, Column], by: Sequence[str], violated: Column) -> DataFrame:
-    """Rows with event time and substream, which in a failed row are known only if all columns of them are.
+    """Rows with event time and substream, which are known for a failed row only if all their columns are.
 
-    Otherwise a substream that does not exist would hold back the watermark, or be advanced by another one's rows. A row
-    that a filter has dropped has neither, as where nothing is diverted: it is not among the rows with a watermark. Nor
-    is one that has ``violated`` an expectation, which may be one of its time.
+    Otherwise a substream that does not exist would hold back the watermark, or another substream's rows would advance
+    it. A row that a filter has dropped has neither, just as without ``divert``: it is not among the rows with a
+    watermark. Neither has a row that has ``violated`` an expectation, which may concern its time.
     """
     lacking = reduce(or_, (F.col(quoted(name)).isNull() for name in by), F.lit(False))
     is_known = F.col(KEPT) | (F.col(FAILURE).isNotNull() & ~violated & ~lacking)
@@ -190,12 +191,12 @@ def has_failed() -> Column:
 
 
 def failed(frame: DataFrame, first: int) -> DataFrame:
-    """The rows that have failed, as they were at ``divert``, with event time and substream where there are any."""
+    """The rows that have failed, as they were at ``divert``, with event time and substream if they have them."""
     return frame.where(F.col(f"{FAILURE}.{STEP}") >= first).select(ORIGINAL, FAILURE, *carried(frame))
 
 
 def carried(frame: DataFrame) -> list[Column]:
-    """Event time and substream of rows, null where these have none."""
+    """Event time and substream of rows, null if they have none."""
     return [F.col(name) if name in frame.columns else column.alias(name) for name, column in untimed().items()]
 
 
@@ -222,7 +223,7 @@ def letters_shape(rows: DataFrame) -> DataFrame:
 
 
 def common(one: Sequence[object], other: Sequence[object]) -> int:
-    """How many elements two sequences begin with that are the same objects."""
+    """The number of leading elements of two sequences that are the same objects."""
     count = 0
     for left, right in zip(one, other, strict=False):
         if left is not right:
@@ -232,6 +233,6 @@ def common(one: Sequence[object], other: Sequence[object]) -> int:
 
 
 def failure(step: int, place: str, cause: Column | None = None) -> Column:
-    """Where a row has failed: the number of the link, what it computes, and what a Python function raised."""
+    """The place where a row has failed: the number of the link, a text for it, and the error of a Python function."""
     said = F.lit(None).cast("string") if cause is None else cause
     return F.struct(F.lit(step).alias(STEP), F.lit(place).alias(PLACE), said.alias(CAUSE))

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 class EventTime:
     """The column of the windows, by name and by its identity in Spark's plan.
 
-    A row's time is read at the watermark, and carried in a hidden column from there. A window names the visible column;
-    if that were replaced in between, the window would silently use other times than it names.
+    A row's time is read at the watermark, and from there carried in a hidden column. A window names the visible column;
+    if that were replaced in between, the window would silently use times other than those that it names.
 
     Attributes:
         name: Name of the column.
@@ -53,7 +53,7 @@ class EventTime:
 
     @staticmethod
     def of_watermark(name: str, rows: DataFrame) -> EventTime:
-        """The event time of ``withWatermark``, or of a union, by the first stream's name."""
+        """The event time of ``withWatermark``, or of a union, by the name in the first stream."""
         remedy = f"Compute {name!r} before withWatermark(…), or give the new column another name."
         return EventTime(name, attribute_ids(rows, name), "withWatermark", remedy)
 
@@ -65,13 +65,13 @@ class EventTime:
         )
 
     def columns(self, rows: DataFrame) -> list[int]:
-        """The numbers of the columns of some rows that hold it, whatever they are called."""
+        """The numbers of the columns of some rows that hold the event time, under whatever name."""
         renamed = aliases(passed_nodes(analyzed(rows)))
         output = enumerate(listed(analyzed(rows).output()))
         return [number for number, each in output if not {*self.ids}.isdisjoint(origins(each, renamed))]
 
     def check(self, rows: DataFrame, by: str, column: Column | str | None = None) -> None:
-        """Reject rows in which a different column has this name; rows without it are fine."""
+        """Reject rows in which a different column has this name; rows without it are accepted."""
         if isinstance(column, Column):
             expression = without_alias(expression_of(without_window_time(column, rows.sparkSession), rows.sparkSession))
             column = str(expression.name()) if kind_of(expression) == "UnresolvedAttribute" else column
@@ -85,7 +85,7 @@ class EventTime:
             raise AnalysisError(message)
 
     def kept_in(self, rows: DataFrame) -> EventTime:
-        """The same for results with the columns of some rows: none of what the rows were made of is in their plan."""
+        """The event time in results with the columns of some rows: their plan does not contain that of the rows."""
         holding = [each for each in listed(analyzed(rows).output()) if self._is_origin(rows, each)]
         return replace(self, ids=[attribute_id(each) for each in holding])
 
@@ -124,7 +124,7 @@ def check_union(times: tuple[EventTime, EventTime], rows: tuple[DataFrame, DataF
 
 
 def as_timestamp(found: DataType, name: str) -> str:
-    """How a column of some type becomes a timestamp.
+    """How to convert a column of some type to a timestamp.
 
     >>> from pyspark.sql.types import DoubleType, LongType
     >>> as_timestamp(LongType(), "at"), as_timestamp(DoubleType(), "at")

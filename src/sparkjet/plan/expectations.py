@@ -1,4 +1,4 @@
-"""Expectations: what is to be true of each row, and what happens to rows of which it is not."""
+"""Expectations: conditions that should hold for each row, and what happens to rows for which they do not."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sparkjet.plan.transformations import Link, Transformations
 
 VIOLATION = "EXPECTATION_VIOLATION"
-"""What ``_error`` of a dead letter says, where no expression has raised."""
+"""The value of ``_error`` in a dead letter if no expression has raised."""
 NAME, ROW = "name", "row"
 """Columns of :meth:`Expected.violations`."""
 _STEP = "_sparkjet_step"
@@ -32,21 +32,21 @@ class Action(Enum):
     """What happens to a row that does not meet an expectation."""
 
     DROP = "drop"
-    """It goes nowhere."""
+    """The row goes nowhere."""
     DIVERT = "divert"
-    """It goes to the dead letters."""
+    """The row goes to the dead letters."""
     FAIL = "fail"
     """The query ends before the decision."""
 
 
 @dataclass(frozen=True, eq=False)
 class Expectation:
-    """What is to be true of each row; a condition that is null is not met.
+    """A condition that should hold for each row; null counts as not met.
 
     Attributes:
-        name: What it is counted by.
-        condition: What is to be true.
-        action: What happens otherwise.
+        name: The name under which violations are counted.
+        condition: The condition.
+        action: What happens if it is not met.
     """
 
     name: str
@@ -55,17 +55,17 @@ class Expectation:
 
     @property
     def place(self) -> str:
-        """What ``_stage`` of a dead letter says."""
+        """The value of ``_stage`` in a dead letter."""
         return f"expect {self.name}"
 
 
 @dataclass(frozen=True)
 class Expected:
-    """The expectations that are counted where rows go through a chain, by the numbers of their links.
+    """The expectations that are counted as rows pass through a chain, by the numbers of their links.
 
     Attributes:
         chain: The chain.
-        plain: Those before ``divert``, or without.
+        plain: Those before ``divert``, or without it.
         tried: Those behind it, where rows are marked.
     """
 
@@ -75,23 +75,23 @@ class Expected:
 
     @staticmethod
     def of(chain: Transformations, counted: Collection[Expectation] = ()) -> Expected:
-        """Those of a chain, but for some that are counted for another one that begins with them."""
+        """The expectations of a chain, without those that are counted for another chain with the same beginning."""
         every = {step: each for step, each in expected(chain.all_links).items() if each not in counted}
         tried = {step: each for step, each in every.items() if step in expected(chain.diverted_links)}
         return Expected(chain, {step: each for step, each in every.items() if step not in tried}, tried)
 
     @property
     def all(self) -> list[Expectation]:
-        """Both."""
+        """All of both kinds."""
         return [*self.plain.values(), *self.tried.values()]
 
     def violations(self, rows: DataFrame, tried: DataFrame | None, after: int = 0) -> list[DataFrame]:
-        """The rows that do not meet one, each with the name of the first, and as text."""
+        """The rows that violate an expectation, each as text, with the name of the first one."""
         links, tried_from, number = self.chain.links, self.chain.tried_from, after
         plain = len(links) if tried_from is None else max(after, tried_from)
         found: list[DataFrame] = []
         while any(link.number in self.plain for link in links[number:plain]):
-            # Expectations that follow each other are looked at in one pass.
+            # Consecutive expectations are evaluated in one pass.
             end = number
             while end < plain and links[end].expectation is not None:
                 end += 1
@@ -110,7 +110,7 @@ class Expected:
 
 
 def expect(expectation: Expectation) -> Link:
-    """The link of an expectation: a filter that says of which rows it was not met."""
+    """The link of an expectation: a filter that records the rows that do not meet it."""
     tries = Tries([(f"{expectation.place}:", expectation.condition)])
 
     def tried(frame: DataFrame, step: int) -> DataFrame:
@@ -118,7 +118,7 @@ def expect(expectation: Expectation) -> Link:
         known = F.coalesce(tries.value(0), F.lit(False))
         marks = tries.marks(step, known)
         violated = F.when(F.col(KEPT) & ~known, failure(step, expectation.place))
-        # Behind what raised: then the condition is neither true nor false.
+        # After errors: if the condition has raised, it is neither true nor false.
         marks[FAILURE] = F.coalesce(marks.get(FAILURE, F.col(FAILURE)), violated)
         return tries.without(frame.withColumns(marks))
 
@@ -126,13 +126,13 @@ def expect(expectation: Expectation) -> Link:
 
 
 def expected(links: Iterable[Link], *actions: Action) -> dict[int, Expectation]:
-    """The expectations among some links, by their numbers; all, or those with one of some actions."""
+    """The expectations among some links, by number; all, or those with one of some actions."""
     found = {link.number: link.expectation for link in links if link.expectation is not None}
     return {number: each for number, each in found.items() if not actions or each.action in actions}
 
 
 def is_violation(expectations: Mapping[int, Expectation]) -> Column:
-    """Whether a tried row has not met one of some expectations; null where it has not failed."""
+    """Whether a tried row has violated one of some expectations; null if it has not failed."""
     each = [
         (F.col(f"{FAILURE}.{STEP}") == number) & (F.col(f"{FAILURE}.{PLACE}") == expectation.place)
         for number, expectation in expectations.items()
@@ -141,7 +141,7 @@ def is_violation(expectations: Mapping[int, Expectation]) -> Column:
 
 
 def _first(rows: DataFrame, together: Mapping[int, Expectation], wanted: Mapping[int, Expectation]) -> DataFrame:
-    """The rows that violate one of some expectations, of which each is looked at only where those before are met."""
+    """The rows that violate one of some expectations, each evaluated only if the previous ones are met."""
     steps = [F.when(~F.coalesce(each.condition, F.lit(False)), F.lit(step)) for step, each in together.items()]
     found = rows.withColumn(_STEP, F.coalesce(*steps)).where(F.col(_STEP).isin([*wanted]))
     row = F.struct(*(F.col(quoted(name)) for name in visible(rows)))
@@ -149,6 +149,6 @@ def _first(rows: DataFrame, together: Mapping[int, Expectation], wanted: Mapping
 
 
 def _named(step: str, expectations: Mapping[int, Expectation]) -> Column:
-    """The name of the expectation that a column has the number of."""
+    """The name of the expectation whose number is in a column."""
     each = (F.when(F.col(step) == number, F.lit(found.name)) for number, found in expectations.items())
     return F.coalesce(*each).alias(NAME)

@@ -1,4 +1,4 @@
-"""The grouping of a stream: its keys and its window, if there is one, from the Columns of ``groupBy``."""
+"""The grouping of a stream: its keys and its window, if any, from the Columns of ``groupBy``."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ GroupingColumn: TypeAlias = "Window | SessionWindow | Column | str | int"
 
 @dataclass(frozen=True)
 class Key:
-    """A grouping column: its name in the result, how it is computed, its type, and what Spark has noted of it."""
+    """A grouping column: its name in the result, how it is computed, its type, and Spark's metadata of it."""
 
     name: str
     column: Column
@@ -50,20 +50,20 @@ class Key:
     metadata: Mapping[str, Any]
 
     def named(self, column: Column) -> Column:
-        """A column of state under the name of this one."""
-        # State has no notes. Without Spark's mark of a window column, F.window_time would refuse it after a restart.
+        """A column of state, under the name and with the metadata of this key."""
+        # State has no metadata. Without Spark's mark of a window column, F.window_time would refuse it after a restart.
         return column.alias(self.name, metadata=dict(self.metadata)) if self.metadata else column.alias(self.name)
 
 
 @dataclass(frozen=True)
 class Grouping:
-    """What rows are grouped by.
+    """The columns by which rows are grouped.
 
     Attributes:
         window: The window, None without one.
         keys: The other columns.
-        order: Names of all in the order of the result.
-        by_key: The same with the window as a key, where it is a column of the rows.
+        order: Names of all columns, in the order of the result.
+        by_key: The same grouping with the window as a key, if the window is a column of the rows.
     """
 
     window: Window | SessionWindow | None
@@ -77,9 +77,10 @@ def grouped(
 ) -> tuple[Grouping, Transformations]:
     """The grouping that the columns of ``groupBy`` describe, and the rows for it.
 
-    Columns of one name, as a join by a condition leaves them, cannot be aggregated, but do not keep others from it.
+    Columns of the same name, as a join by a condition leaves them, cannot be aggregated, but do not prevent the
+    aggregation of others.
     """
-    # Before columns are dropped, which would give others their numbers.
+    # Before columns are dropped, which would renumber others.
     columns = [_by_name(column, rows.shape) for column in columns]
     grouping = grouping_of(columns, rows.shape, event_time, rows.windows)
     names = visible(rows.shape)
@@ -140,7 +141,7 @@ def _computed(
 ) -> tuple[int, Window] | None:
     """The first column that is a window of the event time, by its position, and the window; None if there is none.
 
-    Of sliding windows each row is there once for each of them, so that such a column is a key like others.
+    Of sliding windows, each row occurs once per window, so that such a column is a key like any other.
     """
     if not computed or any(isinstance(each, Window | SessionWindow) for each in columns):
         return None
@@ -197,7 +198,7 @@ def time_without_watermark(window: Window | SessionWindow | None, rows: DataFram
 
 
 def with_group_window(column: Column, grouping: Grouping, rows: DataFrame) -> Column:
-    """A Column of ``agg`` in which each call of the window that rows are grouped by is the column that has it."""
+    """A Column of ``agg`` with each call of the window by which rows are grouped replaced by the window's column."""
     window, session = grouping.window, rows.sparkSession
     if window is None or not is_window(column):
         return column
@@ -214,7 +215,7 @@ def with_group_window(column: Column, grouping: Grouping, rows: DataFrame) -> Co
             )
             raise AnalysisError(message)
         if grouping.by_key is None and any(same_name(rows, name, window.name) for name in visible(rows)):
-            # By its name it would be that column, with other values.
+            # By its name, it would be that column, with other values.
             message = (
                 f"agg: {label(column)}: the rows have a column {window.name!r} of their own. Name the window in "
                 f'groupBy, as in F.{call.function}(…).alias("w").'
@@ -228,7 +229,7 @@ def with_group_window(column: Column, grouping: Grouping, rows: DataFrame) -> Co
 
 
 def _as_text(window: Window | SessionWindow) -> tuple[str, ...]:
-    """What a window is computed from: Columns cannot be compared."""
+    """The parts from which a window is computed, as text: Columns cannot be compared."""
     durations = (window.grid,) if isinstance(window, Window) else (window.gap, window.max_duration)
     given = (window.time_column, *durations)
     return tuple(label(each) if isinstance(each, Column | str) else repr(each) for each in given)
@@ -241,7 +242,7 @@ def keys_of(columns: Sequence[GroupingColumn], rows: DataFrame) -> tuple[Key, ..
 
 
 def _by_name(column: GroupingColumn, rows: DataFrame) -> GroupingColumn:
-    """A column that is given by its number, from 1 on as in Spark, by its name; anything else as it is."""
+    """A column that is given by its number, from 1 as in Spark, as its name; anything else as it is."""
     if isinstance(column, bool) or not isinstance(column, int):
         return column
     names = visible(rows)
@@ -252,7 +253,7 @@ def _by_name(column: GroupingColumn, rows: DataFrame) -> GroupingColumn:
 
 
 def _understood(column: GroupingColumn, rows: DataFrame) -> GroupingColumn:
-    """Spark's windows as sparkjet's, anything else as it is."""
+    """Spark's windows as sparkjet's; anything else as it is."""
     if not isinstance(column, Column):
         return column
     call = window_call(column, rows.sparkSession)
@@ -278,12 +279,12 @@ def _keys(columns: Sequence[Any], rows: DataFrame) -> tuple[Key, ...]:
     names = {attribute_id(each): name for each, name in zip(listed(analyzed(rows).output()), rows.columns, strict=True)}
 
     def column_by_name(column: Column | str, attribute: Any) -> Column:
-        # A column as it is. An alias that names its side of a join is gone by then.
+        # A plain column. By then, an alias that names its side of a join is gone.
         if (name := names.get(attribute_id(attribute))) is not None:
             return F.col(quoted(name))
         if isinstance(column, str):
             return F.col(column)
-        # A column of a joined table is bound to that table, but rows are grouped after they have been computed anew.
+        # A column of a joined table is bound to that table, but rows are grouped after they have been recomputed.
         return column_of(by_name(expression_of(column, rows.sparkSession), rows.sparkSession, names), rows.sparkSession)
 
     found = zip(fields, columns, listed(analyzed(selected).output()), strict=True)

@@ -1,4 +1,4 @@
-"""The inputs of a query: streams with a watermark of their own, each with a prefix for its substreams' names."""
+"""The inputs of a query: streams with separate watermarks, each with a prefix for the names of its substreams."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 MOST_FIXED = 8
-"""Inputs whose highest times partial aggregation finds side by side; of more it would take longer than a second row."""
+"""Most inputs whose highest times are found in parallel; for more, that would take longer than a second row."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class WatermarkSettings:
 
     @property
     def uses_clock(self) -> bool:
-        """Whether the watermark can move while nothing arrives."""
+        """Whether the watermark can advance while nothing arrives."""
         timers = (self.discover, self.idle_timeout, self.substream_timeout)
         return uses_clock(self.policy) or any(timer is not None for timer in timers)
 
@@ -75,7 +75,7 @@ def several_substreams(inputs: Sequence[Input]) -> bool:
 
 
 def fixed_substreams(inputs: Sequence[Input]) -> tuple[str, ...]:
-    """Full names of all substreams of inputs that have one each; none if one can have others, or there are many."""
+    """Full names of all substreams of inputs that have one each; empty if one can have others, or there are many."""
     if len(inputs) > MOST_FIXED or any(each.watermark.by for each in inputs):
         return ()
     return tuple(name for each in inputs for name in each.awaited)
@@ -84,7 +84,7 @@ def fixed_substreams(inputs: Sequence[Input]) -> tuple[str, ...]:
 def tracker_of(inputs: Sequence[Input], grids: Sequence[tuple[int, int] | None]) -> InputTracker:
     """A new tracker of all inputs.
 
-    Unless the user gave a throttle, the watermark moves by the largest step that every window's end lies on.
+    Unless the user gave a throttle, the watermark advances in the largest steps on which every window's end lies.
     """
     if not inputs:
         return InputTracker({})

@@ -1,4 +1,4 @@
-"""Joins of two streams with a bound on how far their event times may be apart: the stage, from the user's condition."""
+"""Joins of two streams with a bound on the distance of their event times: the stage, from the user's condition."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class JoinRows:
-    """The expressions of one side; each is built once, because Spark would compile another one anew.
+    """The expressions of one side; each is built once, because Spark would compile it again otherwise.
 
     A row becomes ``(<side>_time, <side>0, <side>1, …, kind[, substream], highest)``.
 
@@ -55,10 +55,10 @@ class JoinRows:
         time = f"{side}_time"
         sums = F.count(F.lit(1)), F.min(time), F.max(time), F.count(F.lit(1)), F.max("highest")
         self.totals = CompiledColumns(self._labels), CompiledColumns(sums)
-        """Of :meth:`of`: labels to group by; their rows, least and greatest time, events and highest time."""
+        """Totals of :meth:`of`: labels to group by; their rows, least and greatest time, events and highest time."""
 
     def of(self, judged: DataFrame, side: Side, detail: ProgressDetail) -> DataFrame:  # noqa: ARG002 - Intake's signature
-        """The accepted rows, and the others with nothing but what they are counted by."""
+        """The accepted rows, and the others with only the columns by which they are counted."""
         rows = with_copies(judged, self._once) if detail is ProgressDetail.EACH else judged
         return self._once("shaped", detail, build=lambda: self._shaped(judged, detail)).select(rows)
 
@@ -82,12 +82,12 @@ class JoinRows:
 SIDES = ("left", "right")
 _GRAIN = 100
 _STEPS = (3600, 600, 60, 10, 1, 0.1, 0.01)
-"""Seconds: round numbers, so that what they have in common with the steps of windows is not small."""
+"""Round numbers of seconds, so that their common divisor with the steps of windows is not small."""
 
 
 @dataclass(frozen=True)
 class TimedFeed:
-    """A stream that is to be joined: its rows, and the event times that its columns hold."""
+    """A stream to be joined: its rows, and the event times in its columns."""
 
     feed: Feed
     times: tuple[EventTime, ...]
@@ -99,11 +99,11 @@ class TimedFeed:
 
     @property
     def columns(self) -> list[list[int]]:
-        """For each event time the numbers of the columns that hold it."""
+        """For each event time, the numbers of the columns that hold it."""
         return [time.columns(self.rows) for time in self.times]
 
     def timed_by(self, number: int) -> Feed:
-        """The feed with one of its event times as the time of its rows; the first one is that already."""
+        """The feed with one of its event times as the time of its rows, which at first is the first one."""
         if number == 0:
             return self.feed
         column = self.rows.columns[self.columns[number][0]]
@@ -115,10 +115,10 @@ class IntervalJoinStage(Stage):
     """A join of two streams.
 
     Attributes:
-        join_type: Which rows it gives.
-        condition: The condition, taken apart.
+        join_type: Which rows the join returns.
+        condition: The condition, split into parts.
         lower: Least difference of the right event time from the left one, in microseconds.
-        upper: Greatest difference. Of inner joins either may be :data:`FOREVER`.
+        upper: Greatest difference. For inner joins, either may be :data:`FOREVER`.
         left: The left rows.
         right: The right rows.
         joined: The join as Spark has analyzed it, for analysis only.
@@ -151,25 +151,25 @@ class IntervalJoinStage(Stage):
     def delay(self) -> int:
         """See :attr:`Stage.delay`.
 
-        A left row may be as old as a right row that is in time allows, and the other way around.
+        A left row may be as old as a right row that is in time allows, and vice versa.
         """
         return max(0, self.upper, -self.lower)
 
     @property
     def grid(self) -> tuple[int, int]:
-        """About a hundredth of the bound: the times when rows have no partner need not be told apart more finely."""
+        """About a hundredth of the bound: the times at which rows remain without a partner need not be finer."""
         finite = [abs(bound) for bound in (self.lower, self.upper) if abs(bound) < FOREVER]
         finest = max(finite, default=FOREVER) / (_GRAIN * 1_000_000)
         return round(next((step for step in _STEPS if step <= finest), _STEPS[-1]) * 1_000_000), 0
 
     @property
     def waits(self) -> bool:
-        """See :attr:`Stage.waits`; a pair is a result when the later of both comes."""
+        """See :attr:`Stage.waits`; a pair is a result as soon as its later row arrives."""
         return self.join_type not in {JoinType.INNER, JoinType.SEMI}
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """What must not change between two runs, because rows that are held would be missing, or not fit."""
+        """The properties that must not change between two runs, because stored rows would be missing, or not fit."""
         return {
             "join": self.join_type.value,
             "on": self.condition.text,
@@ -239,9 +239,9 @@ class IntervalJoinStage(Stage):
 
     @property
     def times(self) -> tuple[EventTime, ...]:
-        """The event times of the results: each column that holds one, the first one first.
+        """The event times of the results: the columns that hold one, the first event time first.
 
-        None without a bound in both directions: a pair that is still to come may be of any time.
+        Empty without a bound in both directions: a pair that is yet to come may have any time.
         """
         if not -FOREVER < self.lower <= self.upper < FOREVER:
             return ()
@@ -292,11 +292,11 @@ def _time_of(column: JoinedColumn) -> Column:
 
 
 def _bounds(condition: JoinCondition, sides: Sequence[TimedFeed], join_type: JoinType) -> tuple[int, int]:
-    """Both bounds of a condition that can be joined by."""
+    """Both bounds of a condition, which must allow a join."""
     left, right = (timed.times[number].name for timed, number in zip(sides, condition.times, strict=True))
     lower, upper = condition.bounds.lower, condition.bounds.upper
     if join_type is JoinType.INNER:
-        # As Spark: nothing waits for the end of what is held for ever.
+        # As in Spark: nothing waits for the end of rows that are held forever.
         lower, upper = -FOREVER if lower is None else lower, FOREVER if upper is None else upper
     if lower is None or upper is None:
         missing = []

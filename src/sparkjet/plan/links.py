@@ -1,4 +1,4 @@
-"""The links of a chain: Spark's row-by-row methods, as written by the user and on rows that a filter has marked."""
+"""The links of a chain: Spark's row-by-row methods, in the user's form and for rows that a filter has marked."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def divert(point: Divert) -> Link:
 
 
 def timing(hidden: Mapping[str, Column], by: Sequence[str], violated: Column, number: int) -> Link:
-    """Event time and substream of rows behind ``divert``, as ``withWatermark`` defines them."""
+    """Event time and substream of rows behind ``divert``, as defined by ``withWatermark``."""
     return Link(
         lambda frame: frame.withColumns({**hidden}),
         None,
@@ -87,20 +87,20 @@ def dropna(shape: DataFrame, how: str, thresh: int | None, subset: str | Sequenc
 
 
 def fillna(shape: DataFrame, value: object, subset: str | Sequence[str] | None) -> Link:
-    """Replace nulls in columns of ``shape``; the hidden ones keep theirs."""
+    """Replace nulls in columns of ``shape``; hidden columns keep theirs."""
     columns = None if isinstance(value, dict) else _names(shape, subset)
     return everywhere(lambda frame: frame.fillna(value, columns))  # type: ignore[arg-type]
 
 
 def replace_values(shape: DataFrame, arguments: Sequence[Any], subset: str | Sequence[str] | None) -> Link:
-    """Replace values in columns of ``shape``; the hidden ones keep theirs."""
+    """Replace values in columns of ``shape``; hidden columns keep theirs."""
     columns = _names(shape, subset)
     return everywhere(lambda frame: frame.replace(*arguments, subset=columns))
 
 
 def with_columns(shape: DataFrame, given: Mapping[str, Column | str]) -> Link:
     """Add or replace columns of rows with the schema of ``shape``."""
-    # In F.when the name of a column would be a constant.
+    # In F.when, the name of a column would be a constant.
     columns = {name: F.col(each) if isinstance(each, str) else each for name, each in given.items()}
     guarded = {name: F.when(F.col(KEPT), column) for name, column in columns.items()}
     windows = _windows(columns, shape)
@@ -126,7 +126,7 @@ def everywhere(step: Transformation) -> Link:
 
 
 def placed(step: Transformation) -> Link:
-    """A transformation that changes where the rows are, and nothing of them."""
+    """A transformation that changes only where rows are, not the rows."""
     return replace(everywhere(step), alone=lambda frame: frame)
 
 
@@ -141,17 +141,17 @@ def whole(step: Transformation) -> Link:
 
 
 def regrouped(step: Transformation) -> Link:
-    """A transformation that aggregates all results at once: what it makes has no window of its own."""
+    """A transformation that aggregates all results at once: the new rows have no window of their own."""
     return Link(lambda frame: step(frame.drop(*HIDDEN)), None, filters=True, remakes=True, whole=True)
 
 
 def remade(step: Transformation) -> Link:
-    """A transformation that makes new rows of the visible columns."""
+    """A transformation that makes new rows from the visible columns."""
     return Link(lambda frame: step(frame.drop(*HIDDEN)), None, filters=True, remakes=True)
 
 
 def repartition(number: int | Column | str, columns: Sequence[Column | str]) -> Link:
-    """Distribute rows anew."""
+    """Redistribute rows."""
 
     def plain(frame: DataFrame) -> DataFrame:
         return frame.repartition(number, *columns)
@@ -174,7 +174,7 @@ def select(shape: DataFrame, columns: Sequence[Column | str]) -> Link:
         # A column that expands to several (``struct.*``) has no single name.
         return Link(plain, None, tried=tried, tries=tries)
     windows = _windows({name: item for name, item in zip(names, items, strict=True) if isinstance(item, Column)}, shape)
-    # A column that is only named cannot fail; guarded it would lose the alias by which later steps may name it.
+    # A column that is only named cannot fail; guarded, it would lose the alias by which later steps may name it.
     guarded = [
         item if named or isinstance(item, str) else F.when(F.col(KEPT), item).alias(name)
         for item, name, named in zip(items, names, _named(selected, len(items)), strict=True)
@@ -185,13 +185,13 @@ def select(shape: DataFrame, columns: Sequence[Column | str]) -> Link:
 def _tried(
     shape: DataFrame, items: Sequence[Column | str]
 ) -> tuple[Callable[[DataFrame, int], DataFrame], Callable[[], Tries]]:
-    """The selection of some items, none of which may stop it, and what is tried of them."""
+    """The selection of some items, none of which may stop it, and the attempts at them."""
     once = Once()
 
     def planned() -> tuple[list[tuple[str, Column | str, bool]], Tries]:
         each = [one for item in items for one in _one_by_one(shape, item)]
         selected = select_visible(shape, each)
-        # Each by itself: what is tried is not computed beside the other columns.
+        # Each separately: attempts are not computed along with the other columns.
         each = standing_alone(each, visible(selected), shape)
         selected = select_visible(shape, each)
         named = zip(visible(selected), each, _named(selected, len(each)), strict=True)
@@ -224,7 +224,8 @@ def _selected(shape: DataFrame, items: Sequence[Column | str]) -> DataFrame:
         if not _is_aggregate(selected):
             return selected
     except AnalysisException as found:
-        # Hidden columns stand beside the aggregate, and Spark speaks of these; without them it says what is wrong.
+        # Hidden columns would be next to the aggregate, and Spark's error would be about them; without them it says
+        # what is wrong.
         if not _is_aggregate(shape.drop(*HIDDEN).select(*items)):
             raise
         error = found
@@ -258,13 +259,13 @@ def _expanded(shape: DataFrame, column: Column | str) -> Sequence[Column | str]:
     if spelled.endswith(".*"):
         named = shape.select(column)
         if HIDDEN[0] in named.columns:
-            # Of the stream's own alias; that of a joined table has no hidden columns.
+            # The alias of the stream itself; a joined table with an alias has no hidden columns.
             return [f"{spelled[:-1]}{quoted(name)}" for name in visible(named)]
     return [column]
 
 
 def _named(selected: DataFrame, count: int) -> list[bool]:
-    """Which of the first columns of a selection only name a column of the rows."""
+    """For each of the first columns of a selection, whether it only names a column of the rows."""
     plan = analyzed(selected)
     if plan.nodeName() != "Project":
         return [False] * count
@@ -283,7 +284,7 @@ def _names(shape: DataFrame, subset: str | Sequence[str] | None) -> list[str]:
 
 
 def _present(name: str, data_type: object) -> Column:
-    """1 where a column has a value, as Spark's ``dropna`` counts them."""
+    """1 if a column has a value, as Spark's ``dropna`` counts them."""
     column = F.col(name)
     is_nan = F.isnan(column) if isinstance(data_type, DoubleType | FloatType) else F.lit(False)
     return (column.isNotNull() & ~is_nan).cast("int")

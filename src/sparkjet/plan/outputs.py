@@ -29,13 +29,13 @@ class Rows(Enum):
     """Which rows an output gets."""
 
     INPUT = "input"
-    """Those of the stream itself, without stages."""
+    """The rows of the stream itself, without stages."""
     RESULTS = "results"
     """The results of a stage."""
     LATE = "late"
-    """Those that a stage has dropped."""
+    """The rows that a stage has dropped."""
     DEAD = "dead"
-    """Those of which an expression behind ``divert`` has raised."""
+    """The rows for which an expression behind ``divert`` has raised."""
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,9 @@ class Output(ABC):
     """Rows on their way to a sink.
 
     Attributes:
-        name: What the record calls it; the same in every run.
-        sink: Where they go.
-        format: What the user calls the sink.
+        name: Its name in the record; the same in every run.
+        sink: The destination of the rows.
+        format: The user's name for the sink.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Output(ABC):
 
     @property
     def reads_once(self) -> bool:
-        """Whether the sink is known to read all rows of an epoch when it prepares them; nothing is of a user's own."""
+        """Whether the sink is known to read all rows of an epoch when it prepares them; unknown for a user's sinks."""
         known = SINKS.get(self.format)
         return known is not None and known.reads_once
 
@@ -65,10 +65,10 @@ class Output(ABC):
     @property
     @abstractmethod
     def behind(self) -> int | None:
-        """How far the rows may be behind the query's watermark and not be late; None where it says nothing of them."""
+        """How far the rows may be behind the query's watermark without being late; None if it does not apply."""
 
     def check(self) -> None:
-        """Have the sink look at the rows and at where they go; nothing is changed."""
+        """Let the sink check the rows and their destination; nothing is changed."""
         sample = self.sample()
         known = SINKS.get(self.format)
         if isinstance(self.sink, FilesSink | Outbox) or (known is not None and known.names_columns):
@@ -78,7 +78,7 @@ class Output(ABC):
 
 @dataclass(frozen=True)
 class StreamOutput(Output):
-    """Rows of the stream itself, also those that are late or have no event time.
+    """Rows of the stream itself, including those that are late or have no event time.
 
     Attributes:
         chain: From the plan's source to these rows.
@@ -88,13 +88,14 @@ class StreamOutput(Output):
 
     def sample(self) -> DataFrame:
         """See :meth:`Output.sample`."""
-        # Behind divert(…) what may fail may be null; of a chain from what several share, divert may be before it.
+        # Behind divert(…), a column that may fail may be null; divert may be before a chain that starts where outputs
+        # branch.
         rows = self.chain.shape if self.chain.tried_from is None else self.chain.apply(self.chain.source)
         return rows.drop(*HIDDEN)
 
     @property
     def behind(self) -> int | None:
-        """See :attr:`Output.behind`; of the query, for there is no stage."""
+        """See :attr:`Output.behind`; the query's own, as there is no stage."""
         return 0
 
 
@@ -107,12 +108,12 @@ class StageOutput(Output):
         rows: Which of its rows.
         shape: A DataFrame with the schema of these rows after ``finishing``, for analysis only.
         finishing: The user's transformations of them.
-        early_period: How often early rows come, in microseconds; 0 in update mode without a period (every epoch),
-            None where only final rows are wanted.
-        marks_early: Whether rows have a column ``is_early``, and final rows come whether or not they have changed.
-        tables: The static tables that the transformations ask for.
-        complete: Whether all results come in each epoch that has rows for the stage, whether or not they have changed.
-        chain: The transformations of ``finishing``; None of rows as they are.
+        early_period: How often early rows come, in microseconds; 0 in update mode without a period (every epoch), None
+            if only final rows are wanted.
+        marks_early: Whether rows have a column ``is_early``, and final rows are sent whether or not they have changed.
+        tables: The static tables that the transformations need.
+        complete: Whether each epoch with rows for the stage sends all results, whether or not they have changed.
+        chain: The transformations of ``finishing``; None for rows as they are.
     """
 
     stage: Stage
@@ -141,7 +142,7 @@ class StageOutput(Output):
         return self._marked(self.finishing(rows), early=early)
 
     def tried(self, rows: DataFrame, *, early: bool = False) -> DataFrame:
-        """The same where rows are diverted, with those that have failed, and the columns that say so."""
+        """The same if rows are diverted, including failed rows, and with the columns that mark these."""
         assert self.chain is not None  # noqa: S101 - as rows are diverted
         return self._marked(self.chain.tried(rows.drop(*HIDDEN)), early=early)
 
@@ -151,13 +152,13 @@ class StageOutput(Output):
 
 @dataclass(frozen=True)
 class DeadLetterOutput(Output):
-    """Rows of which an expression behind ``divert`` has raised.
+    """Rows for which an expression behind ``divert`` has raised.
 
     Attributes:
-        chain: That of the stream that was asked for them.
+        chain: The chain of the stream whose dead letters were requested.
         shape: A DataFrame with the schema of these rows after ``finishing``, for analysis only.
         finishing: The user's transformations of them.
-        tables: The static tables that the transformations ask for.
+        tables: The static tables that the transformations need.
     """
 
     chain: Transformations
@@ -171,9 +172,9 @@ class DeadLetterOutput(Output):
 
     @property
     def behind(self) -> None:
-        """See :attr:`Output.behind`; a failed row may be as old as it likes."""
+        """See :attr:`Output.behind`; a failed row may be of any age."""
         return
 
 
 AnyOutput: TypeAlias = StreamOutput | StageOutput | DeadLetterOutput
-"""What a plan is made of."""
+"""The outputs from which a plan is made."""

@@ -1,4 +1,4 @@
-"""Outputs that a query would read as its input: each epoch's rows would come back in the next one."""
+"""Outputs that a query would read as its input: the rows of each epoch would come back in the next one."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def check_own_input(plan: Plan) -> None:
 
 
 def _takes(source: FileSource, sink: FilesSink, session: SparkSession) -> bool:
-    """Whether a source would list the files of a sink: in its directory, in those of partitions, or in all below."""
+    """Whether a source would list the files of a sink: in its directory, in those of partitions, or anywhere below."""
     file = f"part-000000001-00000-0.{sink.file_format}"
     if scheme_of(source.path) != scheme_of(str(sink.directory)) or not _fits(file, source.names):
         return False
@@ -46,7 +46,7 @@ def _takes(source: FileSource, sink: FilesSink, session: SparkSession) -> bool:
     )
     written = _levels(sink.directory.resolved())
     if written[: len(read)] != read:
-        # The source may be one partition of what is written.
+        # The source may read one partition of the output.
         return not patterns and read[: len(written)] == written and _are_partitions(read[len(written) :])
     below = written[len(read) :]
     if not all(_fits(name, pattern) for name, pattern in zip(below, patterns, strict=False)):
@@ -59,7 +59,7 @@ def _takes(source: FileSource, sink: FilesSink, session: SparkSession) -> bool:
 
 
 def _fits(name: str, pattern: str) -> bool:
-    """Whether a name fits a pattern of Hadoop's.
+    """Whether a name matches a Hadoop pattern.
 
     >>> _fits("in", "[^_]*"), _fits("_out", "[^_]*"), _fits("_out", "[!_]*")
     (True, False, False)
@@ -73,7 +73,7 @@ def _levels(location: str) -> list[str]:
 
 
 def _is_left_out(directory: str) -> bool:
-    """Whether Spark does not look into a directory below the one that it lists."""
+    """Whether Spark ignores a directory below the one that it lists."""
     return directory.startswith(".") or (directory.startswith("_") and "=" not in directory)
 
 

@@ -43,7 +43,7 @@ class PlannedFeed:
     Attributes:
         feed: The feed.
         parent: The stage of the query whose results it reads, None if it reads a source.
-        source: Which source it reads; 0 if it reads a stage.
+        source: Number of the source that it reads; 0 if it reads a stage.
         prefixes: Names of its inputs in this query.
     """
 
@@ -54,7 +54,7 @@ class PlannedFeed:
 
     @property
     def only_substream(self) -> str:
-        """The name of its substream, if its rows cannot be of different ones."""
+        """The name of its substream, if all its rows belong to one."""
         return f"{self.prefixes[0]}{ONLY_SUBSTREAM}" if self.parent is None and self.prefixes else ONLY_SUBSTREAM
 
 
@@ -63,7 +63,7 @@ class PlannedStage:
     """A stage of a query.
 
     Attributes:
-        name: What the record calls it; the same in every run.
+        name: Its name in the record; the same in every run.
         stage: The stage.
         feeds: Its feeds.
     """
@@ -74,18 +74,18 @@ class PlannedStage:
 
 
 def reader(stage: str, side: int) -> str:
-    """A side of a stage among all that reads results, by the name of the stage."""
+    """The name of a side of a stage among the readers of results."""
     return f"{stage}/{side}"
 
 
 @dataclass(frozen=True)
 class PlannedOutput(StageOutput):
-    """An output of a query that reads a stage of it, by the name of the stage."""
+    """An output of a query that reads one of its stages, by the name of the stage."""
 
     reads: str = field(kw_only=True)
 
     def of(self, stage: Aggregation) -> PlannedOutput:
-        """The same output of the stage with what its aggregates lack: columns of its rows may be null then."""
+        """The same output for a stage whose aggregates may lack rows: columns of the output may then be null."""
         if self.rows is not Rows.RESULTS or self.chain is None:
             return replace(self, stage=stage)
         return replace(self, stage=stage, shape=self._shown(stage.shape().drop(*HIDDEN)))
@@ -109,21 +109,22 @@ class PlannedOutput(StageOutput):
 
 @dataclass(frozen=True)
 class PlannedStreamOutput(StreamOutput):
-    """An output of a query that reads a source of it, by its number."""
+    """An output of a query that reads one of its sources, by number."""
 
     reads: int = field(kw_only=True)
 
 
 @dataclass(frozen=True)
 class DivertedChain:
-    """A chain of a query whose failed rows an output gets.
+    """A chain of a query whose failed rows go to an output.
 
     Attributes:
         source: The number of the source that it reads, or the name of the output whose results it transforms.
         chain: The chain.
-        first: The number of the first link whose failures count; those before are another chain's too, which has them.
-        links: All links behind ``divert``, as the user wrote them.
-        lacking: The outputs that lack a row of which a link has raised, by the link's number.
+        first: The number of the first link whose failures count; earlier links are shared with a chain that has their
+        failures.
+        links: All links behind ``divert``, as written by the user.
+        lacking: The outputs that lack a row for which a link has raised, by the link's number.
     """
 
     source: int | str
@@ -135,7 +136,7 @@ class DivertedChain:
 
 @dataclass(frozen=True)
 class PlannedDeadLetters(DeadLetterOutput):
-    """An output of dead letters of a query, by the chains that have them, and the outputs whose sinks may refuse rows.
+    """An output of dead letters, with the chains that have them, and the outputs whose sinks may refuse rows.
 
     Attributes:
         diverted: The chains.
@@ -148,20 +149,21 @@ class PlannedDeadLetters(DeadLetterOutput):
 
 @dataclass(frozen=True)
 class Plan:
-    """What a query computes; pure description, made by :func:`sparkjet.plan.planning.plan_of`.
+    """The computation of a query; pure description, made by :func:`sparkjet.plan.planning.plan_of`.
 
     Attributes:
         sources: The streaming DataFrames that it reads.
-        source: The one that Spark runs.
+        source: The DataFrame that Spark runs.
         persisted: Whether a batch of it is persisted in memory, as it is read more than once.
-        shared: Number of transformations that all its readers begin with; they come before it is persisted.
-        inputs: The inputs in it; none without stages, as nothing asks for their event time.
-        stages: Each after those that it reads.
-        outputs: In the order in which they are written.
-        counts_failures: Whether the job that reads a batch finds out whether any row has failed; otherwise a job of its
-            own does, over a batch that is persisted.
+        shared: Number of transformations with which all its readers begin; they run before it is persisted.
+        inputs: The inputs in it; none without stages, as nothing needs their event time.
+        stages: The stages, each after those that it reads.
+        outputs: The outputs, in the order in which they are written.
+        counts_failures: Whether the job that reads a batch finds out whether any row has failed; otherwise a separate
+            job does, over a persisted batch.
         expected: The expectations on the way from a source, by its number.
-        expected_of: Those of results, by what reads them: an output, or a side of a stage as :func:`reader` names it.
+        expected_of: The expectations of results, by their reader: an output, or a side of a stage as :func:`reader`
+        names it.
     """
 
     sources: Sources
@@ -205,17 +207,17 @@ class Plan:
 
     @cached_property
     def failures(self) -> RowCounter | None:
-        """Counts the rows that have failed, where that is done by the job that reads them."""
+        """Counts the rows that have failed, if the job that reads them does so."""
         return RowCounter(self.source.sparkSession, has_failed()) if self.counts_failures else None
 
     @cached_property
     def source_names(self) -> tuple[str, ...]:
-        """Names of Spark's sources in their order; none where Spark numbers them."""
+        """Names of Spark's sources, in order; none if Spark numbers them."""
         return given_names(self.source)
 
     @cached_property
     def described_sources(self) -> list[list[str]]:
-        """Of each of Spark's sources, in order: the prefix of its input, the name that it was given, what it reads."""
+        """For each of Spark's sources, in order: the prefix of its input, its given name, and what it reads."""
         prefixes = [each.prefix for each in self.inputs for _ in range(each.sources)]
         described = described_sources(self.source)
         # A source that two inputs read is listed once.
@@ -230,36 +232,36 @@ class Plan:
             or any(bool(output.early_period) for output in self.of_stages)
             or any(stage.stage.uses_clock for stage in self.stages)
             or any(isinstance(output.sink, Clocked) and output.sink.uses_clock for output in self.outputs)
-            # It may have been too soon to tell readers of a watermark.
+            # It may have been too early to report a watermark to readers.
             or any(isinstance(output.sink, Telling) for output in self.outputs)
         )
 
     @property
     def fingerprint(self) -> Fingerprint:
-        """What must not change between two runs, because the saved state would no longer fit."""
+        """The properties that must not change between two runs, because the saved state would no longer fit."""
         described: Fingerprint = {
             "inputs": {each.prefix: [each.watermark.event_time, *each.watermark.by] for each in self.inputs}
         }
         for stage in self.stages:
             reads = [None if feed.parent is None else feed.parent.name for feed in stage.feeds]
-            # One name, not a list: records of earlier versions have it so.
+            # One name, not a list: records of earlier versions have it this way.
             described[stage.name] = {"reads": reads[0] if len(reads) == 1 else reads, **stage.stage.fingerprint}
         return described
 
     @property
     def unsaid(self) -> Unsaid:
-        """What the texts of the fingerprint leave out, and must not change either."""
+        """The properties that the texts of the fingerprint leave out, and that must not change either."""
         said = {f"{stage.name} {what}": value for stage in self.stages for what, value in stage.stage.unsaid.items()}
         return {**said, "sources": self.described_sources}
 
     @property
     def shown(self) -> dict[str, Shown]:
-        """What readers of the state have to know of the stages."""
+        """What readers of the state need to know about the stages."""
         shown = {stage.name: stage.stage.shown for stage in self.stages}
         return {name: each for name, each in shown.items() if each != Shown()}
 
     def with_lacking(self, lacking: Mapping[str, tuple[int, ...]]) -> Plan:
-        """The plan with aggregates that have not seen all rows, by stage; none of these stages is read by another."""
+        """The plan with aggregates that have not seen all rows, by stage; no other stage reads any of these stages."""
         if not lacking:
             return self
         changed = {
@@ -279,14 +281,14 @@ class Plan:
         )
 
     def watermark_of(self, output: Output, reached: int) -> int | None:
-        """Where the watermark of an output's rows is: none of a later epoch is older, but for late ones."""
+        """The watermark of an output's rows: no row of a later epoch is older, except for late ones."""
         if not self.inputs or output.behind is None:
             return None
         return reached if reached == MIN else clamp(reached - output.behind)
 
     @property
     def tables(self) -> list[StaticTable]:
-        """The static tables that each epoch asks for."""
+        """The static tables that each epoch needs."""
         found = [table for stage in self.stages for feed in stage.feeds for table in feed.feed.transformations.tables]
         found += [table for output in self.of_stream for table in output.chain.tables]
         found += [table for output in self.of_stages for table in output.tables]
@@ -294,7 +296,7 @@ class Plan:
         return list(dict.fromkeys(found))
 
     def consumers(self, name: str) -> int:
-        """How many outputs and stages read a stage's results."""
+        """The number of outputs and stages that read a stage's results."""
         readers = [output.reads for output in self.of_stages if output.rows is Rows.RESULTS]
         readers += [feed.parent.name for stage in self.stages for feed in stage.feeds if feed.parent is not None]
         return readers.count(name)
@@ -308,7 +310,7 @@ class Plan:
         return chain.apply(self.sources.rows(batch, source), after=self.shared)
 
     def tried(self, batch: DataFrame, source: int, chain: Transformations) -> DataFrame:
-        """The rows at the end of a chain that diverts, failed ones among them, as :meth:`rows`."""
+        """The rows at the end of a chain that diverts, including failed ones; otherwise like :meth:`rows`."""
         return chain.tried(self.sources.rows(batch, source), after=self.shared)
 
     def begun(self, batch: DataFrame) -> DataFrame:

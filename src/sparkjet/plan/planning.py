@@ -45,7 +45,7 @@ def plan_of(outputs: Sequence[AnyOutput]) -> Plan:
     of_failures = [output for output in outputs if isinstance(output, DeadLetterOutput)]
     alone = not of_stages and not of_stream
     if alone:
-        # What fails is found out by whoever computes the rows.
+        # Failures are found out by the job that computes the rows, so there must be one.
         of_stream = [StreamOutput(each.name, each.sink, each.format, each.chain) for each in of_failures[:1]]
     rows = [output for output in outputs if not isinstance(output, DeadLetterOutput)]
     plan = (
@@ -56,7 +56,7 @@ def plan_of(outputs: Sequence[AnyOutput]) -> Plan:
     plan = replace(plan, outputs=_in_order(outputs, plan.outputs), expected_of=_expected_of(plan))
     _check_named(plan.expectations)
     results = [each.chain.shape if isinstance(each, StreamOutput) else each.shape for each in outputs]
-    # Of each stage too: the plan of some results ends at the stage.
+    # Those of each stage too: the plan of results ends at the stage.
     results += [feed.feed.transformations.shape for stage in plan.stages for feed in stage.feeds]
     results += [stage.stage.shape() for stage in plan.stages]
     held = plan.begun(plan.source) if plan.persisted else None
@@ -81,7 +81,7 @@ def _with_stages(
     _check_connected([[chain for chain, _ in each] for each in read])
     named: dict[DataFrame, str | None] = {}
     for chain, name in (pair for each in read for pair in each):
-        # An output of the stream's own rows does not know what the stream is called.
+        # An output of the stream's own rows does not know the name of the stream.
         named[chain.source] = name or named.get(chain.source)
     sources = Sources.of(named)
     numbers = {each.rows: number for number, each in enumerate(sources.all)}
@@ -104,13 +104,13 @@ def _with_stages(
     readers += [Reader(each.name, each.chain, (each.name,)) for each in of_stages if each.chain is not None]
     for chain in (each.chain for each in readers):
         if chain.divert is not None:
-            # What Spark refuses to try is refused now, and not in the first epoch.
+            # What Spark refuses to try is refused now, not in the first epoch.
             chain.tried(chain.source)
-    # In the order of the sources, by which Spark reports their offsets.
+    # In the order of the sources, in which Spark reports their offsets.
     inputs = [each for number, source in enumerate(sources.all) for each in source.named(roots[number].feed.inputs)]
-    # Without a watermark nobody misses the rows that a filter drops.
+    # Without a watermark, nobody needs the rows that a filter drops.
     counted = expected_chains(read_chains)
-    # Of results that divert, the rows are held anyway.
+    # For results that divert, the rows are held anyway.
     diverts = bool(of_failures) and any(chain.divert is not None for chain in chains)
     counts = diverts and not counted and _can_count(chains) and (chains[0].markable or not inputs)
     held = bool(counted) or (diverts and not counts)
@@ -120,7 +120,7 @@ def _with_stages(
         sources=sources,
         source=sources.united,
         persisted=persisted,
-        # Above a filter, as the highest event times are those of all rows.
+        # Above any filter, as the highest event times are those of all rows.
         shared=_shared(chains, filters=False) if persisted and len(sources.all) == 1 else 0,
         inputs=tuple(inputs),
         stages=tuple(planned.values()),
@@ -134,7 +134,7 @@ def _with_stages(
 
 
 def _behind(stage: Stage, outputs: Sequence[StageOutput]) -> tuple[str, ...]:
-    """The outputs that what a stage reads comes to."""
+    """The outputs that are reached by the rows that a stage reads."""
     return tuple(output.name for output in outputs if stage in output.stage.lineage)
 
 
@@ -149,7 +149,7 @@ class Reader:
     Attributes:
         source: The number of the source, or the name of the output whose results it transforms.
         chain: The chain.
-        outputs: Names of the outputs that lack a row which does not come through.
+        outputs: Names of the outputs that lack a row that does not pass through the chain.
     """
 
     source: int | str
@@ -160,7 +160,7 @@ class Reader:
 def dead_letters(
     outputs: Sequence[DeadLetterOutput], readers: Sequence[Reader], results: Iterable[StageOutput | StreamOutput]
 ) -> list[PlannedDeadLetters]:
-    """The outputs of dead letters, each with the chains behind its ``divert``; a failure that two share counts once."""
+    """The outputs of dead letters, each with the chains behind its ``divert``; a shared failure counts once."""
     planned = []
     for output in outputs:
         found: list[DivertedChain] = []
@@ -170,7 +170,7 @@ def dead_letters(
             links = each.chain.diverted_links
             shared = [common(links, one.links) for one in found]
             if found and any(count == len(links) for count in shared):
-                # All of its failures are another chain's too.
+                # All of its failures are also another chain's.
                 continue
             first = links[max(shared, default=0)].number if links else 0
             lacking = {link.number: ", ".join(_lacking(link, readers)) for link in links}
@@ -188,15 +188,15 @@ def dead_letters(
 
 
 def _lacking(link: Link, readers: Sequence[Reader]) -> list[str]:
-    """The outputs that lack a row of which a link has raised."""
+    """The outputs that lack a row for which a link has raised."""
     having = [each for each in readers if any(found is link for found in each.chain.all_links)]
     return list(dict.fromkeys(name for each in having for name in each.outputs))
 
 
 def expected_chains(chains: Sequence[tuple[_Name, Transformations]]) -> tuple[tuple[_Name, Expected], ...]:
-    """The expectations of chains, each where it is read first: of what they begin with in common rows count once.
+    """The expectations of chains, each where it is read first: rows of a common beginning are counted once.
 
-    A chain is given with the number of its source, or the name of what reads it.
+    A chain is given with the number of its source, or the name of its reader.
     """
     counted: list[Expectation] = []
     found: list[tuple[_Name, Expected]] = []
@@ -209,7 +209,7 @@ def expected_chains(chains: Sequence[tuple[_Name, Transformations]]) -> tuple[tu
 
 
 def _expected_of(plan: Plan) -> dict[str, Expected]:
-    """The expectations of results, by what reads them first."""
+    """The expectations of results, by their first reader."""
     readers = [
         (reader(stage.name, side), feed.feed.transformations)
         for stage in plan.stages
@@ -232,7 +232,7 @@ def _check_named(names: Sequence[str]) -> None:
 
 
 def _check_diverted(stage: Stage) -> None:
-    """Refuse a stage that would still end the query where what it computes raises for a row behind ``divert``."""
+    """Refuse a stage that would still fail the query if one of its expressions raises for a row behind ``divert``."""
     if any(feed.parent is not None and feed.transformations.divert is not None for feed in stage.feeds):
         message = "divert: these results are read by another stateful step. Call it on what that one returns."
         raise AnalysisError(message)
@@ -264,12 +264,12 @@ def _read_by(output: StageOutput | StreamOutput) -> list[tuple[Transformations, 
 
 
 def _without_stages(outputs: Sequence[StreamOutput], of_failures: Sequence[DeadLetterOutput], *, alone: bool) -> Plan:
-    """The plan of a query that computes no event time: what all outputs share is part of the query that Spark runs."""
+    """The plan of a query without event time: what all outputs share is part of the query that Spark runs."""
     chains = [output.chain.bare for output in outputs]
     _check_connected([[chain] for chain in chains])
     shared = _shared(chains, filters=True)
     source = chains[0].apply(chains[0].source, upto=shared)
-    # Each once: the readers of a chain are told by it.
+    # Each once: readers identify a chain by its object.
     rest = {id(chain): chain.after(shared) for chain in chains}
     counted = expected_chains([(0, chain) for chain in chains])
     counts = bool(of_failures) and not counted and not alone
@@ -298,7 +298,7 @@ def _without_stages(outputs: Sequence[StreamOutput], of_failures: Sequence[DeadL
 
 
 def _can_count(chains: Sequence[Transformations]) -> bool:
-    """Whether it can be left to the only reader of a batch to find out whether a row has failed.
+    """Whether the only reader of a batch can also find out whether a row has failed.
 
     If one has, the batch is read again: its rows must be the same, and fail again.
     """
@@ -307,7 +307,8 @@ def _can_count(chains: Sequence[Transformations]) -> bool:
     return (
         not others
         and all(link.table is None for link in chain.all_links)
-        # Link by link behind divert: what is tried is not deterministic to Spark, and a stage's own links read times.
+        # Link by link behind divert: Spark does not consider attempts deterministic, and a stage's own links read
+        # times.
         and is_repeatable(chain.diverted_shape)
         and all(link.repeats for link in chain.diverted_links)
         and acknowledging_source(source) is None
@@ -344,14 +345,14 @@ def _fields(described: DataclassInstance, **changed: Any) -> dict[str, Any]:
 
 
 def _shared(chains: Sequence[Transformations], *, filters: bool) -> int:
-    """Number of links that all chains begin with; ``filters`` says whether filters count."""
+    """The number of links with which all chains begin; ``filters`` says whether filters count."""
     count = 0
     for links in zip(*(chain.links for chain in chains), strict=False):
         counts = links[0].expectation is not None
         if any(link is not links[0] for link in links) or (chains[0].drops(count) and (counts or not filters)):
             break
         if filters and links[0].table is not None and links[0].table.by_epoch:
-            # In Spark's own query it would be asked for once.
+            # In Spark's own query, the table would be requested only once.
             break
         count += 1
     return count

@@ -1,4 +1,4 @@
-"""Raw rows: the expressions that hand judged rows to a stage as they are, each under its keys."""
+"""Raw rows: the expressions that pass judged rows to a stage as they are, under their keys."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ if TYPE_CHECKING:
     from sparkjet.state import Side
 
 ROW = "row"
-"""The row itself: a struct of the columns that the user sees."""
+"""The row itself: a struct of the user's visible columns."""
 ROW_TIME = "time"
-"""Its event time in microseconds; null where the stream has no watermark."""
+"""Its event time in microseconds; null if the stream has no watermark."""
 
 
 class RawRows:
-    """The expressions of one feed; each is built once, because Spark would compile another one anew.
+    """The expressions of one feed; each is built once, because Spark would compile it again otherwise.
 
     A row becomes ``(keys…, time, row, kind[, substream], highest)``.
 
     Args:
         keys: The columns to partition by, by their names inside the engine.
         by_substream: Whether rows can be of different substreams.
-        timed: Whether rows without an event time are dropped; otherwise none is.
+        timed: Whether rows without an event time are dropped; otherwise no row is.
     """
 
     def __init__(self, keys: Mapping[str, Column], *, by_substream: bool, timed: bool = True) -> None:
@@ -53,10 +53,10 @@ class RawRows:
         times = F.min(ROW_TIME), F.max(ROW_TIME)
         sums = F.count(F.lit(1)), *times, F.count(F.lit(1)), F.max("highest")
         self.totals = CompiledColumns(self._labels), CompiledColumns(sums)
-        """Of :meth:`of`: labels to group by; their rows, least and greatest time, events and highest time."""
+        """Totals of :meth:`of`: labels to group by; their rows, least and greatest time, events and highest time."""
 
     def of(self, judged: DataFrame, side: Side, detail: ProgressDetail) -> DataFrame:  # noqa: ARG002 - Intake's signature
-        """The accepted rows, and the others with nothing but what they are counted by."""
+        """The accepted rows, and the others with only the columns by which they are counted."""
         rows = with_copies(judged, self._once) if detail is ProgressDetail.EACH else judged
         kept = self._once("nulled", detail, build=lambda: self._nulled(judged, detail))
         return self._once("shaped", build=lambda: self._shaped(judged)).select(kept.select(rows))
@@ -67,7 +67,7 @@ class RawRows:
 
     def _shaped(self, judged: DataFrame) -> CompiledColumns:
         accepted = F.col(KIND) == RowKind.ACCEPTED.value
-        # Keys are computed from the nulled columns, and nulled again, as one may turn a null into something else.
+        # Keys are computed from the nulled columns, and nulled again, as a key may turn a null into something else.
         keys = [F.when(accepted, key).alias(name) for name, key in self._keys.items()]
         columns = [quoted(name) for name in visible(judged) if name != DROPPED]
         row = F.when(accepted, F.struct(*columns)).alias(ROW)

@@ -1,4 +1,4 @@
-"""Read context: what Spark knows of a row only while it reads the row's file, and where it would be lost."""
+"""Read context: facts that Spark knows about a row only while it reads the row's file, and where they would be lost."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _OF_A_FILE = {
     "InputFileBlockLength": "input_file_block_length()",
 }
 _METADATA = "__metadata_col"
-"""Spark's mark of a column that a source has only if it is asked for."""
+"""Spark's mark of a column that a source has only on request."""
 
 
 def check_read_context(sources: Iterable[DataFrame], held: DataFrame | None, results: Iterable[DataFrame]) -> None:
-    """Refuse results that ask for a file's metadata or name where nobody reads the file any more."""
+    """Refuse results that ask for a file's metadata or name where the file is no longer being read."""
     read = sum(map(_asked, sources), Counter())
     kept = Counter() if held is None else _asked(held)
     for result in results:
@@ -44,7 +44,7 @@ def check_read_context(sources: Iterable[DataFrame], held: DataFrame | None, res
 
 
 def _asked(rows: DataFrame) -> Counter[str]:
-    """What is asked of the files of a stream, and how often."""
+    """The facts about files that are requested from a stream, and how often."""
     asked: Counter[str] = Counter()
     for node in streaming_nodes(analyzed(rows)):
         if not children(node):

@@ -1,4 +1,4 @@
-"""What an aggregation reads: the columns behind its keys and aggregates, written out down to its source."""
+"""The columns that an aggregation reads for its keys and aggregates, written out down to their source."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Reads:
-    """What an aggregation reads, as far as it can be told.
+    """The columns that an aggregation reads, as far as they can be determined.
 
     Attributes:
-        inputs: How many inputs are united below.
-        keys: How each key is computed of each input, by its name; None if that cannot be compared.
-        columns: How each column is computed of each input that an aggregate reads, and its type, by its name.
+        inputs: The number of inputs that are united below.
+        keys: How each key is computed in each input, by its name; None if that cannot be compared.
+        columns: How each column that an aggregate reads is computed in each input, and its type, by its name.
         of_aggregates: The columns that each aggregate reads.
     """
 
@@ -34,13 +34,13 @@ class Reads:
 
     @staticmethod
     def of(aggregation: Aggregation) -> Reads:
-        """That of an aggregation; analysis only."""
+        """The columns that an aggregation reads; analysis only."""
         feed = aggregation.feed
         shape = feed.shape
-        # Above another stage, rows are what the record says of that one.
+        # Above another stage, the record describes rows by that stage.
         given = [] if feed.parent is None else listed(analyzed(feed.transformations.source).output())
         written = WrittenOut(shape, map(attribute_id, given))
-        # Behind divert(…) what has raised is to be mended, and its rows replayed into what the others are in.
+        # Behind divert(…), a failing expression is meant to be fixed, and its rows replayed into the same state.
         told = written.texts if feed.transformations.divert is None else _untold
         keys = {key.name: told(selected(shape, key.column)) for key in aggregation.keys}
         aggregated = listed(analyzed(aggregation.accumulated).expressions())
@@ -48,12 +48,12 @@ class Reads:
         columns: dict[str, tuple[Sequence[str | None], str]] = {}
         for expression in aggregated:
             prefix, _, _ = str(expression.name()).partition("_")
-            # Besides, rows are counted, and those that an aggregate lacks.
+            # The other columns count rows, and rows that an aggregate lacks.
             number = int(prefix.removeprefix("acc")) if prefix.startswith("acc") else len(found)
             for attribute in listed(expression.references().toSeq()) if number < len(found) else ():
                 name = str(attribute.name())
                 if name in HIDDEN:
-                    # The event time, by which first and last choose: how sparkjet computes it is its own.
+                    # The event time, by which first and last choose: how sparkjet computes it is an internal matter.
                     continue
                 found[number].add(name)
                 if name not in columns:
@@ -63,7 +63,7 @@ class Reads:
 
     @property
     def unsaid(self) -> Unsaid:
-        """For the record; with the line of Spark, as another one may write the same in another way."""
+        """For the record; with Spark's version line, as another one may write the same expression differently."""
         said: dict[str, Any] = {} if self.inputs == 1 else {"inputs": self.inputs}
         for name, texts in self.keys.items():
             said |= {f"key {name}{which}": [LINE_NAME, text] for which, text in _differing(texts)}
@@ -73,15 +73,15 @@ class Reads:
 
 
 def of_input(number: int) -> str:
-    """What an input is called behind the name of a key or column; what is not said of it is as for the first one."""
+    """The suffix for an input after the name of a key or column; without an entry, it is like the first input."""
     return f", input {number + 1}" if number else ""
 
 
 def _differing(texts: Sequence[str | None]) -> list[tuple[str, str | None]]:
-    """How something is computed of the first input, and of those that compute it in another way."""
+    """How something is computed in the first input, and in those inputs that compute it differently."""
     return [(of_input(number), text) for number, text in enumerate(texts) if number == 0 or text != texts[0]]
 
 
 def _untold(_: Any) -> list[None]:
-    """What is not compared."""
+    """None, for an expression that is not compared."""
     return [None]

@@ -1,4 +1,4 @@
-"""Aggregations as a record describes them, made again without the query, to read their state."""
+"""Aggregations rebuilt from a record, without the query, to read their state."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 def schema_of(fields: Fields) -> StructType:
     """The schema of columns that a record names."""
-    # A copy: Spark puts names of collations into what it is given.
+    # A copy: Spark adds names of collations to the object that it is given.
     whole = [{"nullable": True, "metadata": {}, **each} for each in deepcopy(fields)]
     return StructType.fromJson({"fields": whole})
 
@@ -50,16 +50,16 @@ def no_rows(session: SparkSession, schema: StructType) -> DataFrame:
 
 
 def recorded_aggregation(session: SparkSession, name: str, record: Record) -> Aggregation:
-    """An aggregation whose operator takes the state of a stage, and whose output has the names of its user.
+    """An aggregation whose operator accepts the state of a stage, and whose output has the user's names.
 
-    Without the results where SQL has no words for them, or other ones than the record says: those of Python functions,
+    It has no results if SQL cannot express them, or if they would differ from the record's: those of Python functions,
     pivoted ones, and those whose functions this session does not have.
     """
     shown, settings, fingerprint = record.shown[name], record.stages[name].settings, record.fingerprint[name]
     keys = schema_of(shown.keys)
     named = next((each for each in shown.order if each not in keys.names), None)
     window = _window(named, settings, fingerprint)
-    # A column that is the window is not one of the rows: results find the one that rows are grouped by.
+    # The window is not a column of the rows: results find the one by which rows are grouped.
     rows = [each for each in schema_of(shown.rows) if each.name != named]
     names = [each.name for each in rows]
     shape = no_rows(session, StructType([*rows, *(each for each in keys if each.name not in names)]))
@@ -85,7 +85,7 @@ def recorded_aggregation(session: SparkSession, name: str, record: Record) -> Ag
                 return found
             why = f"they would be {found.fingerprint['aggregates']}, and are {fingerprint['aggregates']}"
         except (PySparkException, SparkjetError, ValueError, TypeError) as error:
-            # Also of an own aggregate whose text is not how it was called.
+            # Also for an own aggregate whose text is not how it was called.
             why = str(error)
     logger.warning("%s: its results are not shown, only keys and windows: %s", name, why.strip().partition("\n")[0])
     return kind(feed, grouping, (), ())
@@ -95,7 +95,7 @@ def _window(name: str | None, settings: StageSettings, fingerprint: Mapping[str,
     if name is None:
         return None
     if isinstance(settings, SessionSettings):
-        # What is stored has its ends: the gaps of rows are of no use any more.
+        # Stored sessions have their ends: the gaps of rows are no longer needed.
         return SessionWindow(TIME, settings.gap or 1, settings.max_duration, name)
     if isinstance(settings, SlidingSettings):
         return Window(TIME, WindowGrid(settings.size, settings.step, settings.offset), name)
@@ -103,14 +103,14 @@ def _window(name: str | None, settings: StageSettings, fingerprint: Mapping[str,
 
 
 def _missing(texts: Sequence[str], session: SparkSession) -> str | None:
-    """What is said of a function that texts call and this session does not have; None if it has them all."""
+    """An error about a function that some texts call and this session does not have; None if it has them all."""
     for text in texts:
         try:
             called = [function_name(part) for part in parts_of(expression_of(F.expr(text), session))]
         except PySparkException as error:
             return str(error)
         for name in called:
-            # Analysis would find it out as well, and Spark would log that as an error.
+            # Analysis would also find it, but Spark would log that as an error.
             known = name is None or not name.isidentifier() or name in functions.__all__
             if not known and not session.catalog.functionExists(str(name)):
                 return f"there is no function {name} here"
@@ -129,7 +129,7 @@ def _resolved(
 
 
 def _column(expression: Any, session: SparkSession) -> Column:
-    """An expression as a Column, which may be an aggregate of sparkjet's own."""
+    """An expression as a Column, which may be one of sparkjet's aggregates."""
     name = function_name(expression)
     if name not in functions.__all__:
         return column_of(expression, session)
@@ -143,13 +143,13 @@ def _column(expression: Any, session: SparkSession) -> Column:
 
 
 def _said(fingerprint: Mapping[str, Any], rows: DataFrame, window: str | None) -> tuple[object, ...]:
-    """What a fingerprint says of an aggregation, whatever its rows are called."""
+    """A fingerprint's description of an aggregation, whatever the names of its rows."""
     texts = [str(_unqualified(text, rows, window).sql()) for text in fingerprint["aggregates"]]
     return fingerprint["keys"], texts, fingerprint["accumulators"]
 
 
 def _unsaid_of(found: Aggregation, name: str, record: Record) -> dict[str, Any]:
-    """What the texts of an aggregation leave out, by what a record calls it, where that knows of it."""
+    """What the texts of an aggregation leave out, by the names in a record, as far as the record has it."""
     texts = record.fingerprint[name]["aggregates"]
     said = {
         f"{name} aggregate {number}, {text}, {what}": value
@@ -160,7 +160,7 @@ def _unsaid_of(found: Aggregation, name: str, record: Record) -> dict[str, Any]:
 
 
 def _unqualified(text: str, rows: DataFrame, window: str | None) -> Any:
-    """SQL over some rows as an expression; names of tables are left out, as the rows here are of none."""
+    """SQL over some rows as an expression; table names are omitted, as the rows here have none."""
     session = rows.sparkSession
     known = {*rows.columns, window}
 

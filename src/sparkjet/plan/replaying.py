@@ -1,4 +1,4 @@
-"""Replaying: the plan of an epoch in which dead letters go once more through what is behind their ``divert``."""
+"""Replaying: the plan of an epoch in which dead letters pass once more through everything behind their ``divert``."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class Replaying:
     """The outputs of a query whose dead letters are to be replayed.
 
     Attributes:
-        plan: Its plan.
-        outputs: What the plan was made of.
+        plan: The plan of the query.
+        outputs: The outputs from which the plan was made.
         dead: The output of the dead letters.
     """
 
@@ -47,7 +47,7 @@ class Replaying:
 
     @staticmethod
     def of(plan: Plan, outputs: Sequence[AnyOutput]) -> Replaying:
-        """That of a query with one output of dead letters."""
+        """The replay of a query with one output of dead letters."""
         found = [output for output in outputs if isinstance(output, DeadLetterOutput)]
         if len({id(output.chain.divert) for output in found}) != 1:
             message = (
@@ -119,7 +119,7 @@ class Replaying:
 
     @property
     def reached(self) -> set[str]:
-        """The outputs that what is replayed can come to."""
+        """The outputs that replayed rows can reach."""
         return {name for names in self._reached for name in names}
 
     @property
@@ -146,23 +146,23 @@ def _rebased(
     time: str | None,
     prefix: str,
 ) -> Transformations:
-    """A chain from dead letters on, of those that some outputs lack; one that does not divert gets none."""
+    """A chain that starts at dead letters, namely those that some outputs lack; one that does not divert gets none."""
     if chain.divert is not divert:
         nothing = IdentifiedColumns([F.lit(None).cast(field.dataType) for field in chain.shape.schema], chain.shape)
         none = Link(lambda frame: nothing.select(frame.where(F.lit(False))), None, filters=True)
         return Transformations(letters, chain.shape, (none,))
     at, links = _from_divert(chain, prefix)
-    # Read from files, parts of a column may be null.
+    # In rows read from files, parts of a column may be null.
     schema = StructType.fromJson(json.loads(at._jdf.schema().asNullable().json()))
     columns = IdentifiedColumns([_column(field, time, at, chain) for field in schema], at)
-    # What a row is lacking in, and no other: it would be there twice.
+    # Only rows that these outputs lack: others would be written twice.
     lacking = F.arrays_overlap(F.split(OUTPUTS, ", "), F.array(*(F.lit(name) for name in outputs)))
     chosen = Link(lambda frame: columns.select(frame.where(lacking)), None, filters=True)
     return Transformations(letters, chain.shape, (chosen, *links))
 
 
 def _from_divert(chain: Transformations, prefix: str) -> tuple[DataFrame, tuple[Link, ...]]:
-    """The rows at ``divert``, for analysis only, and the links from there, that of the event time among them."""
+    """The rows at ``divert``, for analysis only, and the links from there, including that of the event time."""
     number = next((number for number, link in enumerate(chain.links) if link.divert is not None), None)
     if number is not None:
         return replace(chain, links=chain.links[:number]).outlined(chain.source), chain.links[number:]
@@ -174,9 +174,9 @@ def _from_divert(chain: Transformations, prefix: str) -> tuple[DataFrame, tuple[
 
 
 def _column(field: StructField, time: str | None, at: DataFrame, chain: Transformations) -> Column:
-    """A column of the rows at ``divert``, of a dead letter."""
+    """A column of the rows at ``divert``, from a dead letter."""
     if field.name not in CARRIED:
-        # Not by the type's text: names of fields that are no identifiers are not quoted in it.
+        # Not by the type's text, in which field names that are not identifiers are not quoted.
         return F.col(quoted(field.name)).cast(field.dataType)
     if field.name == SUBSTREAM:
         return F.col("_substream")
@@ -191,7 +191,7 @@ def _column(field: StructField, time: str | None, at: DataFrame, chain: Transfor
 
 
 def letters_of(given: DataFrame, shape: DataFrame) -> DataFrame:
-    """Rows that are to be replayed, with their columns."""
+    """The rows to be replayed, with the columns of dead letters."""
     missing = [name for name in (*shape.columns, *ADDED) if name not in given.columns]
     if missing:
         message = (
@@ -199,6 +199,6 @@ def letters_of(given: DataFrame, shape: DataFrame) -> DataFrame:
             "as deadLettersPath writes them."
         )
         raise AnalysisError(message)
-    # Files of text have an epoch as text.
+    # In text files, an epoch is text.
     added = (F.col(name).try_cast(kind).alias(name) for name, kind in ADDED.items())
     return given.select(*(quoted(name) for name in shape.columns), *added)

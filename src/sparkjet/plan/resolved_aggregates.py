@@ -1,4 +1,4 @@
-"""The aggregates of an ``agg``: each distinct call once, and the result columns over them."""
+"""The aggregates of an ``agg``: each distinct call once, with the result columns over them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def resolved_aggregates(
     window: GroupWindow | None = None,
     pivot: Pivot | None = None,
 ) -> tuple[tuple[ResolvedAggregate, ...], tuple[ResultColumn, ...]]:
-    """The aggregates that some expressions need, and the result columns that the expressions are."""
+    """The aggregates that some expressions need, and the expressions as result columns."""
     found = _Found(inputs)
     given, order = _given(expressions, inputs.frame.drop(*HIDDEN))
     columns = [each if _own(each) else starless(each, inputs.frame) for each in given]
@@ -58,7 +58,7 @@ def resolved_aggregates(
 
 
 class _Found:
-    """The aggregates so far, in the order of their results."""
+    """The aggregates found so far, in the order of their results."""
 
     def __init__(self, inputs: Inputs) -> None:
         self._inputs = inputs
@@ -72,7 +72,7 @@ class _Found:
         return result_name(len(self.aggregates) - 1)
 
     def place(self, call: AggregateCall) -> str:
-        """Name of the result of a call; equal calls have one."""
+        """Name of the result of a call; equal calls share one."""
         if call.identity not in self._names:
             self._names[call.identity] = self.add(aggregate_of(call))
         return self._names[call.identity]
@@ -87,9 +87,9 @@ def _own(column: Column) -> bool:
 
 
 def _given(expressions: Sequence[object], rows: DataFrame) -> tuple[list[Column], list[int]]:
-    """The columns of what ``agg`` was given, and their positions in the order of the results.
+    """The columns given to ``agg``, and their positions in the order of the results.
 
-    The two differ for a dict, whose results Spark has in an order of its own: saved state has them as they were given.
+    The two differ for a dict, whose results Spark orders itself: saved state has them in the given order.
     """
     columns: list[Column] = []
     order: list[int] = []
@@ -122,4 +122,4 @@ def _called(name: str, function: str) -> Column:
 
 
 _SPARKS = {"average": "avg", "size": "count"}
-"""Functions that have another name in a dict."""
+"""Functions with another name in a dict."""

@@ -13,19 +13,19 @@ if TYPE_CHECKING:
     from sparkjet.time import WindowGrid
 
 _STEP = 1_000_000
-"""Of the watermark where only such aggregations read it: they do not use it."""
+"""Step of the watermark if only such aggregations read it: they do not use it."""
 
 
 @dataclass(frozen=True, eq=False)
 class RollingAggregation(Aggregation):
-    """One ``groupBy(keys).agg(…)`` over all rows so far; with a window, which never closes then, one row for each.
+    """One ``groupBy(keys).agg(…)`` over all rows so far; with a window, which then never closes, one row per window.
 
-    Nothing is late. The results of an epoch are those of the keys that had rows in it.
+    No row is late. The results of an epoch are those of the keys that had rows in it.
     """
 
     @property
     def grid(self) -> tuple[int, int]:
-        """Step and offset that the watermark need not be finer than."""
+        """Step and offset; the watermark need not be finer."""
         return (_STEP, 0) if self._window is None else (self._window.ends.step, self._window.ends.offset)
 
     @property
@@ -35,7 +35,7 @@ class RollingAggregation(Aggregation):
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """What must not change between two runs, because saved rows would no longer fit."""
+        """The properties that must not change between two runs, because saved rows would no longer fit."""
         window = self._window
         kept = {} if window is None else {"window": [window.size, window.step, window.offset]}
         return {**super().fingerprint, "results": "rolling", **kept}

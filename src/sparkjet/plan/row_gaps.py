@@ -1,4 +1,4 @@
-"""Sessions whose gap is an expression of the row: which expressions can be one, and which rows have a gap."""
+"""Sessions whose gap is an expression over the row: which expressions can be a gap, and which rows have one."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ _INTERVALS = (CalendarIntervalType, DayTimeIntervalType, YearMonthIntervalType)
 def with_row_gaps(
     window: Window | SessionWindow, rows: Transformations
 ) -> tuple[Window | SessionWindow, Transformations]:
-    """The window with its gaps as intervals, and the rows that have one; both as they are if the gap is not a Column.
+    """The window with its gaps as intervals, and the rows that have a gap; both unchanged if the gap is not a Column.
 
-    A row that has none is filtered out like one that the user's ``where`` drops: it still advances the watermark.
+    A row without a gap is filtered out like one that the user's ``where`` drops: it still advances the watermark.
     """
     if not isinstance(window, SessionWindow) or not isinstance(window.gap, Column):
         return window, rows
@@ -49,10 +49,10 @@ def with_row_gaps(
 
 
 def _interval(gap: Column, rows: DataFrame) -> Column:
-    """A gap as an interval of whatever kind."""
+    """A gap as an interval of any kind."""
     selected = rows.select(gap)
     if not can_repeat(selected):
-        # Once to filter the rows, and once to aggregate them; rows that are dropped come as nulls.
+        # Once to filter the rows, and once to aggregate them; dropped rows arrive as nulls.
         message = (
             f"session_window: the gap {label(gap)} calls a Python function or gives another value each time. "
             "Compute it with withColumn before, and name that column here."

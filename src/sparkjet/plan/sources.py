@@ -1,4 +1,4 @@
-"""The sources of a query: the streaming DataFrames that it reads, as the one that Spark runs."""
+"""The sources of a query: the streaming DataFrames that it reads, combined into the one that Spark runs."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _NUMBER = "_sparkjet_source"
 
 @dataclass(frozen=True)
 class Source:
-    """A streaming DataFrame of the user's, with the hidden columns if it has a watermark.
+    """A user's streaming DataFrame, with the hidden columns if it has a watermark.
 
     Attributes:
         rows: The DataFrame.
-        prefix: What the names of its substreams begin with in this query; empty if it is the only source.
+        prefix: Prefix of the names of its substreams in this query; empty if it is the only source.
     """
 
     rows: DataFrame
@@ -43,8 +43,8 @@ class Source:
 class Sources:
     """All sources of a query.
 
-    Several travel in one DataFrame, each row in the struct of its source: Spark runs one query over them, so that their
-    offsets are in one record.
+    Several sources travel in one DataFrame, each row in the struct of its source: Spark runs one query over them, so
+    that their offsets are in one record.
     """
 
     all: tuple[Source, ...]
@@ -87,13 +87,13 @@ class Sources:
     def _tagged(self, number: int) -> DataFrame:
         structs = []
         for other, each in enumerate(self.all):
-            # With what divert(…) has marked.
+            # With the rows that divert(…) has marked.
             row = F.struct(*(F.col(quoted(name)) for name in each.rows.columns if name not in CARRIED))
             absent = F.lit(None).cast(each.rows.drop(*CARRIED).schema)
             structs.append((row if other == number else absent).alias(f"row{other}"))
         source = self.all[number]
         if TIME in source.rows.columns:
-            # Under an identity of its own, like the others: the rows of this source get theirs back in `_columns`.
+            # Under a separate identity, like the others: the rows of this source get theirs back in `_columns`.
             hidden = [F.col(TIME).alias(TIME), F.concat(F.lit(source.prefix), F.col(SUBSTREAM)).alias(SUBSTREAM)]
         else:
             hidden = [F.lit(None).cast("long").alias(TIME), F.lit(source.prefix).alias(SUBSTREAM)]

@@ -1,4 +1,4 @@
-"""The sources of a streaming DataFrame, and what is known of them: whether they are replayable after a restart."""
+"""The sources of a streaming DataFrame, and what is known about them: whether they are replayable after a restart."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ KNOWN = {
     "socket": KnownSource(keeps=False),
     **{each.name: each.known for each in SOURCES.values() if each.known is not None},
 }
-"""The sources that are known, by their short names."""
+"""The known sources, by their short names."""
 KEEPING = tuple(sorted(name for name, known in KNOWN.items() if known.keeps))
 """Those that keep their rows."""
 _UNKNOWN = KnownSource(None)
 
 _RELATIONS = ("StreamingRelation", "StreamingRelationV2")
 _NAMING = (4, 2)
-"""The first line of Spark with ``readStream.name``."""
+"""The first version line of Spark with ``readStream.name``."""
 _WHERE = ("path", "table", "dbtable", "subscribe", "subscribepattern", "assign", "queue", "topic")
 """Options that say what a source reads, by their names in lower case."""
 _NAMED = "org.apache.spark.sql.sources.DataSourceRegister"
@@ -77,7 +77,7 @@ def check_replayable(df: DataFrame, guarantee: Guarantee) -> None:
 
 
 def guarantee_of_sources(df: DataFrame) -> Guarantee:
-    """The strongest guarantee for the rows of a streaming DataFrame, whatever the sinks are."""
+    """The strongest guarantee for the rows of a streaming DataFrame, whatever the sinks."""
     return Guarantee.EXACTLY_ONCE if replayability(df)[0] is Replayability.YES else Guarantee.NONE
 
 
@@ -87,9 +87,9 @@ def streaming_sources(df: DataFrame) -> int:
 
 
 def given_names(df: DataFrame) -> tuple[str, ...]:
-    """The names that ``readStream.name`` has given to the sources of a streaming DataFrame, in their order.
+    """The names given by ``readStream.name`` to the sources of a streaming DataFrame, in order.
 
-    With names, Spark's checkpoint tells sources apart by these, and not by their order: they may change places.
+    With names, Spark's checkpoint identifies sources by name rather than by order: they may change places.
     """
     if LINE < _NAMING:
         return ()
@@ -99,9 +99,9 @@ def given_names(df: DataFrame) -> tuple[str, ...]:
 
 
 def described_sources(df: DataFrame) -> list[tuple[str, str]]:
-    """Of each source of a streaming DataFrame, in order: the name that it was given, and its format with what it reads.
+    """For each source of a streaming DataFrame, in order: its given name, and its format with what it reads.
 
-    What is read is what options say, as they are given: the same under another path is another.
+    What it reads is described by its options, as given: the same data under another path counts as different.
     """
     found = []
     for leaf in _leaves(df):
@@ -116,14 +116,14 @@ def described_sources(df: DataFrame) -> list[tuple[str, str]]:
 
 
 def _newer_options(leaf: Any) -> dict[str, str]:
-    """Those of :data:`_WHERE` that a source of API version 2 has."""
+    """The options among :data:`_WHERE` that a source of API version 2 has."""
     options, table = leaf.extraOptions(), leaf.identifier()
     found = {each: str(options.get(each)) for each in _WHERE if options.containsKey(each)}
     return found | ({"table": str(table.get())} if table.isDefined() else {})
 
 
 def packages_of_sources(df: DataFrame) -> dict[str, str]:
-    """The packages that executors need to read a streaming DataFrame, as :class:`KnownSource` has them."""
+    """The packages that executors need to read a streaming DataFrame, according to :class:`KnownSource`."""
     return {key: value for leaf in _leaves(df) for key, value in _known(_name(df, leaf)).packages.items()}
 
 
@@ -133,7 +133,7 @@ class PartitionColumns:
 
     Attributes:
         source: Name of the source.
-        columns: Of the partitions' names, outermost first.
+        columns: The columns of the partitions' names, outermost first.
         kept: Those that a DataFrame still has from the source: others may have taken their names.
     """
 
@@ -142,7 +142,7 @@ class PartitionColumns:
     kept: tuple[str, ...]
 
     def name(self, columns: tuple[str, ...]) -> bool:
-        """Whether these columns are the source's own, and name its partitions, with or without what is around them."""
+        """Whether these columns are the source's own, and identify its partitions, with or without enclosing ones."""
         return bool(columns) and columns in (self.columns, self.columns[1:]) and set(columns) <= set(self.kept)
 
 
@@ -166,7 +166,7 @@ def source_names(df: DataFrame) -> list[str]:
 
 
 def acknowledging_source(df: DataFrame, without: Collection[str] = ()) -> str | None:
-    """A source that discards, or may discard, what Spark has committed; None if there is none but some by name."""
+    """A source that discards, or may discard, rows that Spark has committed; None if only those in ``without`` do."""
     for leaf in _leaves(df):
         name = _name(df, leaf)
         if leaf.nodeName() == "StreamingRelation":
@@ -180,10 +180,10 @@ def acknowledging_source(df: DataFrame, without: Collection[str] = ()) -> str | 
 
 @dataclass(frozen=True)
 class FileSource:
-    """A source of Spark's that lists files.
+    """A Spark source that lists files.
 
     Attributes:
-        path: As it was given.
+        path: The path, as given.
         is_recursive: Whether it reads all directories below.
         names: A pattern of the names that it reads (``pathGlobFilter``).
     """
@@ -209,7 +209,7 @@ def file_sources(df: DataFrame) -> list[FileSource]:
 
 def _options(leaf: Any) -> dict[str, str]:
     """The options of a source of API version 1, by their names in lower case."""
-    # Not as Java's map: to iterate over one ends with an error of Java's, which costs PySpark 50 lookups.
+    # Not as a Java map: iterating over one ends with a Java error, which costs PySpark 50 lookups.
     options = leaf.dataSource().options()
     return {str(key).lower(): str(options.apply(key)) for key in listed(options.keys().toSeq())}
 

@@ -34,7 +34,8 @@ class Intake(Protocol):
 
     Attributes:
         timed: Whether rows without an event time are dropped.
-        substreams: The substreams whose highest event times :attr:`totals` has side by side; empty if it has one time.
+        substreams: The substreams whose highest event times :attr:`totals` has in parallel; empty if it has only one
+        time.
     """
 
     timed: bool
@@ -42,7 +43,7 @@ class Intake(Protocol):
 
     @property
     def totals(self) -> tuple[CompiledColumns, CompiledColumns]:
-        """Of :meth:`of`: labels to group by; their rows, lowest and highest time, events and highest event times."""
+        """Totals of :meth:`of`: labels to group by; rows, lowest and highest time, events and highest event times."""
         ...
 
     def of(self, judged: DataFrame, side: Any, detail: ProgressDetail) -> DataFrame:
@@ -52,14 +53,14 @@ class Intake(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Feed:
-    """Rows on their way into a stage.
+    """Rows that go into a stage.
 
     Attributes:
         transformations: From the rows that come in (an input's, or the results of ``parent``) to those that are read.
-        inputs: The inputs that the rows come from, also through other stages.
-        parent: The stage whose results are read, None where the rows are those of a source.
-        name: What the user calls the stream; None without ``alias``.
-        time: What windows take for the event time (microseconds) where there is no watermark.
+        inputs: The inputs from which the rows come, also through other stages.
+        parent: The stage whose results are read, None if the rows come from a source.
+        name: The user's name for the stream; None without ``alias``.
+        time: The event time (microseconds) for windows if there is no watermark.
     """
 
     transformations: Transformations
@@ -75,7 +76,7 @@ class Feed:
 
     @property
     def is_streaming(self) -> bool:
-        """Whether the rows come from a stream, and not from a batch DataFrame."""
+        """Whether the rows come from a stream, not from a batch DataFrame."""
         return self.transformations.source.isStreaming if self.parent is None else self.parent.feeds[0].is_streaming
 
     @property
@@ -85,7 +86,7 @@ class Feed:
 
     @property
     def substreams(self) -> tuple[str, ...]:
-        """The substreams that its rows can be of, where these are several and no others can come; else empty."""
+        """All substreams of its rows, if there are several and no others can come; otherwise empty."""
         return fixed_substreams(self.inputs) if self.by_substream else ()
 
     @cached_property
@@ -94,7 +95,7 @@ class Feed:
         return self.timed(self.transformations.shape)
 
     def timed(self, rows: DataFrame) -> DataFrame:
-        """Rows that have gone through the transformations, with the hidden columns where there is no watermark too."""
+        """Rows after the transformations, with the hidden columns even if there is no watermark."""
         return rows.withColumns(self._added) if self._added else rows
 
     @cached_property
@@ -118,17 +119,17 @@ class Feed:
 
 
 def fields_of(columns: Iterable[StructField]) -> Fields:
-    """Columns as a record names them: each record has them, so without what goes without saying."""
+    """Columns in the form of a record: each record has them, so without anything that is obvious."""
     found = []
     for each in columns:
-        # Without what users have noted of it. What is left are collations, which are not in the type.
+        # Without the user's metadata. What remains are collations, which are not in the type.
         said = StructField(each.name, each.dataType).jsonValue()
         found.append({name: said[name] for name in ("name", "type", "metadata") if said[name] != {}})
     return found
 
 
 class Stage(ABC):
-    """A stateful step of a query; pure description, the state lives in the operator it makes.
+    """A stateful step of a query; pure description: the state is in the operator that it creates.
 
     Attributes:
         own_watermarks: Whether each side gets the watermark of its own inputs, which may be ahead of the query's.
@@ -148,26 +149,26 @@ class Stage(ABC):
     @property
     @abstractmethod
     def intakes(self) -> tuple[Intake, ...]:
-        """What each feed's rows become on their way into the state."""
+        """The conversion of each feed's rows on their way into the state."""
 
     @property
     def untried(self) -> str | None:
-        """What it computes of rows that may raise and is not tried row by row, in words; None if there is nothing."""
+        """A description of its expressions that may raise and are not tried row by row; None if there are none."""
         return "a join of two streams or a function with state"
 
     @property
     @abstractmethod
     def fingerprint(self) -> dict[str, Any]:
-        """What must not change between two runs, because the saved state would no longer fit."""
+        """The properties that must not change between two runs, because the saved state would no longer fit."""
 
     @property
     def unsaid(self) -> Unsaid:
-        """What the texts of the fingerprint leave out, and must not change either."""
+        """The properties that the texts of the fingerprint leave out, and that must not change either."""
         return {}
 
     @property
     def shown(self) -> Shown:
-        """What users call what is in the state; nothing of a stage that keeps none."""
+        """The users' names for the content of the state; empty for a stage without state."""
         return Shown()
 
     @abstractmethod
@@ -194,7 +195,7 @@ class Stage(ABC):
 
     @property
     def grid(self) -> tuple[int, int] | None:
-        """Step and offset that the watermark need not be finer than; None where any step matters."""
+        """Step and offset than which the watermark need not be finer; None if any step matters."""
         return None
 
     @property
@@ -214,8 +215,8 @@ class Stage(ABC):
 
     @property
     def inputs(self) -> tuple[Input, ...]:
-        """The inputs that its rows come from, each once."""
-        # By identity: a policy of the user's need not have a hash.
+        """The inputs from which its rows come, each once."""
+        # By identity: a user's policy need not have a hash.
         return tuple({id(each): each for feed in self.feeds for each in feed.inputs}.values())
 
     @property

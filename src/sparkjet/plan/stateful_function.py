@@ -31,11 +31,11 @@ class StatefulFunction(Stage):
     """``applyInPandasWithState`` or ``transformWithState``.
 
     Attributes:
-        feed: The rows that the function gets.
-        keys: What they are grouped by.
+        feed: The rows for the function.
+        keys: The columns by which they are grouped.
         function: The function.
-        event_time: The column of its output that is the event time of further stages; None if there is none.
-        initial: Initial state, ``(keys…, row)`` with the keys under their names inside; None without any.
+        event_time: The column of its output that is the event time for further stages; None if there is none.
+        initial: Initial state, ``(keys…, row)`` with the keys under their inner names; None without initial state.
     """
 
     feed: Feed
@@ -51,7 +51,7 @@ class StatefulFunction(Stage):
 
     @property
     def grid(self) -> tuple[int, int]:
-        """Milliseconds: users' functions see no other."""
+        """Milliseconds, the only unit that users' functions see."""
         return _MILLISECOND, 0
 
     @property
@@ -68,7 +68,7 @@ class StatefulFunction(Stage):
     def intakes(self) -> tuple[RawRows]:
         """See :attr:`Stage.intakes`."""
         columns = {key_name(number): key.column for number, key in enumerate(self.keys)}
-        # Only who waits for the watermark judges rows by their time.
+        # Rows are judged by their time only if the function waits for the watermark.
         return (RawRows(columns, by_substream=self.feed.by_substream, timed=self.waits),)
 
     @property
@@ -78,7 +78,7 @@ class StatefulFunction(Stage):
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """What must not change between two runs, because saved state would no longer fit."""
+        """The properties that must not change between two runs, because saved state would no longer fit."""
         return {
             "keys": {key.name: key.type.simpleString() for key in self.keys},
             "function": self.function.name,
@@ -100,7 +100,7 @@ class StatefulFunction(Stage):
         return FunctionOperator(self.function, keys, rows, shape.sparkSession, partitions, self.initial)
 
     def output(self, rows: DataFrame) -> DataFrame:
-        """What the function has returned, with the hidden columns."""
+        """The rows that the function has returned, with the hidden columns."""
         return self._once("output", build=self._output).select(rows)
 
     def shape(self) -> DataFrame:

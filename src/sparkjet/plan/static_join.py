@@ -45,7 +45,7 @@ _CANNOT_FAIL = frozenset(
         *("EqualTo", "EqualNullSafe", "LessThan", "LessThanOrEqual", "GreaterThan", "GreaterThanOrEqual"),
     }
 )
-"""Expressions that can be computed of rows which a filter has dropped."""
+"""Expressions that can be computed for rows that a filter has dropped."""
 
 
 def static_join(rows: Transformations, table: StaticTable, on: On, how: str | None) -> Link:
@@ -67,7 +67,7 @@ def static_join(rows: Transformations, table: StaticTable, on: On, how: str | No
     def inner(frame: DataFrame) -> DataFrame:
         return join.marked(frame, table.frame())
 
-    # Dropped rows would reach the condition; and Spark has no Python function in the condition of an outer join.
+    # Dropped rows would reach the condition; and Spark allows no Python function in the condition of an outer join.
     unsafe = (filtered and not _CANNOT_FAIL.issuperset(parts)) or any("PythonUDF" in part for part in parts)
     marked = {**dict.fromkeys(_INNER, inner), **dict.fromkeys(_LEFT, plain)}.get(kind)
     return Link(
@@ -81,10 +81,10 @@ def static_join(rows: Transformations, table: StaticTable, on: On, how: str | No
 
 
 class _Join:
-    """A join with its condition made once, for rows whose columns are found by name.
+    """A join whose condition is built once, for rows whose columns are found by name.
 
-    A condition such as ``s.id == dim.id`` names a column of the table itself, and one of the stream by its name, which
-    both may have. Such a column of the stream is joined by a copy under a name of its own.
+    A condition such as ``s.id == dim.id`` refers to a column of the table itself, and to one of the stream by its name,
+    which both may have. Such a column of the stream is joined by a copy under a different name.
     """
 
     def __init__(self, rows: DataFrame, table: DataFrame, on: On) -> None:
@@ -124,7 +124,7 @@ class _Join:
         own = {attribute_id(each): name for each, name in zip(outputs[0], rows.columns, strict=True)}
         others = {attribute_id(each) for each in outputs[1]}
         expression = expression_of(condition, session)
-        # As Spark would, refuse a name that both have, unless what it is compared with can only be the table's.
+        # As in Spark, refuse a name that both have, unless it is compared with something that can only be the table's.
         decided = any(kind_of(part) == _BOUND and attribute_id(part) in others for part in parts_of(expression))
 
         def replacement(part: Any) -> Any:
@@ -159,7 +159,7 @@ def _check_names(names: Sequence[str]) -> None:
 
 
 def _condition_parts(rows: DataFrame, joined: DataFrame) -> list[str]:
-    """The kinds of expression that the condition of a join is made of."""
+    """The kinds of expression in the condition of a join."""
     node = analyzed(joined)
     while node.nodeName() != "Join":
         node = children(node)[0]

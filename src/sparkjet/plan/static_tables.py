@@ -1,4 +1,4 @@
-"""Static tables: what the rows of a stream are joined with, and when it is read."""
+"""Static tables: the tables with which the rows of a stream are joined, and when they are read."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from sparkjet.errors import AnalysisError, SourceError, refuse_connect
 
 
 class StaticTable:
-    """A table that a stream, or results, can be joined with: a DataFrame as Spark reads it in its own queries.
+    """A table with which a stream, or results, can be joined: a DataFrame as Spark reads it in its own queries.
 
     Attributes:
         shape: The table as it was when the query was written.
-        by_epoch: Whether each epoch asks for the table, instead of Spark's plan containing it.
+        by_epoch: Whether each epoch requests the table, instead of Spark's plan containing it.
     """
 
     by_epoch = False
@@ -32,28 +32,28 @@ class StaticTable:
         return f"{type(self).__name__}[{columns}]"
 
     def frame(self) -> DataFrame:
-        """The table for the epoch that asks."""
+        """The table for the current epoch."""
         return self.shape
 
     def acquire(self) -> None:
-        """Keep what is held until a :meth:`release`, one for each call; called when a query starts."""
+        """Keep the held data until :meth:`release`, which must be called once per call; called when a query starts."""
 
     def release(self) -> None:
-        """Let go of what is held, if this was the last query; called when a query has ended."""
+        """Release the held data if this was the last query; called when a query has ended."""
 
     def forget(self) -> None:
-        """Let go of what is held; it is read again at its next use."""
+        """Release the held data; it is read again at its next use."""
 
     @property
     def has_lost(self) -> bool:
-        """Whether no executor holds some of what should be held."""
+        """Whether some of the data that should be held is on no executor."""
         return False
 
 
 class MapTable(StaticTable):
     """A DataFrame that reads maps of a grid: each epoch reads one version of each, the newest when it begins.
 
-    The engine chooses them, and exchanges the reads in what the epoch computes; see
+    The engine chooses the versions, and replaces the reads in what the epoch computes; see
     :class:`sparkjet.engine.map_reads.MapReads`.
 
     Attributes:
@@ -68,7 +68,7 @@ class MapTable(StaticTable):
 
 
 class RenewedTable(StaticTable):
-    """A DataFrame that is made anew for each epoch."""
+    """A DataFrame that is created again for each epoch."""
 
     by_epoch = True
 
@@ -81,7 +81,7 @@ class RenewedTable(StaticTable):
         """See :meth:`StaticTable.frame`.
 
         Raises:
-            SourceError: A column that the query was written for is missing, or has another type.
+            SourceError: A column that the query relies on is missing, or has another type.
         """
         found = checked_table(self._make(), "read_every_epoch")
         types = found.dtypes
@@ -98,16 +98,16 @@ class RenewedTable(StaticTable):
 
 
 def read_every_epoch(make: Callable[[], DataFrame]) -> StaticTable:
-    """A static table for ``join`` that is made and read anew in every epoch, so that new files are seen.
+    """A static table for ``join`` that is created and read again in every epoch, so that new files are seen.
 
     ``spark.read.parquet(path)`` lists the files when it is called, and a query that was given its DataFrame never sees
-    later ones. Here it is called again. An epoch that is repeated after a crash may see a newer table than the attempt
-    that was lost, and so may two outputs of one epoch.
+    later ones. Here it is called again. An epoch that is repeated after a crash may see a newer table than the failed
+    attempt, and so may two outputs of one epoch.
 
     Args:
-        make: Returns a batch DataFrame, with the same columns each time; others that are added are left out. It is
-            called on the driver, once here and once for each use in an epoch. Give it a schema where it reads files:
-            otherwise Spark looks for one each time.
+        make: Returns a batch DataFrame, with the same columns each time; additional columns are left out. It is called
+            on the driver, once here and once for each use in an epoch. Specify a schema if it reads files: otherwise
+            Spark infers one each time.
 
     Raises:
         AnalysisError: It does not return a batch DataFrame.
@@ -122,10 +122,10 @@ def read_every_epoch(make: Callable[[], DataFrame]) -> StaticTable:
 
 
 def static_table(other: object) -> StaticTable:
-    """What ``join`` was given, as a table.
+    """The argument of ``join`` as a table.
 
     Raises:
-        AnalysisError: Not a table that could be one.
+        AnalysisError: It cannot be a static table.
     """
     if isinstance(other, StaticTable):
         return other
@@ -138,7 +138,7 @@ def checked_table(other: Any, method: str) -> DataFrame:
     """A DataFrame that can be a static table.
 
     Raises:
-        AnalysisError: It is none, a stream, or has a column with a name of sparkjet's own.
+        AnalysisError: It is not a DataFrame, is a stream, or has a column whose name sparkjet uses.
     """
     refuse_connect(method, other)
     if not isinstance(other, DataFrame):

@@ -38,25 +38,25 @@ class Link:
 
     Attributes:
         plain: The transformation as the user wrote it.
-        marked: The same on rows that include marked rows, which a filter has dropped: none of the user's expressions
+        marked: The same on rows that include marked ones, which a filter has dropped: none of the user's expressions
             may be evaluated on them. None if this is impossible.
         filters: Whether it may drop rows.
-        remakes: Whether its rows are new ones, without the hidden columns.
-        multiplies: Whether it may make several rows of one.
+        remakes: Whether its rows are new, without the hidden columns.
+        multiplies: Whether it may turn one row into several.
         table: The static table that it joins the rows with, if any.
         analyzed: The same for analysis only, if that must not read anything.
         whole: Whether it needs all results at once, as sorting them does.
-        windows: What columns that are windows are computed by, by their names.
+        windows: The calls that compute columns that are windows, by the columns' names.
         tried: The same behind ``divert``, on rows with the columns ``TRIED`` and with the number of the link: none of
             the user's expressions may be evaluated on rows that are not kept, or fail the query. None if this is
             impossible.
-        divert: The point from which failed rows are diverted, if this is one.
-        alone: The same for a row of the driver's, where that is something else.
-        tries: What it tries of rows behind ``divert``, if anything.
-        expectation: What it filters by and counts, if it is an expectation.
-        number: How many links are before it, also below a watermark.
+        divert: The point from which failed rows are diverted, if this link is one.
+        alone: The same for a single row on the driver, if that differs.
+        tries: Its attempts for rows behind ``divert``, if any.
+        expectation: The expectation by which it filters and which it counts, if any.
+        number: Number of links before it, including those below a watermark.
         calls: Whether it calls Python functions.
-        repeats: Whether it gives the same if it is computed once more; behind ``divert``, as ``calls``.
+        repeats: Whether it returns the same if computed once more; behind ``divert``, as ``calls``.
     """
 
     plain: Transformation
@@ -88,11 +88,11 @@ class Transformations:
         links: The chain.
         keeps_rows: Whether the chain neither drops nor multiplies rows.
         markable: Whether :meth:`marked` can run the chain.
-        passes: How often the chain reads a batch.
-        below: What ``source`` was made of by adding the hidden columns; None if it has none.
-        covered: Number of links at the start that ``below`` stands for too.
-        timing: What made ``source`` of ``below``; None if that is not known.
-        together: What window functions may be partitioned by, None if they are not allowed.
+        passes: How many times the chain reads a batch.
+        below: The chain from which ``source`` was made by adding the hidden columns; None if it has none.
+        covered: Number of links at the start that ``below`` also covers.
+        timing: The link that made ``source`` from ``below``; None if that is not known.
+        together: The columns by which window functions may be partitioned, None if they are not allowed.
         windows: The columns that are windows.
     """
 
@@ -130,18 +130,18 @@ class Transformations:
 
     @property
     def diverted_shape(self) -> DataFrame:
-        """The rows as they are at ``divert``, for analysis only."""
+        """The rows at ``divert``, for analysis only."""
         root, before = self.root, len(self.all_links) - len(self.diverted_links) - 1
         return replace(root, links=self.all_links[:before]).outlined(root.source).drop(*HIDDEN)
 
     @property
     def all_links(self) -> tuple[Link, ...]:
-        """The links from the user's own DataFrame on, also below a watermark."""
+        """All links from the user's own DataFrame, including those below a watermark."""
         return self.links if self.below is None else (*self.below.all_links, *self.links[self.covered :])
 
     @property
     def diverted_links(self) -> tuple[Link, ...]:
-        """The links behind ``divert``; none without."""
+        """The links behind ``divert``; none without it."""
         found = self.all_links
         return next((found[number:] for number, link in enumerate(found, 1) if link.divert is not None), ())
 
@@ -153,11 +153,11 @@ class Transformations:
         return next((number for number, link in enumerate(self.links) if link.divert is not None), None)
 
     def is_tried_once(self, after: int) -> bool:
-        """Whether its links from ``after`` on give a row another fate if they are tried once more."""
+        """Whether its links from ``after`` may treat a row differently if they are tried once more."""
         return self.tried_from is not None and not all(link.repeats for link in self.links[after:])
 
     def drops(self, number: int) -> bool:
-        """Whether a link of this chain takes rows away, and does not only mark them."""
+        """Whether a link of this chain removes rows, instead of only marking them."""
         is_tried = self.tried_from is not None and number >= self.tried_from
         return self.links[number].filters and not is_tried
 
@@ -168,11 +168,11 @@ class Transformations:
 
     @property
     def tables(self) -> list[StaticTable]:
-        """The static tables that each epoch asks for."""
+        """The static tables that each epoch needs."""
         return [link.table for link in self.links if link.table is not None and link.table.by_epoch]
 
     def check_fixed(self, method: str) -> None:
-        """Refuse a join with a static table of its own time, where the chain becomes a part of Spark's query."""
+        """Refuse a join with a static table that is read at its own time, where the chain is part of Spark's query."""
         if self.tables:
             message = (
                 f"{method}: what comes before is a part of the query that Spark runs, and Spark decides when a static "
@@ -199,7 +199,7 @@ class Transformations:
             )
             raise AnalysisError(message)
         table = None if link.table is None else link.table.shape
-        # Only behind divert does anybody ask.
+        # Needed only behind divert.
         expressions = [] if self.divert is None else added(self.shape, shape)
         generates = not link.whole and check_step(self.shape, shape, self.together, table, filters=link.filters)
         filtered = any(each.filters for each in self.links)
@@ -207,7 +207,7 @@ class Transformations:
             check_tried(link, shape, expressions, generates=generates)
         # Marked rows would reach Python functions, which Spark calls before it evaluates conditions.
         unsafe = ((filtered or link.filters) and link.marked is None) or (filtered and calls_python(shape))
-        # Behind divert, what cannot be tried is refused above.
+        # Behind divert, steps that cannot be tried are refused above.
         unsafe = unsafe and self.divert is None
         known = replace(
             link,
@@ -228,8 +228,8 @@ class Transformations:
     def apply(self, frame: DataFrame, after: int = 0, upto: int | None = None) -> DataFrame:
         """Run the chain, or its links from ``after`` (inclusive) to ``upto`` (exclusive), on a batch.
 
-        Without ``upto``, rows that have failed behind ``divert`` are not in the outcome; with it, they are on their
-        way, marked.
+        Without ``upto``, rows that have failed behind ``divert`` are left out of the outcome; with it, they are
+        included, marked.
         """
         if self.tried_from is not None:
             frame = self.tried(frame, after, upto)
@@ -239,7 +239,7 @@ class Transformations:
         return frame
 
     def tried(self, frame: DataFrame, after: int = 0, upto: int | None = None) -> DataFrame:
-        """Run a chain that diverts, or some of its links, on a batch; from ``divert`` on rows are only marked."""
+        """Run a chain that diverts, or some of its links, on a batch; from ``divert`` on, rows are only marked."""
         for number, link in enumerate(self.links[after:upto], after):
             if self.tried_from is None or number < self.tried_from:
                 frame = link.plain(frame)
@@ -249,7 +249,7 @@ class Transformations:
         return frame
 
     def outlined(self, frame: DataFrame, after: int = 0) -> DataFrame:
-        """What :meth:`apply` gives, for analysis only: no static table is read."""
+        """The outcome of :meth:`apply`, for analysis only: no static table is read."""
         for link in self.links[after:]:
             frame = _outline(link)(frame)
         return frame
@@ -270,7 +270,7 @@ class Transformations:
 
 
 def check_tried(link: Link, shape: DataFrame, expressions: Sequence[Any], *, generates: bool) -> None:
-    """Refuse a transformation behind ``divert`` that would still end the query where it raises for a row."""
+    """Refuse a transformation behind ``divert`` that would still fail the query if it raises for a row."""
     if link.divert is not None:
         message = "divert: the rows of this stream are diverted already. Call it once, before what may raise."
         raise AnalysisError(message)
@@ -302,7 +302,7 @@ def check_tried(link: Link, shape: DataFrame, expressions: Sequence[Any], *, gen
 
 
 def _is_joined(part: Any, session: SparkSession) -> bool:
-    """Whether a part of an expression becomes the condition of a join, which no try is around."""
+    """Whether a part of an expression becomes the condition of a join, where no error can be caught."""
     if kind_of(part) == "InSubquery":
         return not all(never_raises(value, session) for value in listed(part.values()))
     return kind_of(part) in _SUBQUERIES and bool(part.isCorrelated())

@@ -1,4 +1,4 @@
-"""The union of two streams: read by one query, while each keeps its own watermark."""
+"""The union of two streams: read by one query, while each keeps a separate watermark."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def united(left: Transformations, right: Transformations, names: tuple[str, str]
     """The chain of the union; substreams are prefixed with the name of their side.
 
     Two sides that keep all their rows are united in Spark's plan, as the watermark sees every row even after their
-    transformations. Otherwise rows of both sides are read side by side, and transformed batch by batch.
+    transformations. Otherwise rows of both sides are read in parallel, and transformed batch by batch.
     """
     bare = left.bare.shape.union(right.bare.shape)
     below = Transformations(bare, bare)
@@ -54,7 +54,7 @@ def _prefixed(source: DataFrame, name: str) -> DataFrame:
 
 
 def _tagged(source: DataFrame, side: int, sources: list[DataFrame]) -> DataFrame:
-    """One side of a union whose rows still have different schemas: each side in its own struct."""
+    """One side of a union whose rows still have different schemas: each side in a separate struct."""
     structs = []
     for number, each in enumerate(sources):
         row = F.struct(*(F.col(quoted(name)) for name in visible(each)))

@@ -1,4 +1,4 @@
-"""Window ends: at which times the windows of an output can be shared by two queries."""
+"""Window ends: the times at which two queries can share the windows of an output."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def window_ends(plan: Plan) -> dict[str, Ends]:
-    """The windows of each output of a plan by their ends, as its records say them."""
+    """The windows of each output of a plan by their ends, in the form of records."""
     stages = {stage.name: stage for stage in plan.stages}
     return {each.name: _ends(each, stages) for each in plan.outputs if isinstance(each, PlannedOutput)} | {
         each.name: Ends(why="of rows that fail" if isinstance(each, PlannedDeadLetters) else "of rows without a window")
@@ -29,7 +29,7 @@ def _ends(output: PlannedOutput, stages: dict[str, PlannedStage]) -> Ends:
     if not isinstance(stage, WindowedAggregation | WindowJoin):
         return Ends(why="of rows without a window")
     if not isinstance(stage.window, Window):
-        # A row that only one of the queries has found late may be what makes one session of two.
+        # A row that only one of the queries finds late may be what merges two sessions into one.
         return Ends(why="of sessions, which two queries may cut in different ways")
     if output.complete or output.early_period is not None:
         return Ends(why="of windows that are still open, too")

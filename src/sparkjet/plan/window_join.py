@@ -29,18 +29,18 @@ _NEEDED = {
     **dict.fromkeys(("right", "rightouter"), (False, True)),
     **dict.fromkeys(("outer", "full", "fullouter"), (False, False)),
 }
-"""By kind of join: whether there can only be rows if the left, and the right, side has some."""
+"""For each kind of join, whether there can only be rows if the left, and the right, side has some."""
 
 
 @dataclass(frozen=True, eq=False)
 class WindowJoin(Stage):
-    """The join of two results by their window; without state, as rows that match are final in the same epoch.
+    """The join of two results by their window; without state, as matching rows are final in the same epoch.
 
     Attributes:
         left: The rows on the left, results of a stage.
-        right: Those on the right.
-        on: Names that both have, or a condition.
-        how: As ``DataFrame.join`` takes it.
+        right: The rows on the right.
+        on: Names of columns that both have, or a condition.
+        how: As in ``DataFrame.join``.
         window: The window of its rows, by the name of its column; that of the left side unless only the right has one.
     """
 
@@ -58,12 +58,12 @@ class WindowJoin(Stage):
 
     @property
     def intakes(self) -> tuple[Intake, ...]:
-        """None: nothing is taken into a state."""
+        """Empty: nothing is taken into a state."""
         return ()
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """What is joined, not how: that is not state, and may change."""
+        """What is joined, not how: the latter is not state, and may change."""
         return {"join": "windows"}
 
     @property
@@ -72,7 +72,7 @@ class WindowJoin(Stage):
         return None if self.left.parent is None else self.left.parent.grid
 
     def operator(self, partitions: int) -> None:
-        """None: there is no state."""
+        """None, as there is no state."""
         del partitions
 
     def output(self, rows: DataFrame) -> DataFrame:
@@ -80,7 +80,7 @@ class WindowJoin(Stage):
         return rows
 
     def joined(self, results: Sequence[DataFrame | None]) -> DataFrame | None:
-        """The rows of an epoch, from the results of both sides; None if there are none for certain."""
+        """The rows of an epoch, from the results of both sides; None if there are certainly none."""
         needed = _NEEDED[_kind(self.how)]
         absent = [rows is None for rows in results]
         if all(absent) or any(each and is_needed for each, is_needed in zip(absent, needed, strict=True)):
@@ -106,14 +106,14 @@ class WindowJoin(Stage):
         return joined.withColumns(self._hidden).drop(_OTHER_TIME)
 
     def _empty(self, number: int, session: Any) -> DataFrame:
-        """No results of a side, which Spark's optimizer knows to be none."""
+        """Empty results of a side, which Spark's optimizer knows to be empty."""
         java, source = session._jsparkSession, self.feeds[number].transformations.source
         schema = self._once(number, build=lambda: java.parseDataType(source.schema.json()))
         return DataFrame(java.createDataFrame(session._jvm.java.util.ArrayList(), schema), session)
 
     @cached_property
     def _hidden(self) -> dict[str, Column]:
-        # Of rows that match they are equal: both are the last microsecond of the window.
+        # For matching rows they are equal: both are the last microsecond of the window.
         return {TIME: F.coalesce(F.col(TIME), F.col(_OTHER_TIME)), SUBSTREAM: F.lit(ONLY_SUBSTREAM)}
 
 
@@ -130,7 +130,7 @@ class JoinedResults:
         return self.feed.transformations.shape
 
     def bound(self, column: Column | str) -> str | None:
-        """What of the window a column holds: ``window``, ``start``, ``end``; None if nothing."""
+        """The part of the window in a column: ``window``, ``start``, ``end``; None if there is none."""
         together = self.feed.transformations.together
         if together is None or not has_columns(self.rows, F.col(column) if isinstance(column, str) else column):
             return None
@@ -225,7 +225,7 @@ def _check_windows(
 
 
 def _equalities(condition: Column, rows: DataFrame) -> Iterator[tuple[Column, Column]]:
-    """What a condition demands to be equal, each pair in both orders."""
+    """The expressions that a condition requires to be equal, each pair in both orders."""
     session = rows.sparkSession
 
     def found(expression: Any) -> Iterator[tuple[Column, Column]]:

@@ -1,4 +1,4 @@
-"""Windowed aggregations: one level of windows each, whose rows are final."""
+"""Windowed aggregations: each is one level of windows, whose rows are final."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _SESSION_GRAIN = 100
 _USUAL_GAP = 1_000_000
-"""Stands for gaps of which the driver knows nothing."""
+"""Stands in for gaps of which the driver knows nothing."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,7 +24,7 @@ class WindowedAggregation(Aggregation):
     """One ``groupBy(window, keys).agg(…)``; each window is emitted once, when it closes.
 
     Attributes:
-        by_key: The same aggregates where the window is a key, if it is a column of the rows.
+        by_key: The same aggregates with the window as a key, if it is a column of the rows.
     """
 
     by_key: RollingAggregation | None = None
@@ -37,7 +37,7 @@ class WindowedAggregation(Aggregation):
 
     @cached_property
     def rolling(self) -> RollingAggregation:
-        """The same windows, kept for ever; the same object each time, as several outputs may read it."""
+        """The same windows, kept forever; always the same object, as several outputs may read it."""
         return self.by_key or RollingAggregation(self.feed, self.grouping, self.aggregates, self.columns)
 
     @property
@@ -51,7 +51,7 @@ class WindowedAggregation(Aggregation):
 
     @property
     def grid(self) -> tuple[int, int]:
-        """Step and offset that the watermark need not be finer than; of a session a hundredth of a gap."""
+        """Step and offset than which the watermark need not be finer; for a session a hundredth of a gap."""
         if isinstance(self.window, SessionWindow):
             gap = self.window.gap if isinstance(self.window.gap, int) else _USUAL_GAP
             return max(1, gap // _SESSION_GRAIN), 0
@@ -59,7 +59,7 @@ class WindowedAggregation(Aggregation):
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """What must not change between two runs, because saved partial rows would no longer fit."""
+        """The properties that must not change between two runs, because saved partial rows would no longer fit."""
         fixed = super().fingerprint
         if isinstance(self.window, SessionWindow):
             gap = self.window.gap if isinstance(self.window.gap, int) else label(self.window.gap)

@@ -16,7 +16,7 @@ _ARROW = {"pyarrow": "pyarrow"}
 
 
 def worker_packages(plan: Plan) -> dict[str, str]:
-    """The packages of sources, aggregates, functions and sinks: the name to install, by the name that is imported.
+    """The packages of sources, aggregates, functions and sinks: the name to install, by the name to import.
 
     Sinks must have been checked, as some decide only then who writes.
     """

@@ -127,11 +127,12 @@ def fork_pinned(
     changed: Callable[[Record], Record] = lambda record: record,
     option: str = "to",
 ) -> Origin:
-    """Begin another query from a pinned record, in a home without records, or find the one that was begun there.
+    """Begin another query from a pinned record in a home without records, or return the fork that was begun there.
 
-    It has an id of its own, and nothing that is to be committed or acknowledged: that is of the query it comes from.
-    A fork that is interrupted leaves files that the next one into the same home finds. Of two at once both get the
-    same fork. One that is there needs the pin no more. The fork begins with what ``changed`` makes of the record.
+    The fork has its own id, and nothing to commit or acknowledge: that is up to the query that was forked. An
+    interrupted fork leaves files that the next one into the same home finds. Two forks at once into the same home get
+    the same fork. A fork that exists no longer needs the pin. The fork begins with the record as returned by
+    ``changed``.
 
     Raises:
         AnalysisError: There is no such pin, or the target is taken.
@@ -163,7 +164,7 @@ def fork_pinned(
         raise _taken(option, target, f'was forked from record {origin.slot}, "{origin.pin}", of query {origin.parent}')
     if held is None:
         _begin(source, target, origin, changed(record))
-        # Of another one, if somebody has copied a snapshot there meanwhile.
+        # The records are another query's, if a snapshot was copied there in the meantime.
         held = RecordLog(here).newest()
         if held is None or held[1].query != origin.query:
             raise _taken(option, target, "has got records of another query meanwhile")
@@ -176,7 +177,7 @@ def _begin(source: Directory, target: Directory, origin: Origin, record: Record)
         record, kind=EpochKind.SETTLED, query=origin.query, run=str(uuid.uuid4()), transactions=[], published=[]
     )
     if record.after is not None and record.after.at is None:
-        # It publishes nowhere, and no switch is of it: it would be held for ever.
+        # It publishes nowhere, and no switch refers to it: it would be held forever.
         forked = msgspec.structs.replace(forked, after=None)
     try:
         for place, names in files_of(forked).items():

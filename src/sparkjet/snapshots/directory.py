@@ -87,7 +87,7 @@ class DirectoryStore:
             self._pins.remove_files(_revision(slot, number) for number in self._revisions().get(slot, ()))
 
     def revise(self, slot: int, content: bytes) -> None:
-        """See :meth:`SnapshotStore.revise`: by a file with the next number, as none can be replaced everywhere."""
+        """See :meth:`SnapshotStore.revise`; writes a file with the next number: not every store can replace one."""
         older = self._revisions().get(slot, [])
         number = max(older, default=0) + 1
         if not self._pins.put(_revision(slot, number), content):

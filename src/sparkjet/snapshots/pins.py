@@ -48,7 +48,7 @@ class Pins:
 
     def __init__(self, store: SnapshotStore) -> None:
         self._store = store
-        # What a slot stands for changes only by an erasure, which fences the driver first: it is read once.
+        # The record of a slot changes only by an erasure, which fences the driver first: it is read once.
         self._named: dict[int, frozenset[str]] = {}
         self._revised: dict[int, bytes] | None = None
 
@@ -81,15 +81,15 @@ class Pins:
         return found
 
     def record(self, slot: int) -> Record:
-        """A record that is pinned, or came after one that is; of one that was revised, what it stands for now."""
+        """A record that is pinned, or that came after a pinned one; if it was revised, its revision."""
         if self._revised is None:
-            # Once: a replay reads thousands of records, and only an erasure revises any.
+            # Read once: a replay reads thousands of records, and only an erasure revises any.
             self._revised = self._store.revised()
         content = self._revised.get(slot)
         return Record.decode(self._store.read(slot) if content is None else content, f"record {slot}")
 
     def revise(self, slot: int, record: Record) -> None:
-        """Let a pinned record stand for another one, which lacks what was erased."""
+        """Replace a pinned record with a revision, which lacks what was erased."""
         self._store.revise(slot, record.encode())
         self._revised = None
         self._named.pop(slot, None)

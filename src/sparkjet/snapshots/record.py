@@ -194,10 +194,10 @@ class Ends(msgspec.Struct, frozen=True, omit_defaults=True):
     """The windows of an output by their ends, at which two queries can share them.
 
     Attributes:
-        step: From one end to the next, in microseconds.
+        step: Microseconds from one end to the next.
         offset: One of the ends.
         stages: Names of the stages whose windows they are.
-        why: Why its rows cannot be told apart by an end; empty if they can.
+        why: Why an end does not separate its rows; empty if it does.
     """
 
     step: int = 1
@@ -207,11 +207,11 @@ class Ends(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Border(msgspec.Struct, frozen=True):
-    """Where one of two queries ends and the other one begins.
+    """The border at which one of two queries ends and the other one begins.
 
     Attributes:
-        query: Id of the other one.
-        at: End of the last windows of the earlier one, in microseconds; None as long as that is not decided.
+        query: Id of the other query.
+        at: End of the last windows of the earlier query, in microseconds; None as long as it is undecided.
     """
 
     query: str
@@ -219,24 +219,25 @@ class Border(msgspec.Struct, frozen=True):
 
 
 class Record(msgspec.Struct, frozen=True):
-    """Everything needed to go on after the slot's epoch; no record needs another one.
+    """Everything needed to continue after the slot's epoch; no record needs another one.
 
-    ``transactions`` are decided: they will be committed, by this driver or a later one. ``clock`` is the last
-    clock reading that policies have seen, by which a start notices that the machine's clock was set back.
-    ``published`` keeps the last transaction of each sink that compares it at a start with what its destination has.
-    ``queues`` names the blobs with the ids of messages that were received and not acknowledged, by the number or name
-    of their source. ``maps`` says which versions of a grid's maps an epoch reads; it is written before that epoch
-    begins. ``early_at`` says when each output last had early rows. ``overlap`` says that Spark's checkpoint may be one
-    batch ahead of the record. ``unsaid`` is what the texts of the fingerprint leave out; a start compares what both
-    runs know of it, as earlier versions and other lines of Spark may know less. ``expectations`` counts the rows that
-    have not met each, by its name, since it is in the query. ``replayed`` has the epochs whose dead letters were
-    replayed, from the first to the last of each range, by the name of their output. ``polled`` is what the epoch's
-    watermarks went on from, where that is not the record before: the policies were polled in between, a driver started,
-    or a substream was retired. A replay needs it. ``history`` says how far a backfill has come.
-    ``shown`` is what readers of the state have to know of a stage; earlier versions have not written it. ``outputs``
-    says of each output by which ends its windows can be shared with another query. ``until`` is the switch to another
-    query, which any process may write into the next slot, and nothing else, on behalf of the run that it is of: windows
-    that end up to it are this query's. ``after`` is the switch from another one, whose record says where.
+    ``transactions`` are decided: they will be committed, by this driver or a later one. ``clock`` is the last clock
+    reading that policies have seen, by which a start notices that the machine's clock was set back. ``published`` keeps
+    the last transaction of each sink that compares it, at a start, with what its destination has. ``queues`` names the
+    blobs with the ids of messages that were received but not acknowledged, by the number or name of their source.
+    ``maps`` says which versions of a grid's maps an epoch reads; it is written before that epoch begins. ``early_at``
+    says when each output last had early rows. ``overlap`` says that Spark's checkpoint may be one batch ahead of the
+    record. ``unsaid`` has the properties that the texts of the fingerprint leave out; a start compares those that both
+    runs know, as earlier versions and other version lines of Spark may know fewer. ``expectations`` counts the rows
+    that have not met each expectation since it was added to the query, by its name. ``replayed`` has the epochs whose
+    dead letters were replayed, as ranges from first to last, by the name of their output. ``polled`` is the state from
+    which the epoch's watermarks continued, if that is not the previous record's: because the policies were polled in
+    between, a driver started, or a substream was retired. A replay needs it. ``history`` says how far a backfill has
+    come. ``shown`` has what readers of the state need to know about a stage; earlier versions did not write it.
+    ``outputs`` says for each output at which ends its windows can be shared with another query. ``until`` is the switch
+    to another query: any process may write it into the next slot, and nothing else, on behalf of the run that the slot
+    belongs to; windows that end up to it are this query's. ``after`` is the switch from another query, whose record
+    says where.
     """
 
     kind: EpochKind
@@ -279,12 +280,12 @@ class Record(msgspec.Struct, frozen=True):
 
     @property
     def ended(self) -> list[int | None]:
-        """Ends of the last windows that are closed, of each stage whose windows outputs have; None before the first."""
+        """Ends of the last closed windows, for each stage whose windows outputs have; None before the first."""
         names = dict.fromkeys(name for each in self.outputs.values() for name in each.stages)
         return [self.stages[name].closed if name in self.stages else None for name in names]
 
     def has_passed(self, end: int) -> bool:
-        """Whether no window that ends up to ``end`` is open at any output."""
+        """Whether no window that ends up to ``end`` is open in any output."""
         return all(closed is not None and closed >= end for closed in self.ended)
 
     @staticmethod

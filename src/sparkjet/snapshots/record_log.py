@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 RETAINED_SLOTS = 8
 """The number of newest slots that stay."""
 TRIMMED = 4
-"""The log is trimmed once in so many slots, by a listing and, in an object store, one request for all removals."""
+"""One in this many slots trims the log, by a listing and, in an object store, one request for all removals."""
 LOOKS = 60
-"""The log is listed once in so many looks for a successor."""
+"""One in this many looks for a successor lists the log."""
 
 
 class RecordLog:
@@ -75,7 +75,7 @@ class RecordLog:
         return None if newest is None or newest[1].run == record.run else _fenced(record, slot + 1)
 
     def switched(self, slot: int, record: Record) -> Record | None:
-        """The record in the next slot if another process has put it there for this run, with nothing but a switch."""
+        """The record in the next slot if another process has put it there for this run, with only a switch added."""
         try:
             found = Record.decode(self._store.read(slot + 1), f"record {slot + 1}")
         except FileNotFoundError:
@@ -83,12 +83,12 @@ class RecordLog:
         return found if found.run == record.run and found.until is not None and record.until is None else None
 
     def followed(self, slot: int, record: Record) -> FencedError | Record | None:
-        """As :meth:`fenced`, to be asked every second: mostly one read, of a slot that is not there.
+        """Like :meth:`fenced`, for a call every second: mostly a single read, of a slot that does not exist.
 
-        If the query was switched meanwhile, the record that says so.
+        If the query was switched in the meantime, returns the record that says so.
 
-        A listing costs several times as much in an object store. But who sleeps until the next slot was written and
-        trimmed again learns it only from one; so each of :data:`LOOKS` calls lists.
+        A listing costs several times as much in an object store. But if a driver sleeps until its next slot has been
+        written and trimmed again, only a listing shows it; so one in :data:`LOOKS` calls lists the slots.
         """
         self._looks += 1
         if self._looks % LOOKS:
@@ -112,7 +112,8 @@ class RecordLog:
         # only the later slots show that its decision is void.
         if self._store.slots()[-1] <= slot:
             return False
-        # On top of its own one there may be the switch of its run by now, or its next one on top of a switch.
+        # On top of the driver's own record there may be a switch of its run by now, or its next record on top of a
+        # switch.
         newest = self.newest()
         return newest is None or (newest[1].run, newest[1].takeover) != (record.run, record.takeover)
 

@@ -66,11 +66,11 @@ class SnapshotStore(Protocol):
         ...
 
     def revise(self, slot: int, content: bytes) -> None:
-        """Write durably what a pinned slot stands for from now on; readers of it find the one or the other, whole."""
+        """Durably write a replacement for the content of a pinned slot; readers find either content as a whole."""
         ...
 
     def revised(self) -> dict[int, bytes]:
-        """What the slots stand for that were revised, while they are pinned; :meth:`read` gives what was put."""
+        """The replacements of revised slots, while these are pinned; :meth:`read` still returns the first content."""
         ...
 
     def write_delta(self, name: str, partials: DataFrame) -> list[str]:

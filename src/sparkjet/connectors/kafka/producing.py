@@ -29,7 +29,7 @@ _SINGLY = frozenset({"headers", "partition"})
 """Parts of a message that are lost in a batch, so that the message must be produced on its own."""
 
 NAME, NAMES = re.compile(r"[a-zA-Z0-9._-]{1,249}"), "1 to 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-'"
-"""Names that Kafka takes for topics; clients would cut others off at a NUL, or crash."""
+"""Names that Kafka accepts for topics; clients would cut others off at a NUL, or crash."""
 _REMEDIES = {
     "INVALID_RECORD": "A topic with cleanup.policy=compact takes no row without a key: give each row a column key that "
     "is not null, or set the topic's cleanup.policy to delete.",
@@ -243,5 +243,5 @@ def _header(header: Mapping[str, Any]) -> tuple[str, bytes | None]:
     if key is None or b"\0" in key:
         message = f"Kafka: {NAMELESS if key is None else CUT_OFF}"
         raise RefusedRowError(message)
-    # As Spark's own sink: texts of Spark may be of any bytes, and an error would come after the decision.
+    # Like Spark's own sink: strings in Spark may have any bytes, and an error would come after the decision.
     return key.decode(errors="replace"), header["value"]
