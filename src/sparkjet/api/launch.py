@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -24,7 +24,7 @@ from sparkjet.engine.batch_runner import BatchRunner
 from sparkjet.engine.changed_results import check
 from sparkjet.engine.committer import Committer
 from sparkjet.engine.context import EngineContext
-from sparkjet.engine.ending import Ending
+from sparkjet.engine.ending import Ending, taken_over
 from sparkjet.engine.entry_point import EntryPoint
 from sparkjet.engine.on_change import OnChange
 from sparkjet.engine.plain_logs import plain_logs
@@ -91,6 +91,18 @@ class _Recovered(NamedTuple):
     feed: Feed
 
 
+@contextmanager
+def _taken_over_named(engine: Engine) -> Iterator[None]:
+    """Tell that another driver has taken over, where what it has removed is missing before Spark's query runs."""
+    try:
+        yield
+    except Exception as error:
+        told = taken_over(error, engine.fenced)
+        if told is error:
+            raise
+        raise told from error
+
+
 @dataclass(frozen=True)
 class Launch:
     """A checked query on its way to running; ``trigger`` has the arguments of Spark's ``trigger``."""
@@ -151,7 +163,7 @@ class Launch:
                 checkpoint = recovered.checkpoint.directory
                 rerun = Rerun(engine, self.plan, epochs, checkpoint, recovered.context.store)
                 steps.at("replaying epochs", epochs.until - engine.record.epoch)
-                with engine.turn:
+                with _taken_over_named(engine), engine.turn:
                     for _ in rerun.run():
                         steps.one()
                         done += 1
@@ -163,13 +175,15 @@ class Launch:
         if self.replay is not None:
             steps.at("replaying dead letters")
             try:
-                found.engine.replay(self.replay)
+                with _taken_over_named(found.engine):
+                    found.engine.replay(self.replay)
             except BaseException:
                 found.engine.close()
                 raise
         steps.at("looking at the history")
         try:
-            history = backfilling(found.engine, self.plan.source, found.context.store)
+            with _taken_over_named(found.engine):
+                history = backfilling(found.engine, self.plan.source, found.context.store)
         except BaseException:
             found.engine.close()
             raise
