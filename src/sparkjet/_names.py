@@ -2,7 +2,7 @@
 
 from sparkjet.aggregates.operation import Aggregate, AggregateOperation
 from sparkjet.aggregates.python_aggregate import python_aggregate
-from sparkjet.api.backfill import backfill
+from sparkjet.api.backfill import backfill, written
 from sparkjet.api.diff import Diff, diff
 from sparkjet.api.fork import Fork, Replayed, fork
 from sparkjet.api.query import StreamingQuery
@@ -107,4 +107,5 @@ __all__ = [
     "stream",
     "window",
     "with_fixed_lag",
+    "written",
 ]

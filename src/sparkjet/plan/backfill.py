@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -19,9 +19,11 @@ from sparkjet.catalyst.moments import Moment
 from sparkjet.catalyst.physical_plans import as_frame, exchanged_nodes, no_rows
 from sparkjet.errors import AnalysisError, RecoveryError
 from sparkjet.known_types import known
+from sparkjet.plan.written import Written, last_offsets
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType
 
 ROWS = 1_000_000
 """Rows of a bucket, about, where nobody says how long one is."""
@@ -34,12 +36,14 @@ class Seam(msgspec.Struct, frozen=True):
     Attributes:
         offsets: The last offset of history in each substream; None where the seam is a time.
         time: The first event time of the stream, in microseconds; None where offsets say it.
+        version: Of the table, where its commits say the offsets; empty elsewhere.
         bounds: Event times at which a bucket of history ends and the next begins, in microseconds; ascending.
     """
 
     offsets: dict[str, int] | None
     time: int | None
     bounds: list[int]
+    version: str = ""
 
     @property
     def buckets(self) -> int:
@@ -78,6 +82,8 @@ class Backfill:
         offset: The column of a row's offset in its substream; None where a time cuts.
         cut: The event time at which the stream begins, in microseconds; None where offsets cut.
         bucket: Length of a bucket in microseconds; None for buckets of about :data:`ROWS` rows.
+        written: The table, where its commits say the offsets.
+        absent: The columns of ``substream`` and ``offset`` that such a table does not have, with their types.
     """
 
     history: DataFrame
@@ -86,6 +92,32 @@ class Backfill:
     offset: str | None = None
     cut: int | None = None
     bucket: int | None = None
+    written: Written | None = None
+    absent: Mapping[str, DataType] = field(default_factory=dict)
+
+    def at(self, version: str) -> Backfill:
+        """The same with the table as it was at a version."""
+        if self.written is None or not version:
+            return self
+        return replace(self, history=self.filled(self.written.at(version)))
+
+    def filled(self, rows: DataFrame) -> DataFrame:
+        """Rows of the table with the columns of the stream."""
+        return rows.withColumns({name: F.lit(None).cast(kind) for name, kind in self.absent.items()})
+
+    def seam_of_commits(self, written: Written, begins: Mapping[str, int]) -> Seam:
+        """The seam of a new query over a table whose commits say the offsets.
+
+        Raises:
+            AnalysisError: They do not.
+        """
+        committed = written.newest()
+        offsets = last_offsets(committed, self.substream, begins)
+        time = self._time
+        rows = self.at(committed.version).history
+        first, last, count = rows.agg(F.min(time), F.max(time), F.count(F.lit(1))).collect()[0]
+        bounds = [] if first is None else self._bounds(first, last, count)
+        return Seam(offsets, None, bounds, committed.version)
 
     def seam(self) -> Seam:
         """The seam of a new query, found by one job over history.
@@ -139,12 +171,14 @@ class Backfill:
     def of_bucket(self, seam: Seam, number: int) -> DataFrame:
         """The rows of history in a bucket, counted from 0; those without an event time are in the first."""
         time, bounds = self._time, seam.bounds
-        inside: Column = self._before(seam)
+        # A version of a table has no rows but those that its commits tell of.
+        before: Column = F.lit(True) if seam.version else self._before(seam)
+        inside = before
         if number > 0:
             inside = inside & (time >= bounds[number - 1])
         if number < len(bounds):
             inside = inside & (time < bounds[number])
-        return self.history.where(inside | (self._before(seam) & time.isNull()) if number == 0 else inside)
+        return self.history.where(inside | (before & time.isNull()) if number == 0 else inside)
 
     def _before(self, seam: Seam) -> Column:
         """Whether history has a row."""
@@ -179,6 +213,13 @@ def gaps(offsets: Mapping[str, int], first: Iterable[str]) -> list[tuple[str, in
     >>> gaps({"0/": 9}, ['{"0": 11}']), gaps({"0/": 9}, ['{"files": []}', "7"])
     ([('0', 9, 11)], [])
     """
+    begins = begins_of(first)
+    pairs = ((name, last, begins.get(name, last)) for name, last in sorted(offsets.items()))
+    return [(name.rstrip("/"), last, at) for name, last, at in pairs if at > last + 1]
+
+
+def begins_of(first: Iterable[str]) -> dict[str, int]:
+    """The first offset of each substream of a stream, where its sources say it."""
     begins: dict[str, int] = {}
     for text in first:
         found = json.loads(text)
@@ -190,8 +231,7 @@ def gaps(offsets: Mapping[str, int], first: Iterable[str]) -> list[tuple[str, in
                 begins |= {f"{part}/": at for part, at in inner.items() if type(at) is int}
             if type(each) is int:
                 begins[f"{name}/"] = each
-    pairs = ((name, last, begins.get(name, last)) for name, last in sorted(offsets.items()))
-    return [(name.rstrip("/"), last, at) for name, last, at in pairs if at > last + 1]
+    return begins
 
 
 _BACKFILLS: WeakKeyDictionary[DataFrame, Backfill] = WeakKeyDictionary()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -203,16 +203,24 @@ def _foreign(path: Path) -> Iterator[str]:
 
 def _of_delta(table: Any) -> Completeness:
     newest: dict[str, dict[str, Any]] = {}
+    told, others = told_by_delta(table.history())
+    for each in told:
+        newest.setdefault(f"{each['query']}/{each['output']}", each)
+    return Completeness(tuple(map(_writer, newest.values())), tuple(others))
+
+
+def told_by_delta(history: Iterable[Mapping[str, Any]]) -> tuple[list[dict[str, Any]], list[str]]:
+    """What the versions of a Delta table tell, the newest first, and who else has written rows."""
+    told: list[dict[str, Any]] = []
     others: dict[str, None] = {}
-    # The newest version first.
-    for info in table.history():
-        told = _ours(info.get("userMetadata"))
-        if told is not None:
-            newest.setdefault(f"{told['query']}/{told['output']}", told)
+    for info in history:
+        ours = _ours(info.get("userMetadata"))
+        if ours is not None:
+            told.append(ours)
         elif info.get("operation") not in _MOVING:
             by = info.get("engineInfo") or info.get("clientVersion") or "an unknown engine"
             others[f"{info.get('operation')} by {by}"] = None
-    return Completeness(tuple(map(_writer, newest.values())), tuple(others))
+    return told, list(others)
 
 
 def _ours(metadata: str | None) -> dict[str, Any] | None:
