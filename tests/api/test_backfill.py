@@ -285,49 +285,61 @@ class NumberedReader(SimpleDataSourceStreamReader):
 class Archived:
     """A stream, and a table without its offsets that a query writes from it."""
 
-    def __init__(self, spark: SparkSession, home: Path, first: str = '{"0": 0, "1": 0, "2": 0}') -> None:
-        self.spark, self.home, self.first = spark, home, first
+    def __init__(self, spark: SparkSession, home: Path, kind: str = "files", table: str = "") -> None:
+        self.spark, self.home = spark, home
+        self.kind, self.table = kind, table or str(home / "archive")
         spark.dataSource.register(Numbered)
 
     def live(self, first: str = '{"0": 0, "1": 0, "2": 0}') -> DataFrame:
         return self.spark.readStream.format("numbered").options(first=first, ends=str(self.home / "ends")).load()
 
+    def extend(self, ends: dict[str, int]) -> None:
+        """Let the stream go on up to some offsets."""
+        self.home.joinpath("ends").write_text(json.dumps(ends))
+
     def archive(self, **ends: int) -> None:
         """Let the stream go on, and the query that writes the table."""
-        self.home.joinpath("ends").write_text(json.dumps({name[1:]: end for name, end in ends.items()}))
-        kept = sj.stream(self.live()).select("ts", "part", "v").writeStream.format("files")
+        self.extend({name[1:]: end for name, end in ends.items()})
+        kept = sj.stream(self.live()).select("ts", "part", "v").writeStream.format(self.kind)
         # Not availableNow: of sources in Python Spark makes one batch of that, which may be an earlier one again.
-        query = kept.option("checkpointLocation", self.home / "archiving").start(str(self.home / "archive"))
+        kept = kept.option("checkpointLocation", self.home / "archiving")
+        query = kept.toTable(self.table) if self.kind == "iceberg" else kept.start(self.table)
         query.processAllAvailable()
         query.stop()
 
     def both(self, first: str = '{"0": 0, "1": 0, "2": 0}') -> sj.Stream:
-        history = sj.written("files", self.home / "archive")
+        history = sj.written(self.kind, self.table)
         return sj.backfill(history, self.live(first), ("part", "offset"), "ts", bucket="5 minutes")
 
     def kept(self, stream: sj.Stream, home: str = "query") -> StreamWriter:
         writer = stream.select("ts", "part", "v").writeStream.format("files").trigger(availableNow=True)
         return writer.option("checkpointLocation", self.home / home).option("path", self.home / "out")
 
+    def check(self, maintain: Callable[[], object] = lambda: None) -> None:
+        """Kill a backfill in its history, let the archive go on, and find each row once."""
+        self.archive(p0=300, p1=250)
+        maintain()
+
+        def ends(phase: sj.EpochPhase, epoch: int) -> None:
+            if (phase, epoch) == (P.CLEAN, 1):
+                raise KilledError
+
+        with pytest.raises(KilledError):
+            run(self.kept(self.both()).onEpochPhase(ends))
+        # What is written now is not of the history that the query has begun with.
+        self.archive(p0=350, p1=300, p2=10)
+        maintain()
+        newest = sj.written(self.kind, self.table)
+        assert newest.at(newest.newest().version).count() == 660
+        self.extend({"0": 400, "1": 420, "2": 50})
+        run(self.kept(self.both()))
+        rows = events(self.spark, 0, 0, 400).union(events(self.spark, 1, 0, 420)).union(events(self.spark, 2, 0, 50))
+        found = sj.read_files(self.home / "out").select("ts", "part", "v")
+        assert Counter(found.collect()) == Counter(rows.select("ts", "part", "v").collect())
+
 
 def test_commits_say_which_rows_a_table_without_offsets_has(spark: SparkSession, tmp_path: Path) -> None:
-    case = Archived(spark, tmp_path)
-    case.archive(p0=300, p1=250)
-
-    def ends(phase: sj.EpochPhase, epoch: int) -> None:
-        if (phase, epoch) == (P.CLEAN, 1):
-            raise KilledError
-
-    with pytest.raises(KilledError):
-        run(case.kept(case.both()).onEpochPhase(ends))
-    # What is written now is not of the history that the query has begun with.
-    case.archive(p0=350, p1=300, p2=10)
-    case.home.joinpath("ends").write_text('{"0": 400, "1": 420, "2": 50}')
-    run(case.kept(case.both()))
-    rows = events(spark, 0, 0, 400).union(events(spark, 1, 0, 420)).union(events(spark, 2, 0, 50))
-    found = sj.read_files(tmp_path / "out").select("ts", "part", "v")
-    assert sj.read_files(tmp_path / "archive").count() == 660
-    assert Counter(found.collect()) == Counter(rows.select("ts", "part", "v").collect())
+    Archived(spark, tmp_path).check()
 
 
 @pytest.mark.long

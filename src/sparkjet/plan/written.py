@@ -104,8 +104,7 @@ class WrittenDelta(Written):
 
     def at(self, version: str) -> DataFrame:
         """See :meth:`Written.at`."""
-        read = self.session.read.format("delta").option("versionAsOf", version)
-        return read.load(self.place) if "/" in self.place else read.table(self.place)
+        return _as_of(self.session, self._name, version)
 
     @property
     def _name(self) -> str:
@@ -133,7 +132,7 @@ class WrittenIceberg(Written):
 
     def at(self, version: str) -> DataFrame:
         """See :meth:`Written.at`."""
-        return self.session.read.option("versionAsOf", version).table(self.place)
+        return _as_of(self.session, self.place, version)
 
 
 _FORMATS: Mapping[str, type[Written]] = {"files": WrittenFiles, "delta": WrittenDelta, "iceberg": WrittenIceberg}
@@ -149,6 +148,10 @@ def written_in(session: SparkSession, kind: str, place: str) -> Written:
         message = f"written: there is no format {kind!r} whose commits say what they hold; {nearest(kind, _FORMATS)}"
         raise AnalysisError(message)
     return _FORMATS[kind](session, place)
+
+
+def _as_of(session: SparkSession, table: str, version: str) -> DataFrame:
+    return session.sql(f"SELECT * FROM {table} VERSION AS OF {int(version)}")  # noqa: S608 - as the user names it
 
 
 def _rows(found: DataFrame) -> list[dict[str, Any]]:
