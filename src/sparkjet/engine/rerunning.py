@@ -120,7 +120,7 @@ class RecordedEpochs:
         before, is_same = None, False
         for slot in slots:
             try:
-                # Like the fork's reading of a journal: see there.
+                # As a fork reads a journal, without being registered: see `unregistered`.
                 found = unregistered(self.log.pins.record(slot))
             except FileNotFoundError as error:
                 raise self._gone() from error

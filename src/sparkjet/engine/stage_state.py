@@ -197,7 +197,7 @@ class StageState:
 
     @property
     def rows(self) -> int:
-        """Maximum number of rows in the state: some operators already have the last arrivals among their segments."""
+        """An upper bound of the rows in the state: some operators already count the last arrivals as segments."""
         return sum(segment.statistics.rows for segment in self.operator.segments) + (self.arrived or 0)
 
     def save(self, name: str, store: SnapshotStore) -> None:
