@@ -47,7 +47,7 @@ NAMES: Mapping[str, Sequence[str]] = {
         "EpochInfo",
     ),
     "forks": ("fork", "Fork", "Replayed", "diff", "Diff", "switch", "Switch"),
-    "erasures": ("erase", "Erased"),
+    "erasures": ("erase", "Erased", "ErasedPlace"),
     "windows": ("window", "session_window"),
     "reading": (
         *("read_files", "read_state", "register_sources", "StaticTable", "read_once", "read_every_epoch"),

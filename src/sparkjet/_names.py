@@ -13,6 +13,7 @@ from sparkjet.api.start import replay_dead_letters, start
 from sparkjet.api.stream import Stream, stream
 from sparkjet.api.switch import Switch, switch
 from sparkjet.clock import Clock, ManualClock, SystemClock
+from sparkjet.engine.erasing import ErasedPlace
 from sparkjet.engine.held_tables import read_once
 from sparkjet.engine.phases import EpochPhase
 from sparkjet.errors import (
@@ -64,6 +65,7 @@ __all__ = [
     "EpochInfo",
     "EpochPhase",
     "Erased",
+    "ErasedPlace",
     "ExpectationError",
     "FailuresError",
     "FencedError",

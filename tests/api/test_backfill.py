@@ -216,6 +216,9 @@ def test_a_query_keeps_the_history_that_it_has_begun_with(case: Case, begins_wit
     said = "has begun with a history, of which 4 of 4 buckets" if begins_with else "without a history"
     with pytest.raises(sj.RecoveryError, match=said):
         (then if begins_with else first).start()
+    if begins_with:
+        with pytest.raises(sj.RecoveryError, match=r"cut is by a time, .* was found by part, offset"):
+            case.counts(dt.datetime.fromtimestamp(1100, UTC)).start()
 
 
 def test_what_cannot_be_a_backfill_is_refused(case: Case) -> None:
@@ -225,6 +228,10 @@ def test_what_cannot_be_a_backfill_is_refused(case: Case) -> None:
         spark.readStream.schema(SCHEMA).parquet(f"{case.home}/new"),
     )
     cut = ("part", "offset")
+
+    def listed(rows: DataFrame) -> DataFrame:
+        return rows.withColumn("v", F.array("v"))
+
     wrong: list[tuple[Callable[[], object], str]] = [
         (lambda: sj.backfill(history, history, cut, "ts"), "live is a batch DataFrame"),
         (lambda: sj.backfill(live, live, cut, "ts"), "history is no batch DataFrame"),
@@ -234,6 +241,7 @@ def test_what_cannot_be_a_backfill_is_refused(case: Case) -> None:
         (lambda: sj.backfill(history, live, cut, "v"), "eventTime: the column 'v' is of type bigint"),
         (lambda: sj.backfill(history, live, ("part", "ts"), "ts"), "cut: the column 'ts' is of type timestamp"),
         (lambda: sj.backfill(history, live, "offset", "ts"), "cut: 'offset' is neither"),
+        (lambda: sj.backfill(listed(history), listed(live), ("v", "offset"), "ts"), "'v' is of type array<bigint>"),
         (lambda: sj.backfill(history, live, dt.datetime(2026, 1, 1), "ts"), "has no time zone"),
         (lambda: sj.backfill(history, live, cut, "ts", bucket="0 s"), "bucket"),
         (lambda: sj.backfill(history, live, cut, "ts").union(sj.stream(live)), "union: one of the streams begins"),
@@ -249,11 +257,93 @@ def test_rows_of_history_without_an_offset_are_refused(case: Case) -> None:
         case.counts().start()
 
 
+def offsets_of(spark: SparkSession, *rows: tuple[Any, ...], kind: str = "string") -> DataFrame:
+    """Rows of two columns that name a substream, and an offset."""
+    return spark.createDataFrame([(None, *row) for row in rows], f"ts timestamp, a {kind}, b string, offset long")
+
+
+def test_a_substream_of_the_stream_is_the_one_of_these_values(spark: SparkSession) -> None:
+    names = [("a/b", "c"), ("a", "b/c"), ("a\\", "/b"), ("a\\/", "b"), ("a", "\\/b"), ("", "é"), ("é", "")]
+    names += [(f"{number}", "x") for number in range(40)]
+    last = {name: number for number, name in enumerate(names)}
+    history = offsets_of(spark, *((*name, at) for name, at in last.items())).withColumn(
+        "ts", F.timestamp_seconds("offset")
+    )
+    backfill = Backfill(history, "ts", ("a", "b"), "offset")
+    live = offsets_of(
+        spark, *((*name, at + more) for name, at in last.items() for more in (0, 1)), ("new", "x", 0), (None, "c", 0)
+    )
+    found = {(row.a, row.b): row.offset for row in backfill.live(live, backfill.seam()).collect()}
+    assert found == {**{name: at + 1 for name, at in last.items()}, ("new", "x"): 0, (None, "c"): 0}
+
+
+def test_a_substream_is_the_same_in_another_time_zone(spark: SparkSession) -> None:
+    # Both are 02:30 in Berlin, where clocks go back between them.
+    times = [dt.datetime(2026, 10, 25, hour, 30, tzinfo=UTC) for hour in (0, 1)]
+    history = offsets_of(spark, (times[0], "x", 5), (times[1], "x", 9), kind="timestamp").withColumn("ts", F.col("a"))
+    backfill = Backfill(history, "ts", ("a", "b"), "offset")
+    before = spark.conf.get("spark.sql.session.timeZone")
+    assert before is not None
+    try:
+        spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
+        seam = backfill.seam()
+        spark.conf.set("spark.sql.session.timeZone", "Asia/Kolkata")
+        live = backfill.live(
+            offsets_of(spark, (times[0], "x", 5), (times[0], "x", 6), (times[1], "x", 9), kind="timestamp"), seam
+        )
+        assert [row.offset for row in live.collect()] == [6]
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
+
+
+def test_a_seam_is_of_the_columns_that_have_found_it() -> None:
+    of: Any = None
+    by_offsets, by_time = Seam({"x/": 1}, None, [], ["a", "offset"], "ts"), Seam(None, 5, [], [], "ts")
+    others = [
+        (by_offsets, Backfill(of, "ts", cut=5), "cut is by a time, and where the history ends was found by a, offset"),
+        (by_offsets, Backfill(of, "ts", ("b",), "offset"), "cut is by b, offset"),
+        (by_offsets, Backfill(of, "other", ("a",), "offset"), "eventTime is by other"),
+        (by_time, Backfill(of, "ts", ("a",), "offset"), "found by a time when the query began"),
+        (Seam({"x/": 1}, None, []), Backfill(of, "ts", cut=5), "found by offsets"),
+    ]
+    for seam, backfill, said in others:
+        with pytest.raises(sj.RecoveryError, match=said):
+            backfill.check(seam, is_read=False)
+    # By offsets, the event time has no meaning once history is read; by a time, another one is that of the first start.
+    Backfill(of, "other", ("a",), "offset").check(by_offsets, is_read=True)
+    Backfill(of, "ts", cut=6).check(by_time, is_read=False)
+    with pytest.raises(sj.RecoveryError, match="eventTime is by other"):
+        Backfill(of, "other", cut=5).check(by_time, is_read=True)
+
+
+def test_a_bucket_is_asked_of_the_table_by_its_event_time(case: Case) -> None:
+    history = case.spark.read.parquet(f"{case.home}/table")
+    cuts: list[Any] = [{"substream": ("part",), "offset": "offset"}, {"cut": 10**12}]
+    for backfill in (Backfill(history, "ts", bucket=60_000_000, **cut) for cut in cuts):
+        seam = backfill.seam()
+        for number in (0, 1, seam.buckets - 1):
+            plan = backfill.of_bucket(seam, number)._jdf.queryExecution().executedPlan().toString()
+            assert ("GreaterThanOrEqual(ts," in plan) == (number > 0)
+            assert ("LessThan(ts," in plan) == (number < seam.buckets - 1 or backfill.cut is not None)
+
+
+def test_buckets_have_as_many_rows_wherever_their_times_are(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sparkjet.plan.backfill.ROWS", 100)
+    # A clock that was not set: most of the time between the first and the last row has none.
+    seconds = F.when(F.col("id") == 0, 0).otherwise(1_700_000_000 + F.col("id"))
+    history = spark.range(1000).select(F.timestamp_seconds(seconds).alias("ts"), F.col("id").alias("offset"))
+    backfill = Backfill(history, "ts", (), "offset")
+    seam = backfill.seam()
+    rows = [backfill.of_bucket(seam, number).count() for number in (0, 4, seam.buckets - 1)]
+    assert (seam.buckets, sum(abs(count - 100) <= 10 for count in rows)) == (10, 3)
+
+
 def test_buckets_are_by_time_or_of_a_million_rows() -> None:
     of: Any = None
     backfill = Backfill(of, "ts", bucket=10)
     assert backfill._bounds(3, 31, 100) == [10, 20, 30]
-    assert Backfill(of, "ts")._bounds(0, 99, 4_000_000) == [25, 50, 75]
     assert Backfill(of, "ts")._bounds(7, 7, 5_000_000) == []
     assert Seam(None, 5, []).buckets == 1
     with pytest.raises(sj.AnalysisError, match="100000 are the most"):

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 import sparkjet as sj
 from sparkjet.engine.phases import EpochPhase
 from sparkjet.engine.rerunning import check_rerun
-from sparkjet.errors import AnalysisError, RecoveryError, SourceError
+from sparkjet.errors import AnalysisError, FencedError, RecoveryError, SourceError
 from sparkjet.plan.static_tables import MapTable
 from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.pins import Pins
@@ -194,6 +194,20 @@ def test_what_cannot_be_replayed_is_refused(spark: SparkSession, tmp_path: Path)
             fork.replay(rows_of("out"), until=until)
     with pytest.raises(AnalysisError, match='there is no pin "after"'):
         fork.replay(rows_of("out"), until="after")
+    united = sj.stream(feed.read(spark).union(Feed(tmp_path / "more").read(spark))).select("k", "v")
+    into = united.writeStream.format("files").options(path=tmp_path / "out", onChange="apply")
+    with pytest.raises(RecoveryError, match=r"reads other sources than the one that has recorded epoch 1: .*/more\)"):
+        fork.replay(into.trigger(availableNow=True))
+    twice = sj.fork(home, at="before", to=tmp_path / "twice")
+
+    def overtake(phase: EpochPhase, epoch: int) -> None:
+        if (phase, epoch) == (EpochPhase.COMMIT, 2):
+            assert twice.replay(rows_of("out"), until=3).epochs == 1
+
+    # The other one has removed what this one reads its sources by.
+    with pytest.raises(FencedError, match="Another driver has taken over"):
+        twice.replay(rows_of("out").onEpochPhase(overtake), until=3)
+    assert read(Path(twice.outputs) / "results") == [f"Row(k='x', v={number})" for number in range(2)]
     gone = tmp_path / "in" / "00003.json"
     content = gone.read_text()
     gone.unlink()

@@ -127,7 +127,7 @@ def test_each_window_comes_once_by_the_old_rule_up_to_the_cut_and_by_the_new_one
     switched_at = chance.randint(30, 60)
     while any(left.values()):
         name = chance.choice([each for each in left if left[each]])
-        count = chance.randint(5, 25)
+        count = chance.randint(10, 30)
         driver, batch = getattr(pair, name), left[name][:count]
         del left[name][:count]
         driver.process(batch)
@@ -170,7 +170,7 @@ def test_an_epoch_that_comes_second_is_run_again(spark: SparkSession, tmp_path: 
 @pytest.mark.parametrize(
     ("who", "phase"),
     some(
-        [("old", EpochPhase.DECIDE), ("new", EpochPhase.SAVE)],
+        [("new", EpochPhase.SAVE)],
         [(who, phase) for who in ("old", "new") for phase in EpochPhase],
     ),
 )
@@ -181,7 +181,8 @@ def test_a_crash_after_the_switch_leaves_no_gap_and_nothing_twice(
     pair = Pair(spark, tmp_path)
     pair.process(*rows[:4])
     assert pair.switch(30) == 30
-    for batch in (rows[4:], [row(900, "late")]):
+    # The border is known some epochs before it is reached.
+    for batch in (rows[4:5], rows[5:], [row(900, "late")]):
         driver = getattr(pair, who)
         with driver.crash(at=phase):
             driver.process(batch)
@@ -223,10 +224,11 @@ def test_late_rows_are_of_the_query_of_their_window(spark: SparkSession, tmp_pat
 def test_windows_over_windows_are_cut_where_all_end(spark: SparkSession, tmp_path: Path) -> None:
     pair = Pair(spark, tmp_path, chained, chained)
     rows = [row(1), row(12), row(27), row(45), row(53), row(66), row(79), row(93)]
-    pair.process(*rows[:5])
+    pair.old.process(rows[:5])
+    pair.new.process(rows)
     # The tens are published up to 40; 40 is also an end of the twenties.
     assert pair.switch() == 40
-    pair.process(*rows[5:])
+    pair.old.process(rows[5:])
     pair.process(row(900, "late"))
     for output, length in enumerate((10, 20)):
         old, new = (

@@ -321,6 +321,12 @@ def test_what_cannot_be_erased_is_refused_before_anything_changes(
     ):
         with pytest.raises(AnalysisError, match=re.escape(said)):
             sj.erase(home, key)
+    for given in ({"rows": str(home)}, {"copies": home}):
+        with pytest.raises(AnalysisError, match="is one place: give a list of them"):
+            sj.erase(home, {"k": ANNA}, **given)
+    nameless: Any = ANNA
+    with pytest.raises(AnalysisError, match="does not say which column it is of"):
+        sj.erase(home, nameless)
     with pytest.raises(AnalysisError, match="has no manifest: no sparkjet query has published an epoch there"):
         sj.erase(home, {"k": ANNA}, rows=[tmp_path / "in"])
     with pytest.raises(RecoveryError, match="contains no record of a query"):
@@ -360,3 +366,29 @@ def test_the_command_prints_what_was_found_where(
     assert 'j is int, and "one" is no value' in json.loads(capsys.readouterr().out)["error"]["message"]
     assert main(["erase", home, "--key", "j"]) == 1
     assert "is not COLUMN=VALUE" in capsys.readouterr().err
+
+
+def test_rows_that_are_decided_are_published_first_and_names_of_substreams_are_told(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    feed = Feed(tmp_path / "in")
+    feed.add(*rows([1, 2], k=ANNA, j=1))
+    delivered: list[Any] = []
+
+    def die(phase: sj.EpochPhase, epoch: int) -> None:
+        if phase is sj.EpochPhase.DECIDE:
+            raise Killed
+
+    def writer() -> Any:
+        events = sj.stream(feed.read(spark)).withWatermark("ts", "5 seconds", by="k").dropDuplicates(["k", "j"])
+        writer = events.writeStream.foreachBatch(lambda batch, epoch: delivered.extend(batch.collect()))
+        return writer.option("checkpointLocation", tmp_path / "home").trigger(availableNow=True)
+
+    with pytest.raises(Killed):
+        writer().onEpochPhase(die).start().awaitTermination()
+    with pytest.raises(AnalysisError, match=r"epoch 1 of .* is decided, and its rows for results wait in the outbox"):
+        sj.erase(tmp_path / "home", {"k": ANNA})
+    writer().start().awaitTermination()
+    assert len(delivered) == 1
+    assert any(f'the substream "{ANNA}"' in each for each in sj.erase(tmp_path / "home", {"k": ANNA}).left)
+    assert not any((tmp_path / "home" / "snapshots" / "outbox").rglob("*.parquet"))

@@ -104,7 +104,7 @@ class Union:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("phase", [EpochPhase.PREPARE, EpochPhase.DECIDE])
+@pytest.mark.parametrize("phase", [EpochPhase.PREPARE, pytest.param(EpochPhase.DECIDE, marks=pytest.mark.long)])
 def test_rows_of_each_source_exactly_once_over_the_change(
     spark: SparkSession, tmp_path: Path, phase: EpochPhase
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +17,7 @@ from sparkjet.engine.spark_checkpoint import SparkCheckpoint, check_readable
 from sparkjet.errors import RecoveryError
 from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.record import SparkPosition
-from tests.feed import SCHEMA, Feed, rows
+from tests.feed import SCHEMA, START, Feed, rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -105,7 +106,7 @@ def counts(session: SparkSession, directory: Path, sources: Sequence[str], *, na
     united = sj.stream(reduce(DataFrame.union, inputs)).withWatermark("ts", "0 seconds")
     result = united.groupBy(sj.window("ts", "10 seconds"), "k").agg(F.count("*").alias("n"))
     writer = result.writeStream.format("files").option("path", directory / "out").trigger(availableNow=True)
-    writer.option("checkpointLocation", directory / "ck").start().awaitTermination()
+    writer.options(checkpointLocation=directory / "ck", onChange="apply").start().awaitTermination()
     return {
         row.k: row.n for row in sj.read_files(str(directory / "out")).groupBy("k").agg(F.sum("n").alias("n")).collect()
     }
@@ -131,6 +132,11 @@ def test_sources_are_found_in_the_second_version_of_the_offset_log(
     assert counts(session, tmp_path, again, named=named) == {name: n + 2 for n, name in enumerate(names)}
     [run] = (tmp_path / "ck" / "spark").iterdir()
     assert (run / "offsets" / "1").read_text().startswith("v2")
+    # Some go, and one comes, in the first place.
+    for name in ("fox", "dog", "bee"):
+        Feed(tmp_path / name).directory.joinpath("more.json").write_text(json.dumps({"ts": START + 60, "k": name}))
+    left = ["fox", "dog", "bee"] if named else ["fox", *names]
+    assert counts(session, tmp_path, left, named=named) == {name: n + 3 for n, name in enumerate(names)}
 
 
 def test_another_version_of_the_offset_log_is_refused_by_its_name(checkpoint: SparkCheckpoint) -> None:

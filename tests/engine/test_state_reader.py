@@ -262,7 +262,9 @@ def test_the_format_says_what_the_driver_has_to_say(
         source(operator=KEYS).schema()
     with pytest.raises(AnalysisError, match="epoch must be a positive whole number"):
         source(epoch="now").schema()
-    read = source(operatorId=KEYS).reader(StructType())
+    with pytest.raises(AnalysisError, match=re.escape("rows were asked for of struct<>. Leave schema(…) out")):
+        source(operatorId=KEYS).reader(StructType()).partitions()
+    read = source(operatorId=KEYS).reader(source(operatorId=KEYS).schema())
     monkeypatch.setattr(sources, "_MOST_BYTES", 10)
     with pytest.raises(AnalysisError, match=re.escape("go through the driver, at most 0 MB of them. sj.read_state(")):
         read.partitions()
@@ -332,6 +334,8 @@ REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"operatorId": KEYS, "epoch": 7}, AnalysisError, "the state of epoch 7 is not there any more"),
     ({"operatorId": KEYS, "joinSide": "left"}, AnalysisError, f"of a join; {KEYS} is: duplicates"),
     ({"operatorId": PAIRS, "joinSide": "top"}, AnalysisError, "it is left or right"),
+    ({"operatorId": 3}, AnalysisError, "operatorId: 3 is no text"),
+    ({"operatorId": KEYS, "epoch": "1"}, AnalysisError, "epoch: '1' is no number"),
 ]
 
 

@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.types import IntegralType, TimestampType
+from pyspark.sql.types import AtomicType, IntegralType, TimestampType
 
 from sparkjet.api.stream import Stream, stream
 from sparkjet.catalyst.columns import quoted
@@ -82,9 +82,9 @@ def backfill(
         message = "backfill: history is no batch DataFrame. Give it a table of spark.read, and the stream as live."
         raise AnalysisError(message)
     _check_columns(history, live)
-    _check_type("eventTime", live, eventTime, TimestampType)
+    event_time = _column("eventTime", live, eventTime, TimestampType)
     length = None if bucket is None else parse_duration(bucket, "bucket", minimum=1)
-    return stream(noted(live, _described(history, live, cut, eventTime, length)))
+    return stream(noted(live, _described(history, live, cut, event_time, length)))
 
 
 def _described(history: DataFrame, live: DataFrame, cut: Any, event_time: str, bucket: int | None) -> Backfill:
@@ -100,21 +100,33 @@ def _described(history: DataFrame, live: DataFrame, cut: Any, event_time: str, b
             "those that name a substream, and last the offset."
         )
         raise AnalysisError(message)
-    for name in cut:
-        _check_type("cut", live, name, IntegralType if name == cut[-1] else object)
-    return Backfill(history, event_time, tuple(cut[:-1]), cut[-1], bucket=bucket)
+    substream = tuple(_column("cut", live, name, AtomicType) for name in cut[:-1])
+    offset = _column("cut", live, cut[-1], IntegralType)
+    return Backfill(history, event_time, substream, offset, bucket=bucket)
 
 
-def _check_type(argument: str, rows: DataFrame, name: str, kind: type) -> None:
+_WANTED: dict[type, str] = {
+    TimestampType: "a timestamp",
+    IntegralType: "an integer",
+    AtomicType: "a text, number or time",
+}
+"""What columns have to be."""
+
+
+def _column(argument: str, rows: DataFrame, name: str, kind: type) -> str:
+    """The name of a column as the rows have it."""
     given: object = name
-    if not isinstance(given, str) or len(attributes(rows, name)) != 1:
+    named = attributes(rows, name) if isinstance(given, str) else []
+    if len(named) != 1:
         message = f"{argument}: there is no column {name!r}; {nearest(str(name), rows.columns)}"
         raise AnalysisError(message)
     found = rows.select(quoted(name)).schema[0].dataType
     if not isinstance(found, kind):
-        wanted = "a timestamp" if kind is TimestampType else "an integer"
-        message = f"{argument}: the column {name!r} is of type {found.simpleString()}, not {wanted}. Convert it first."
+        message = (
+            f"{argument}: the column {name!r} is of type {found.simpleString()}, not {_WANTED[kind]}. Convert it first."
+        )
         raise AnalysisError(message)
+    return str(named[0].name())
 
 
 def _check_columns(history: DataFrame, live: DataFrame) -> None:

@@ -80,6 +80,10 @@ def erase(
     >>> sj.read_state(home).collect()
     [Row(shop='s', sum(px)=2)]
     """
+    given: object = key
+    if not isinstance(given, Mapping):
+        message = f"erase: key: {key!r} does not say which column it is of, as key={{'user': 42}} does."
+        raise AnalysisError(message)
     return erased(home, Sought(dict(key)), rows, copies, dry_run=dry_run, session=session)
 
 
@@ -93,6 +97,11 @@ def erased(
     session: SparkSession | None = None,
 ) -> Erased:
     """As :func:`erase`; the values may be texts."""
+    for argument, given in (("rows", rows), ("copies", copies)):
+        if isinstance(given, str | Path):
+            # Letter by letter it would be many places.
+            message = f'erase: {argument}="{given}" is one place: give a list of them.'
+            raise AnalysisError(message)
     if not sought.values or None in sought.values.values():
         message = "erase: key: name a column and its value at least, as in key={'user': 42}; null is nobody's."
         raise AnalysisError(message)
@@ -113,6 +122,7 @@ def erased(
     files = {str(each): FilesErasure(chosen, at(each, "rows"), sought) for each in rows}
     for each in files.values():
         each.check_published(state.record.query, [prepared.handle for prepared in state.record.transactions])
+        each.look()
     left = tuple(_left(state, has_rows=bool(rows), has_copies=bool(copies)))
 
     there = [(name, each) for name, look in looks.items() for each in look.look()]

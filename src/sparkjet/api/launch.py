@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -24,14 +24,14 @@ from sparkjet.engine.batch_runner import BatchRunner
 from sparkjet.engine.changed_results import check
 from sparkjet.engine.committer import Committer
 from sparkjet.engine.context import EngineContext
-from sparkjet.engine.ending import Ending
+from sparkjet.engine.ending import Ending, taken_over
 from sparkjet.engine.entry_point import EntryPoint
 from sparkjet.engine.on_change import OnChange
 from sparkjet.engine.plain_logs import plain_logs
 from sparkjet.engine.receivers import Receivers
 from sparkjet.engine.recovery import recover
 from sparkjet.engine.refilling import Refill
-from sparkjet.engine.rerunning import Rerun, check_rerun
+from sparkjet.engine.rerunning import Rerun, check_rerun, check_sources
 from sparkjet.engine.start_steps import StartSteps
 from sparkjet.engine.supervisor import Supervisor
 from sparkjet.engine.ticker import Ticker, tick_interval
@@ -91,6 +91,18 @@ class _Recovered(NamedTuple):
     feed: Feed
 
 
+@contextmanager
+def _taken_over_named(engine: Engine) -> Iterator[None]:
+    """Tell that another driver has taken over, where what it has removed is missing before Spark's query runs."""
+    try:
+        yield
+    except Exception as error:
+        told = taken_over(error, engine.fenced)
+        if told is error:
+            raise
+        raise told from error
+
+
 @dataclass(frozen=True)
 class Launch:
     """A checked query on its way to running; ``trigger`` has the arguments of Spark's ``trigger``."""
@@ -139,6 +151,7 @@ class Launch:
             newest = RecordLog(DirectoryStore(self.home.below("snapshots"))).newest()
             if newest is not None:
                 # Before this start changes anything.
+                check_sources(self.plan, newest[1])
                 next(epochs.after(newest[1]), None)
             recovered = self._recover(steps, lambda report: rows.update(_rows_of(report)))
             engine = recovered.engine
@@ -150,7 +163,7 @@ class Launch:
                 checkpoint = recovered.checkpoint.directory
                 rerun = Rerun(engine, self.plan, epochs, checkpoint, recovered.context.store)
                 steps.at("replaying epochs", epochs.until - engine.record.epoch)
-                with engine.turn:
+                with _taken_over_named(engine), engine.turn:
                     for _ in rerun.run():
                         steps.one()
                         done += 1
@@ -162,13 +175,15 @@ class Launch:
         if self.replay is not None:
             steps.at("replaying dead letters")
             try:
-                found.engine.replay(self.replay)
+                with _taken_over_named(found.engine):
+                    found.engine.replay(self.replay)
             except BaseException:
                 found.engine.close()
                 raise
         steps.at("looking at the history")
         try:
-            history = backfilling(found.engine, self.plan.source, found.context.store)
+            with _taken_over_named(found.engine):
+                history = backfilling(found.engine, self.plan.source, found.context.store)
         except BaseException:
             found.engine.close()
             raise

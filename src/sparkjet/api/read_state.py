@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import NoneType
 
 from pyspark.sql import DataFrame, SparkSession
 
 from sparkjet.engine.state_reader import StateReader
-from sparkjet.errors import refuse_connect
+from sparkjet.errors import AnalysisError, refuse_connect
 from sparkjet.storage.schemes import directory_at
 
 
@@ -53,7 +54,17 @@ def read_state(
     >>> read_state(home).collect()
     [Row(shop='n', sum(px)=7)]
     """
+    _check("home", home, str, Path)
+    for argument, given in (("operatorId", operatorId), ("pin", pin), ("joinSide", joinSide)):
+        _check(argument, given, str, NoneType)
+    _check("epoch", epoch, int, NoneType)
     chosen = session or SparkSession.active()
     refuse_connect("read_state", chosen)
     reader = StateReader(directory_at(str(home), "home", lambda: chosen), pin, epoch)
     return reader.rows(chosen, operatorId, joinSide)
+
+
+def _check(argument: str, given: object, *kinds: type) -> None:
+    if not isinstance(given, kinds) or type(given) is bool:
+        message = f"{argument}: {given!r} is no {'number' if argument == 'epoch' else 'text'}. See help(sj.read_state)."
+        raise AnalysisError(message)

@@ -60,6 +60,7 @@ class _Request(msgspec.Struct):
 
     rows: bool
     path: str
+    schema: str | None = None
     operatorId: str | None = None
     pin: str | None = None
     epoch: int | None = None
@@ -126,7 +127,16 @@ def _parts(request: _Request, spark: SparkSession) -> list[bytes]:
     reader = StateReader(directory_at(request.path, "path", lambda: spark), request.pin, request.epoch)
     if not request.rows:
         return [reader.empty(spark, request.operatorId, request.joinSide).schema.json().encode()]
-    return _as_arrow(reader.rows(spark, request.operatorId, request.joinSide))
+    rows = reader.rows(spark, request.operatorId, request.joinSide)
+    found = rows.schema.simpleString()
+    if found != request.schema:
+        # By schema(…), or as the query was changed since they were asked for.
+        message = (
+            f'format("{SOURCE_NAME}"): the columns are {found}, and rows were asked for of {request.schema}. Leave '
+            "schema(…) out, and load it again."
+        )
+        raise AnalysisError(message)
+    return _as_arrow(rows)
 
 
 def _as_arrow(rows: DataFrame) -> list[bytes]:

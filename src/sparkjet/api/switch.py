@@ -11,7 +11,7 @@ import msgspec
 
 from sparkjet.engine.changed_windows import shown
 from sparkjet.engine.sharing import check_ends
-from sparkjet.errors import AnalysisError, FencedError, RecoveryError
+from sparkjet.errors import AnalysisError, FencedError, RecoveryError, StorageError
 from sparkjet.options import PUBLISH_AFTER
 from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.record import Border
@@ -67,6 +67,7 @@ def switch(
         AnalysisError: ``at`` is not such a time; an output has no windows, or windows that cannot be cut; the new query
             does not wait for the old one; or the old one was switched differently. Nothing has been changed.
         RecoveryError: A home has no query.
+        StorageError: The home of the old query cannot be written to.
 
     >>> import tempfile, sparkjet as sj
     >>> home, clicks = tempfile.mkdtemp(), tempfile.mkdtemp()
@@ -96,6 +97,9 @@ def switch(
         except FencedError:
             # The old query was faster with its next epoch: look again how far it has come.
             continue
+        except OSError as error:
+            message = f'switch: "{before}" cannot be written to: {error.strerror or error}. A switch is a record there.'
+            raise StorageError(message) from error
         return _switch(record, border)
     message = f'switch: the query of "{before}" writes records faster than it can be switched. Try again.'
     raise RecoveryError(message)

@@ -117,8 +117,10 @@ class WrittenOut:
         if not self._ends and not _names_alone(first):
             # Into few of them, where that does not repeat anything: each costs calls for each column.
             plan = self._rule.apply(plan)
-        found = [way for way in islice(_ways(plan), MOST_INPUTS * MOST_INPUTS + 1) if self._is_one(way)]
-        return [self._steps(way) for way in (found if len(found) <= MOST_INPUTS else found[:1])]
+        # Where each side of a union reads all inputs and drops the others', there are as many ways as pairs of them.
+        ways = list(islice(_ways(plan), MOST_INPUTS * MOST_INPUTS + 1))
+        found = [way for way in ways if self._is_one(way)] if len(ways) <= MOST_INPUTS * MOST_INPUTS else []
+        return [self._steps(way) for way in (found if 0 < len(found) <= MOST_INPUTS else ways[:1])]
 
     def _steps(self, way: _Way) -> list[_Step]:
         ends, steps = self._ends or _names_alone(way), list[_Step]()

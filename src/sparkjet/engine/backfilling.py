@@ -91,7 +91,9 @@ def backfilling(engine: Engine, source: DataFrame, store: SnapshotStore) -> Back
         return None
     if record.history is not None:
         name = record.history.seam
-        return Backfilling(engine, found, Seam.decode(store.read_blob(name), name), record.history)
+        seam = Seam.decode(store.read_blob(name), name)
+        found.backfill.check(seam, is_read=record.history.is_read)
+        return Backfilling(engine, found, seam, record.history)
     if record.epoch > 0:
         message = (
             f"backfill: the query is at epoch {record.epoch}, without a history, whose rows would be late now. "

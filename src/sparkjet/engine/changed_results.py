@@ -59,5 +59,6 @@ def check(output: Output, plan: Plan, record: Record | None) -> None:
         changes = () if record is None else compared(plan, record).changes
         if not changes:
             raise
-        message = f"{error}\nThe query has changed since its last run, and nothing has been done:\n{described(changes)}"
+        report = f"The query has changed since its last run, and nothing has been done:\n{described(changes)}"
+        message = f"{error.args[0]}\n{report}"
         raise AnalysisError(message) from error

@@ -82,12 +82,7 @@ class Ending:
         with an error about missing files; its user must learn that it was taken over.
         """
         if not isinstance(error, FencedError):
-            # The store may be what has failed.
-            with contextlib.suppress(OSError, SparkjetError):
-                fenced = self._fenced()
-                if fenced is not None:
-                    fenced.__cause__ = error
-                    error = fenced
+            error = taken_over(error, self._fenced)
             error = full_disk(error, self._places) or error
         with self._changing:
             self.failure = error if self.failure is None else _joined(self.failure, error)
@@ -104,6 +99,18 @@ class Ending:
         """Raise the error with which the query failed, if it did."""
         if (failure := self.exception) is not None:
             raise failure
+
+
+def taken_over(error: BaseException, fenced: Callable[[], FencedError | None]) -> BaseException:
+    """What to tell of a failure: that the query was taken over, if it was; ``fenced`` gives the error of that."""
+    if not isinstance(error, FencedError):
+        # The store may be what has failed.
+        with contextlib.suppress(OSError, SparkjetError):
+            found = fenced()
+            if found is not None:
+                found.__cause__ = error
+                return found
+    return error
 
 
 def _as_spark(error: BaseException | None) -> BaseException | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -79,10 +80,12 @@ class HomeErasure:
         self._log = RecordLog(self._store)
         self._slot, self.record = newest_record(home, "erase")
         with reading(home, "erase"):
-            names: dict[int, list[str]] = {}
+            names, slots = defaultdict[int, list[str]](list), {*self._store.slots()}
             for pin in self._log.pins.all():
-                names.setdefault(pin.slot, []).append(pin.name)
-            self._pinned = {slot: (f"pin {', '.join(names[slot])}", self._log.pins.record(slot)) for slot in names}
+                names[pin.slot].append(pin.name)
+            # A pin without its record was abandoned while being set.
+            there = [(slot, f"pin {', '.join(names[slot])}") for slot in names if slot in slots]
+            self._pinned = {slot: (place, self._log.pins.record(slot)) for slot, place in there}
         self._rewritten: dict[str, tuple[int, Delta | None]] = {}
         self._check()
 
@@ -166,9 +169,10 @@ class HomeErasure:
                     )
                     raise RecoveryError(message)
         for prepared in self.record.transactions:
-            box = prepared.handle.get("box")
-            entries = OutboxEntries(self._home.below(f"snapshots/outbox/{prepared.handle.get('sink')}"))
-            if box is not None and not entries.delivered(box):
+            if "box" not in prepared.handle:
+                continue
+            box, sink = prepared.handle["box"], prepared.handle["sink"]
+            if not OutboxEntries(self._home.below(f"snapshots/outbox/{sink}")).delivered(box):
                 message = (
                     f'erase: epoch {self.record.epoch} of "{self._home}" is decided, and its rows for '
                     f"{prepared.sink} wait in the outbox. Start the query, stop it with query.stop(), and erase again."

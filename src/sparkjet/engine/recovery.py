@@ -68,7 +68,8 @@ def _recovered(
     steps.at("removing what no record names")
     _remove_leftovers(context, record)
     replaced = set[str]()
-    if upgrade is not None and upgrade.refill is not None and context.home is not None:
+    if upgrade is not None and upgrade.refill is not None:
+        assert context.home is not None  # noqa: S101 - the option is that of a query that has one
         steps.at("copying the state of the fork")
         replaced = record.names()
         record = upgrade.refill.into(record, context.home)

@@ -186,6 +186,21 @@ def check_rerun(plan: Plan) -> None:
         raise AnalysisError(message)
 
 
+def check_sources(plan: Plan, record: Record) -> None:
+    """Refuse a query that reads other sources than the one that has written a record: its offsets are of those.
+
+    Raises:
+        RecoveryError: It does.
+    """
+    _, changes = moved_sources(plan, record)
+    if changes:
+        message = (
+            f"replay: the query reads other sources than the one that has recorded epoch {record.epoch}: "
+            f"{'; '.join(map(str, changes))}. Replay it with the sources of then, or from a pin behind the change."
+        )
+        raise RecoveryError(message)
+
+
 class Rerun:
     """Runs recorded epochs; on the driver, in place of Spark's query.
 
@@ -268,13 +283,7 @@ class Rerun:
                 "when its history is read, and replay from there."
             )
             raise RecoveryError(message)
-        _, moved = moved_sources(self._plan, record)
-        if moved:
-            message = (
-                f"replay: the query reads other sources than the one that has recorded epoch {record.epoch}: "
-                f"{'; '.join(map(str, moved))}. Replay it with the sources of then, or from a pin behind the change."
-            )
-            raise RecoveryError(message)
+        check_sources(self._plan, record)
         if not self._is_same:
             self._retire(recorded)
         position = recorded.position

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, LongType, MapType, StringType, TimestampType
 
 from sparkjet.catalyst.columns import quoted
 from sparkjet.catalyst.identities import IdentifiedColumns
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 ROWS = 1_000_000
 """Rows of a bucket, about, where nobody says how long one is."""
 MOST_BUCKETS = 100_000
+_OF_A_MAP = 8
+"""Substreams of a map in which Spark looks for one, entry by entry."""
 
 
 class Seam(msgspec.Struct, frozen=True):
@@ -35,11 +39,15 @@ class Seam(msgspec.Struct, frozen=True):
         offsets: The last offset of history in each substream; None where the seam is a time.
         time: The first event time of the stream, in microseconds; None where offsets say it.
         bounds: Event times at which a bucket of history ends and the next begins, in microseconds; ascending.
+        cut: The columns of the substream and of the offset; empty where a time cuts, None if not noted.
+        event_time: The column of the event time; None if not noted.
     """
 
     offsets: dict[str, int] | None
     time: int | None
     bounds: list[int]
+    cut: list[str] | None = None
+    event_time: str | None = None
 
     @property
     def buckets(self) -> int:
@@ -93,9 +101,7 @@ class Backfill:
         Raises:
             AnalysisError: History has no event time, or an offset is null.
         """
-        history, time = self.history, self._time
-        if self.cut is not None:
-            history = history.where(time < self.cut)
+        history, time = self._all, F.unix_micros(self._time)
         extent = [F.min(time), F.max(time), F.count(F.lit(1))]
         if self.offset is None:
             found = [(None, None, 0, *history.agg(*extent).collect()[0])]
@@ -117,12 +123,38 @@ class Backfill:
             message = f"eventTime: no row of the history has one in {self.event_time!r}."
             raise AnalysisError(message)
         first, last = (min(t[0] for t in times), max(t[1] for t in times)) if times else (0, 0)
-        return Seam(offsets, self.cut, self._bounds(first, last, count))
+        return Seam(offsets, self.cut, self._bounds(first, last, count), self._names, self.event_time)
+
+    def check(self, seam: Seam, *, is_read: bool) -> None:
+        """Refuse to go on at a seam that was found by other columns, which have other values.
+
+        Raises:
+            RecoveryError: It was.
+        """
+        found = [(seam.cut, self._names, "cut")]
+        if seam.cut is None:
+            found = [(["offsets"] * (seam.offsets is not None), ["offsets"] * (self.offset is not None), "cut")]
+        if seam.event_time is not None and not (is_read and self.offset is not None):
+            found.append(([seam.event_time], [self.event_time], "eventTime"))
+        for before, now, argument in found:
+            if before != now:
+                names = [", ".join(each or ()) or "a time" for each in (before, now)]
+                message = (
+                    f"backfill: {argument} is by {names[1]}, and where the history ends was found by {names[0]} when "
+                    f"the query began: rows would be doubled or lost. Give it {argument} as before, or start from "
+                    "scratch with another checkpointLocation."
+                )
+                raise RecoveryError(message)
 
     def _bounds(self, first: int, last: int, count: int) -> list[int]:
         if self.bucket is None:
             buckets = min(-(-count // ROWS), MOST_BUCKETS, last - first + 1) or 1
-            return sorted({first + (last - first + 1) * number // buckets for number in range(1, buckets)})
+            if buckets == 1:
+                return []
+            # By their ranks: one row of 1970 would leave all others to the last bucket of an equal length.
+            ranks = [number / buckets for number in range(1, buckets)]
+            times = F.percentile_approx(F.unix_micros(self._time), ranks, max(10_000, 20 * buckets))
+            return sorted({*self._all.agg(times).collect()[0][0]} - {first})
         bounds = range(first - first % self.bucket + self.bucket, last + 1, self.bucket)
         if len(bounds) >= MOST_BUCKETS:
             message = (
@@ -134,36 +166,76 @@ class Backfill:
 
     def live(self, rows: DataFrame, seam: Seam) -> DataFrame:
         """The rows of the stream that history does not have."""
-        return rows.where(~self._before(seam))
+        return rows.where(~F.coalesce(self._before(seam), F.lit(False)))
 
     def of_bucket(self, seam: Seam, number: int) -> DataFrame:
         """The rows of history in a bucket, counted from 0; those without an event time are in the first."""
         time, bounds = self._time, seam.bounds
-        inside: Column = self._before(seam)
-        if number > 0:
-            inside = inside & (time >= bounds[number - 1])
-        if number < len(bounds):
-            inside = inside & (time < bounds[number])
-        return self.history.where(inside | (self._before(seam) & time.isNull()) if number == 0 else inside)
+        # The column itself, with a literal, and beside all else: a table can leave out what it knows to be outside.
+        rows = self.history
+        if number == 0 and bounds:
+            rows = rows.where((time < _time_of(bounds[0])) | time.isNull())
+        elif number > 0:
+            rows = rows.where(time >= _time_of(bounds[number - 1]))
+            rows = rows.where(time < _time_of(bounds[number])) if number < len(bounds) else rows
+        return rows.where(self._before(seam))
 
     def _before(self, seam: Seam) -> Column:
-        """Whether history has a row."""
+        """Whether history has a row; null where the row does not say it."""
         if seam.offsets is None or self.offset is None:
-            return F.coalesce(self._time < F.lit(seam.time), F.lit(False))
+            assert seam.time is not None  # noqa: S101 - as one of both says where the seam is
+            return self._time < _time_of(seam.time)
         if not seam.offsets:
             return F.lit(False)
-        last = F.create_map(*(F.lit(each) for pair in seam.offsets.items() for each in pair))
-        return F.coalesce(F.col(quoted(self.offset)) <= F.try_element_at(last, self._key), F.lit(False))
+        return F.col(quoted(self.offset)) <= _looked_up(seam.offsets, self._key)
+
+    @property
+    def _all(self) -> DataFrame:
+        """The rows of history, where the seam is not known yet."""
+        return self.history if self.cut is None else self.history.where(self._time < _time_of(self.cut))
+
+    @property
+    def _names(self) -> list[str]:
+        return [] if self.offset is None else [*self.substream, self.offset]
 
     @property
     def _time(self) -> Column:
-        return F.unix_micros(F.col(quoted(self.event_time)))
+        return F.col(quoted(self.event_time))
 
     @property
     def _key(self) -> Column:
         """The substream of a row, as the parts of its name between slashes; null if one of them is."""
-        parts = [F.col(quoted(name)).cast("string") for name in self.substream]
-        return F.concat(*(each for part in parts for each in (part, F.lit("/")))) if parts else F.lit("")
+        kinds = {each.name: each.dataType for each in self.history.schema}
+        parts = []
+        for name in self.substream:
+            column = F.col(quoted(name))
+            # The text of a point in time is another one in another time zone, and twice the same as clocks go back.
+            point = isinstance(kinds[name], TimestampType)
+            text = F.unix_micros(column).cast("string") if point else column.cast("string")
+            # "a/b" and "c" is not "a" and "b/c".
+            for letter in ("\\", "/"):
+                text = F.replace(text, F.lit(letter), F.lit(f"\\{letter}"))
+            parts += [text, F.lit("/")]
+        return F.concat(*parts) if parts else F.lit("")
+
+
+def _time_of(micros: int) -> Column:
+    return F.timestamp_micros(F.lit(micros))
+
+
+def _looked_up(offsets: Mapping[str, int], key: Column) -> Column:
+    """The last offset of a substream, null of one that history has not.
+
+    Spark goes through a map from its first entry on, for each row; so there are many, each with the keys of a checksum.
+    They are one literal, as an expression for each entry takes minutes to plan where there are some ten thousand.
+    """
+    maps: list[dict[str, int]] = [{} for _ in range(-(-len(offsets) // _OF_A_MAP))]
+    for name, last in offsets.items():
+        maps[zlib.crc32(name.encode()) % len(maps)][name] = last
+    kind = ArrayType(MapType(StringType(), LongType()))
+    literal = F.from_json(F.lit(json.dumps(maps)), kind, {"mode": "FAILFAST"})
+    number = (F.crc32(key.cast("binary")) % F.lit(len(maps))).cast("int")
+    return F.try_element_at(F.get(literal, number), key)
 
 
 def gaps(offsets: Mapping[str, int], first: Iterable[str]) -> list[tuple[str, int, int]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
@@ -91,13 +92,17 @@ class FilesErasure:
                     raise AnalysisError(message)
 
     def look(self) -> tuple[int | None, int]:
-        """The number of rows there are to erase, None if no file has the columns; and of files that have any."""
-        counts = self._counts()
+        """The number of rows there are to erase, None if no file has the columns; and of files that have any.
+
+        Raises:
+            AnalysisError: A value is none of its column.
+        """
+        counts = self._counts
         return (None if counts is None else sum(counts.values())), len(counts or ())
 
     def erase(self, query: str) -> tuple[int | None, int]:
         """Erase them, and what the query, which is fenced, has prepared there and not decided; the same numbers."""
-        counts = self._counts()
+        counts = self._counts
         for manifest, staging in self._staged():
             for attempt in staging.names():
                 if manifest.query == query or attempt.startswith(_ERASED):
@@ -107,7 +112,7 @@ class FilesErasure:
         for number, name in enumerate(counts or ()):
             self._rewrite(name, f"{attempt}/{number}")
         self._directory.remove(attempt)
-        return (None if counts is None else sum(counts.values())), len(counts or ())
+        return self.look()
 
     def _staged(self) -> list[tuple[Manifest, Directory]]:
         return [
@@ -131,6 +136,7 @@ class FilesErasure:
                 )
                 raise AnalysisError(message)
 
+    @cached_property
     def _counts(self) -> dict[str, int] | None:
         """Rows that are sought, by the file; None if no file has the columns."""
         groups: dict[tuple[bytes, frozenset[str]], list[str]] = {}

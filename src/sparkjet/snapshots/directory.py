@@ -97,7 +97,12 @@ class DirectoryStore:
 
     def revised(self) -> dict[int, bytes]:
         """See :meth:`SnapshotStore.revised`."""
-        return {slot: self._pins.read(_revision(slot, max(each))) for slot, each in self._revisions().items()}
+        while True:
+            try:
+                return {slot: self._pins.read(_revision(slot, max(each))) for slot, each in self._revisions().items()}
+            except FileNotFoundError:
+                # Revised once more since it was listed, or no longer pinned.
+                continue
 
     def _revisions(self) -> dict[int, list[int]]:
         found: dict[int, list[int]] = {}

@@ -115,7 +115,7 @@ class RecordLog:
         # On top of the driver's own record there may be a switch of its run by now, or its next record on top of a
         # switch.
         newest = self.newest()
-        return newest is None or newest[1].run != record.run
+        return newest is None or (newest[1].run, newest[1].takeover) != (record.run, record.takeover)
 
 
 def _fenced(record: Record, slot: int) -> FencedError:

@@ -127,6 +127,21 @@ class StoreContract:
             target.store.read_pin(12, "before-v2.1")
         assert target.store.slots() == []
 
+    def test_a_pinned_slot_stands_for_its_last_revision_until_it_is_not_pinned(self, target: StoreUnderTest) -> None:
+        target.store.put(3, b"put")
+        for name in ("one", "two"):
+            target.store.put_pin(3, name, b"")
+        assert target.store.revised() == {}
+        for content in (b"first", b"second"):
+            target.again().revise(3, content)
+            assert target.store.revised() == {3: content}
+        assert (target.store.read(3), target.store.slots()) == (b"put", [3])
+        assert target.store.pins() == [(3, "one"), (3, "two")]
+        target.store.remove_pin(3, "one")
+        assert target.again().revised() == {3: b"second"}
+        target.store.remove_pin(3, "two")
+        assert target.again().revised() == {}
+
     def test_a_slot_that_does_not_exist_is_not_found(self, target: StoreUnderTest) -> None:
         target.store.put(1, b"one")
         with pytest.raises(FileNotFoundError):

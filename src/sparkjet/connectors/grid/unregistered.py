@@ -43,6 +43,8 @@ def unregistered_count(record: Record) -> int:
 
 
 def _unregistered(text: str) -> str:
+    if JOURNAL_OFFSET not in text:
+        return text
     version, metadata, *lines = text.split("\n")
     return "\n".join([version, metadata, *map(_without_reader, lines)])
 
@@ -55,5 +57,7 @@ def _without_reader(line: str) -> str:
 def _journal(line: str) -> tuple[str, dict[str, Any] | None]:
     """A line of Spark's offset log: the name of the source, if it has one, and the offset if it is one of a journal."""
     name, brace, rest = line.partition("{")
-    found = CarryingOffset.found_in(json.loads(brace + rest)) if brace else None
-    return name, json.loads(brace + rest) if found is not None and found.source == JOURNAL_OFFSET else None
+    # What is in others is for their sources to read.
+    decoded = json.loads(brace + rest) if f'"{JOURNAL_OFFSET}"' in line else None
+    found = CarryingOffset.found_in(decoded)
+    return name, decoded if found is not None and found.source == JOURNAL_OFFSET else None

@@ -44,9 +44,9 @@ class StateDataSource(DataSource):
         [found] = _asked(self.address, self._request(rows=False))
         return StructType.fromJson(json.loads(found))
 
-    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - Spark's signature
+    def reader(self, schema: StructType) -> DataSourceReader:
         """A read of one record: the newest one when it is planned, or the pinned one."""
-        return StateSourceReader(self.address, self._request(rows=True))
+        return StateSourceReader(self.address, {**self._request(rows=True), "schema": schema.simpleString()})
 
     def _request(self, *, rows: bool) -> dict[str, Any]:
         options = Options(dict(self.options))
