@@ -187,10 +187,10 @@ def check_rerun(plan: Plan) -> None:
 
 
 def check_sources(plan: Plan, record: Record) -> None:
-    """Refuse a query that reads other sources than the one that has written a record: its offsets are of those.
+    """Refuse a query that reads other sources than the one that has written a record, whose offsets are of those.
 
     Raises:
-        RecoveryError: It does.
+        RecoveryError: It reads other sources.
     """
     _, changes = moved_sources(plan, record)
     if changes:
