@@ -39,6 +39,7 @@ NAMES: Mapping[str, Sequence[str]] = {
     "queries": (
         "stream",
         "backfill",
+        "written",
         "start",
         "replay_dead_letters",
         "Stream",

@@ -2,7 +2,7 @@
 
 from sparkjet.aggregates.operation import Aggregate, AggregateOperation
 from sparkjet.aggregates.python_aggregate import python_aggregate
-from sparkjet.api.backfill import backfill
+from sparkjet.api.backfill import backfill, written
 from sparkjet.api.diff import Diff, diff
 from sparkjet.api.erase import Erased, erase
 from sparkjet.api.fork import Fork, Replayed, fork
@@ -115,4 +115,5 @@ __all__ = [
     "switch",
     "window",
     "with_fixed_lag",
+    "written",
 ]

@@ -42,6 +42,18 @@ class VersionReader(Generic[V]):
         self._leases: dict[str, Lease] = {}
         """By holder, while they are renewed."""
 
+    def told(self) -> dict[str, Any] | None:
+        """What its only writer tells with the newest epoch; None before the first.
+
+        Returns:
+            ``query``, ``output``, ``epoch`` and ``watermark``, in microseconds since 1970; None if it has none.
+        """
+        found = self._store.newest()
+        if found is None:
+            self._check_known()
+            return None
+        return {"query": found.query, "output": found.output, "epoch": found.epoch, "watermark": found.watermark}
+
     def remove(self) -> None:
         """Remove it with all that it holds; a query that still writes it ends with an error."""
         self._check_known()

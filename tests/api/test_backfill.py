@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql import functions as F
+from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
 
 import sparkjet as sj
 from sparkjet.plan.backfill import Backfill, Seam
@@ -338,6 +340,122 @@ def test_buckets_have_as_many_rows_wherever_their_times_are(
     seam = backfill.seam()
     rows = [backfill.of_bucket(seam, number).count() for number in (0, 4, seam.buckets - 1)]
     assert (seam.buckets, sum(abs(count - 100) <= 10 for count in rows)) == (10, 3)
+
+
+class Numbered(DataSource):
+    """Events of partitions up to the offsets in a file, as a topic has them."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "numbered"
+
+    def schema(self) -> str:
+        return SCHEMA
+
+    def simpleStreamReader(self, schema: object) -> SimpleDataSourceStreamReader:
+        return NumberedReader(json.loads(self.options["first"]), Path(self.options["ends"]))
+
+
+class NumberedReader(SimpleDataSourceStreamReader):
+    def __init__(self, first: dict[str, int], ends: Path) -> None:
+        self.first, self.ends = first, ends
+
+    def initialOffset(self) -> dict[str, int]:
+        return self.first
+
+    def read(self, start: dict[str, int]) -> tuple[Iterator[tuple[Any, ...]], dict[str, int]]:
+        end = json.loads(self.ends.read_text())
+        return self.readBetweenOffsets(start, end), end
+
+    def readBetweenOffsets(self, start: dict[str, int], end: dict[str, int]) -> Iterator[tuple[Any, ...]]:
+        found = [(int(part), offset) for part, last in end.items() for offset in range(start.get(part, 0), last)]
+        times = (dt.datetime.fromtimestamp(1000 + offset - 120 * part, UTC) for part, offset in found)
+        return iter([(time, part, offset, offset % 7) for time, (part, offset) in zip(times, found, strict=True)])
+
+
+class Archived:
+    """A stream, and a table without its offsets that a query writes from it."""
+
+    def __init__(self, spark: SparkSession, home: Path, kind: str = "files", table: str = "") -> None:
+        self.spark, self.home = spark, home
+        self.kind, self.table = kind, table or str(home / "archive")
+        spark.dataSource.register(Numbered)
+
+    def live(self, first: str = '{"0": 0, "1": 0, "2": 0}') -> DataFrame:
+        return self.spark.readStream.format("numbered").options(first=first, ends=str(self.home / "ends")).load()
+
+    def extend(self, ends: dict[str, int]) -> None:
+        """Let the stream go on up to some offsets."""
+        self.home.joinpath("ends").write_text(json.dumps(ends))
+
+    def archive(self, **ends: int) -> None:
+        """Let the stream go on, and the query that writes the table."""
+        self.extend({name[1:]: end for name, end in ends.items()})
+        kept = sj.stream(self.live()).select("ts", "part", "v").writeStream.format(self.kind)
+        # Not availableNow: of sources in Python Spark makes one batch of that, which may be an earlier one again.
+        kept = kept.option("checkpointLocation", self.home / "archiving")
+        query = kept.toTable(self.table) if self.kind == "iceberg" else kept.start(self.table)
+        query.processAllAvailable()
+        query.stop()
+
+    def both(self, first: str = '{"0": 0, "1": 0, "2": 0}') -> sj.Stream:
+        history = sj.written(self.kind, self.table)
+        return sj.backfill(history, self.live(first), ("part", "offset"), "ts", bucket="5 minutes")
+
+    def kept(self, stream: sj.Stream, home: str = "query") -> StreamWriter:
+        writer = stream.select("ts", "part", "v").writeStream.format("files").trigger(availableNow=True)
+        return writer.option("checkpointLocation", self.home / home).option("path", self.home / "out")
+
+    def check(self, maintain: Callable[[], object] = lambda: None) -> None:
+        """Kill a backfill in its history, let the archive go on, and find each row once."""
+        self.archive(p0=300, p1=250)
+        maintain()
+
+        def ends(phase: sj.EpochPhase, epoch: int) -> None:
+            if (phase, epoch) == (P.CLEAN, 1):
+                raise KilledError
+
+        with pytest.raises(KilledError):
+            run(self.kept(self.both()).onEpochPhase(ends))
+        # What is written now is not of the history that the query has begun with.
+        self.archive(p0=350, p1=300, p2=10)
+        maintain()
+        newest = sj.written(self.kind, self.table)
+        assert newest.at(newest.newest().version).count() == 660
+        self.extend({"0": 400, "1": 420, "2": 50})
+        run(self.kept(self.both()))
+        rows = events(self.spark, 0, 0, 400).union(events(self.spark, 1, 0, 420)).union(events(self.spark, 2, 0, 50))
+        found = sj.read_files(self.home / "out").select("ts", "part", "v")
+        assert Counter(found.collect()) == Counter(rows.select("ts", "part", "v").collect())
+
+
+def test_commits_say_which_rows_a_table_without_offsets_has(spark: SparkSession, tmp_path: Path) -> None:
+    Archived(spark, tmp_path).check()
+
+
+@pytest.mark.long
+def test_a_table_whose_commits_do_not_say_it_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    case = Archived(spark, tmp_path)
+    case.archive(p0=20, p1=10)
+    with pytest.raises(sj.AnalysisError, match=r"up to 6 rows are in neither \(0: history ends at 19, .* begins at 26"):
+        case.kept(case.both('{"0": 26, "1": 0}')).start()
+    with pytest.raises(sj.AnalysisError, match="has read '1' up to 10, and the substreams of the stream by part are 0"):
+        case.kept(case.both('{"0": 0}')).start()
+    with pytest.raises(sj.AnalysisError, match="by offset, and the history has no column 'offset'"):
+        case.kept(case.both().withWatermark("ts", 0, by="offset").dropDuplicates(["v"]), "new").start()
+    history = sj.written("files", tmp_path / "archive")
+    with pytest.raises(sj.AnalysisError, match="the commits of the history say the offsets"):
+        sj.backfill(history, case.live(), dt.datetime(2026, 1, 1, tzinfo=UTC), "ts")
+    with pytest.raises(sj.AnalysisError, match="the history has no column 'w'"):
+        sj.backfill(history, case.live().withColumnRenamed("v", "w"), ("part", "offset"), "ts")
+    with pytest.raises(sj.AnalysisError, match=r"no commit of .* says up to which offsets"):
+        sj.backfill(sj.written("files", tmp_path / "none"), case.live(), ("part", "offset"), "ts")
+    with pytest.raises(sj.AnalysisError, match=r"written: there is no format 'detla'.*delta"):
+        sj.written("detla", "x")
+    writer = sj.stream(case.live()).select("ts", "part", "v").writeStream.format("files").trigger(availableNow=True)
+    run(writer.option("checkpointLocation", tmp_path / "other").option("path", tmp_path / "archive"))
+    with pytest.raises(sj.AnalysisError, match="has rows of several writers"):
+        case.both()
 
 
 def test_buckets_are_by_time_or_of_a_million_rows() -> None:

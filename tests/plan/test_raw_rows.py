@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from sparkjet.catalyst.columns import KEPT, SUBSTREAM, TIME
-from sparkjet.plan.dropped_rows import DROPPED, DropReason
-from sparkjet.plan.partial_rows import ProgressDetail, RowKind
+from sparkjet.plan.dropped_rows import DROPPED, RowKind
+from sparkjet.plan.partial_rows import ProgressDetail
 from sparkjet.plan.raw_rows import RawRows
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def judged(spark: SparkSession) -> DataFrame:
     """A row that is accepted, one that is late, one without a time, one that a filter has dropped."""
-    late, null = DropReason.LATE.value, DropReason.NULL_TIMESTAMP.value
+    late, null = RowKind.LATE.value, RowKind.NULL_TIMESTAMP.value
     rows = [
         ("a", 5, "1", True, None),
         ("b", 2, "1", True, late),
@@ -25,7 +25,7 @@ def judged(spark: SparkSession) -> DataFrame:
         ("d", 9, "2", False, None),
     ]
     return spark.createDataFrame(
-        rows, f"k string, {TIME} long, {SUBSTREAM} string, {KEPT} boolean, {DROPPED} string"
+        rows, f"k string, {TIME} long, {SUBSTREAM} string, {KEPT} boolean, {DROPPED} int"
     ).withColumn("ts", F.timestamp_micros(TIME))
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
@@ -10,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import sparkjet as sj
+from sparkjet.connectors.jdbc.statements import Statements
 from sparkjet.errors import AnalysisError
 from sparkjet.sinks.files import FilesSink
 from sparkjet.sinks.pace import Pace
@@ -129,10 +132,33 @@ def test_iceberg_by_its_properties_and_kafka_connect_by_its_snapshots() -> None:
     assert (found.until, found.others) == (None, ("delete by trino",))
 
 
+@pytest.mark.parametrize("quote", ['"', "`", ""])
+def test_a_database_by_a_connection(quote: str) -> None:
+    statements = Statements(lambda name: f"{quote}{name}{quote}", "", "main.orders", ())
+    with closing(sqlite3.connect(":memory:")) as connection:
+        with pytest.raises(AnalysisError, match="orders: the table sparkjet_epochs beside it cannot be read"):
+            complete_until(connection, table="main.orders")
+        connection.execute(statements.create_epochs())
+        for query, watermark in (("q", MICROS), ("p", None)):
+            connection.execute(statements.add_output(), (query, "results"))
+            connection.execute(statements.set_published(), (7, "gid", watermark, query, "results"))
+        connection.commit()
+        connection.execute("BEGIN")
+        found = complete_until(connection, table="main.orders")
+        assert (found.until, found.why) == (None, "no watermark yet, or none at all: p/results")
+        assert found.without("p").why == "complete until 2026-01-01 11:00:00+00:00, by q/results, epoch 7"
+        # Nothing is left open: the next answer would be the same for ever.
+        assert not connection.in_transaction
+
+
 def test_what_is_no_place_is_named(tmp_path: Path) -> None:
     for place, options, message in (
         (tmp_path / "none", {}, "there is no directory .*none"),
-        (7, {}, "7 is not a directory, deltalake.DeltaTable, table of pyiceberg, dsn with table=…, or kafka://…"),
+        (
+            7,
+            {},
+            "7 is not a directory, .* Journal or Map of a grid, dsn or connection with table=…, or kafka",
+        ),
         ("kafka://h:9092/t", {}, r"progress_topics=\[\"…\"\] is missing"),
         ("kafka://h:9092/", {"progress_topics": ["p"]}, "is not kafka://host:9092/topic"),
     ):

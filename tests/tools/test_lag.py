@@ -130,7 +130,7 @@ def test_a_report_is_a_table() -> None:
     assert first == "lag 20 microseconds loses 0 of 20 rows"
     assert lines[1].split() == ["5", "microseconds", "a:", "2", "(20.0000%)", "b:", "1", "(10.0000%)"]
     assert [line[:2] for line in lines] == ["  ", "  ", "->"]
-    with pytest.raises(AnalysisError, match="substream = 'c': the history has rows of 'a', 'b'"):
+    with pytest.raises(AnalysisError, match="substream = 'c': there are rows of 'a', 'b'"):
         REPORT.lost(5, "c")
 
 

@@ -6,6 +6,7 @@ start on, and each connector is for one line of Spark.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -20,6 +21,7 @@ from sparkjet.errors import LostTransactionError, SinkError
 from sparkjet.java import java_class, static_method
 from sparkjet.storage.posix_directory import PosixDirectory
 from sparkjet.testing.sink_contract import RUN, transaction
+from tests.api.test_backfill import Archived
 from tests.servers.iceberg import library
 from tests.servers.programs import SMALL, jars
 
@@ -32,6 +34,7 @@ CONNECTOR = Path(__file__).parents[2] / "benchmarks" / "delta_connector.xml"
 
 
 def session(place: Path, jars_of: Sequence[Path], settings: Mapping[str, str]) -> SparkSession:
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master("local[2]").config("spark.jars", ",".join(map(str, jars_of)))
     builder = builder.config("spark.ui.enabled", "false").config("spark.sql.shuffle.partitions", "2")
     builder = builder.config("spark.sql.warehouse.dir", str(place / "warehouse"))
@@ -75,6 +78,8 @@ def delta(place: Path) -> None:
     })  # fmt: skip
     _mapped(spark, place / "mapped")
     _kept(spark, place / "kept")
+    table = str(place / "archive")
+    Archived(spark, place, "delta", table).check(lambda: spark.sql(f"OPTIMIZE delta.`{table}`"))
 
 
 def _mapped(spark: SparkSession, place: Path) -> None:
@@ -157,6 +162,8 @@ def iceberg(place: Path) -> None:
     assert _rows(spark) == expected
     sink.commit(handles[4], lambda: None)
     assert _rows(spark) == sorted([*expected[:-1], ("5", 5), ("a", 5)])
+    rewrite = "CALL lake.system.rewrite_data_files(table => 'db.archive', options => map('rewrite-all', 'true'))"
+    Archived(spark, place, "iceberg", "lake.db.archive").check(lambda: spark.sql(rewrite).collect())
 
 
 def _rows(spark: SparkSession) -> list[tuple[Any, ...]]:

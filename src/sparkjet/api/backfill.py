@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import SparkSession
 from pyspark.sql.types import AtomicType, IntegralType, TimestampType
 
 from sparkjet.api.stream import Stream, stream
@@ -14,6 +17,7 @@ from sparkjet.catalyst.logical_plans import attributes
 from sparkjet.catalyst.plan_analysis import check_source
 from sparkjet.errors import AnalysisError, nearest
 from sparkjet.plan.backfill import Backfill, noted
+from sparkjet.plan.written import Written, written_in
 from sparkjet.time import parse_duration
 
 if TYPE_CHECKING:
@@ -24,8 +28,25 @@ if TYPE_CHECKING:
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 
 
+def written(format: str, place: str | Path) -> Written:
+    """A table that a query of sparkjet has written from the stream, row by row, as the history of a backfill.
+
+    Its commits say up to which offsets the query has read: the table needs no columns of offsets, and the backfill
+    reads the version that it finds at its first start, whatever is written later. The query may drop and change rows,
+    but each row must come from one of the stream; and nobody else may write there.
+
+    Args:
+        format: ``files``; or ``delta`` or ``iceberg``, read by their connectors for Spark.
+        place: The directory, or the table's name.
+
+    Raises:
+        AnalysisError: There is no such format.
+    """
+    return written_in(SparkSession.active(), format, str(place))
+
+
 def backfill(
-    history: DataFrame,
+    history: DataFrame | Written,
     live: DataFrame,
     cut: Sequence[str] | dt.datetime,
     eventTime: str,
@@ -43,7 +64,8 @@ def backfill(
 
     Args:
         history: A batch DataFrame, such as a Delta, Iceberg or Parquet table, with the columns of the stream by name.
-            Its rows up to the cut must not change until they are read.
+            Its rows up to the cut must not change until they are read. Or :func:`written`: a table whose commits say
+            the offsets; the columns of ``cut`` that it does not have are null in its rows.
         live: A streaming DataFrame that begins at or before the end of the table, such as Kafka from ``earliest``. What
             the table has is dropped from it.
         cut: Columns that both have: those that name a row's substream, and last its offset there, as in
@@ -77,14 +99,27 @@ def backfill(
     if not live.isStreaming:
         message = "backfill: live is a batch DataFrame. Give it a stream of spark.readStream, and the table as history."
         raise AnalysisError(message)
+    table = history if isinstance(history, Written) else None
+    if isinstance(history, Written):
+        history = history.at(history.newest().version)
     given: Any = history
     if getattr(given, "isStreaming", True):
         message = "backfill: history is no batch DataFrame. Give it a table of spark.read, and the stream as live."
         raise AnalysisError(message)
-    _check_columns(history, live)
     event_time = _column("eventTime", live, eventTime, TimestampType)
     length = None if bucket is None else parse_duration(bucket, "bucket", minimum=1)
-    return stream(noted(live, _described(history, live, cut, event_time, length)))
+    described = _described(history, live, cut, event_time, length)
+    if table is not None:
+        if described.offset is None:
+            message = "cut: the commits of the history say the offsets. Name the columns that the stream has them in."
+            raise AnalysisError(message)
+        named = (*described.substream, described.offset)
+        absent = {name: live.schema[name].dataType for name in named if name not in history.columns}
+        described = replace(described, written=table, absent=absent)
+        history = described.filled(history)
+        described = replace(described, history=history)
+    _check_columns(history, live)
+    return stream(noted(live, described))
 
 
 def _described(history: DataFrame, live: DataFrame, cut: Any, event_time: str, bucket: int | None) -> Backfill:

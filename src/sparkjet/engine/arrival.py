@@ -12,10 +12,11 @@ from sparkjet.catalyst.kept_plans import KeptPlans
 from sparkjet.catalyst.moments import AS_IT_IS, Moment
 from sparkjet.catalyst.tables import Rows
 from sparkjet.engine.hash_table import make_room
-from sparkjet.plan.dropped_rows import dropped_rows, judged
-from sparkjet.plan.partial_rows import ProgressDetail, RowKind, accepted
+from sparkjet.plan.dropped_rows import RowKind, dropped_rows, earliest, judged, lateness_of
+from sparkjet.plan.partial_rows import ProgressDetail, accepted
 from sparkjet.state import Segment, SegmentStatistics
 from sparkjet.state.partitions import release
+from sparkjet.windows import SlidingWindows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -34,6 +35,8 @@ class Arrival:
         segment: The accepted rows in the form of the state, partitioned like it; None if every row was dropped.
         accepted: Number of accepted rows.
         late: Late rows by substream.
+        lateness: The same by substream and by how much less the watermark would have to be.
+        counts: Whether other lags could be judged by these rows: they have come now, and from a source.
         null_timestamps: Rows without an event time by substream.
         highest: Highest event time by substream, null for the only one; as far as the plan's ``detail`` requires it.
         rows: The judged rows, persisted until :meth:`release`; None unless late rows are delivered.
@@ -43,6 +46,8 @@ class Arrival:
     segment: Segment | None = None
     accepted: int = 0
     late: Counter[str] = field(default_factory=Counter)
+    lateness: Counter[tuple[str, int]] = field(default_factory=Counter)
+    counts: bool = False
     null_timestamps: Counter[str] = field(default_factory=Counter)
     highest: dict[str, int] = field(default_factory=dict)
     rows: DataFrame | None = None
@@ -90,15 +95,27 @@ def arrive(
     feed, intake = stage.feeds[number], stage.stage.intakes[number]
     side, kept, tasks = state.operator.sides[number], state.kept, state.arrival_tasks(batch.sparkSession)
 
-    def judge(table: DataFrame, judged_by: int | None) -> DataFrame:
-        return judged(read(table), judged_by, timed=intake.timed)
+    reached = state.reached if feed.parent is None else None
+    step = state.operator.window.step if isinstance(state.operator, SlidingWindows) else 1
+    judged_by, beyond = side.judged_by, None
+    if judged_by is not None:
+        # A throttle of the user's, and closeWindowsAtEnd, judge by other times than the watermark's.
+        beyond = min(max(0, (judged_by if reached is None else reached) - judged_by), step - 1) + 1
+
+    def judge(table: DataFrame, judged_by: int | None, beyond: int | None) -> DataFrame:
+        return judged(read(table), judged_by, beyond, step, timed=intake.timed)
+
+    def counted(table: DataFrame) -> Arrival:
+        arrival = _counted(table, feed, intake, detail, kept, tasks)
+        arrival.counts = reached is not None
+        return arrival
 
     if keep_rows:
-        judged_rows = moment.of(judge(batch, side.judged_by), stage.name, number, "judged").persist()
+        judged_rows = moment.of(judge(batch, judged_by, beyond), stage.name, number, "judged").persist()
         try:
             shuffled = moment.of(side.shuffled(intake.of(judged_rows, side, detail)), stage.name, number)
             table = shuffled.localCheckpoint(eager=False)
-            arrival = _counted(table, feed, intake, detail, kept, tasks)
+            arrival = counted(table)
         except BaseException:
             judged_rows.unpersist()
             raise
@@ -109,12 +126,13 @@ def arrive(
         feed,
         detail,
         inputs=[[Rows(batch)]],
-        constants=(side.judged_by,),
-        build=lambda table, judged_by: side.shuffled(intake.of(judge(table, judged_by), side, detail)),
+        constants=(judged_by, beyond),
+        used=lambda judged_by, beyond: (judged_by, beyond, None if judged_by is None else earliest(judged_by)),
+        build=lambda table, *by: side.shuffled(intake.of(judge(table, *by), side, detail)),
         held=True,
         anew=lambda built: moment.of(built, stage.name, number),
     )
-    return _counted(table, feed, intake, detail, kept, tasks)
+    return counted(table)
 
 
 def _counted(
@@ -136,8 +154,11 @@ def _counted(
             found = SegmentStatistics(rows, low, high)
             statistics = found if statistics is None else statistics.together(found)
             arrival.accepted += events
+        elif kind == RowKind.NULL_TIMESTAMP:
+            arrival.null_timestamps[substream] += events
         elif kind != RowKind.PROGRESS_ONLY:
-            (arrival.late if kind == RowKind.LATE else arrival.null_timestamps)[substream] += events
+            arrival.late[substream] += events
+            arrival.lateness[substream, lateness_of(kind)] += events
         if intake.substreams and detail is not ProgressDetail.NOTHING:
             arrival.reach(zip(intake.substreams, highest, strict=True))
         elif detail is ProgressDetail.ALL or (detail is ProgressDetail.EACH and kind == RowKind.PROGRESS_ONLY):

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sparkjet.catalyst.recorded_batches import first_offsets
 from sparkjet.errors import AnalysisError, RecoveryError
-from sparkjet.plan.backfill import Backfilled, Seam, backfilled, gaps
+from sparkjet.plan.backfill import Backfilled, Seam, backfilled, begins_of, gaps
 from sparkjet.query_log import logger
 from sparkjet.snapshots.record import History
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from pyspark.sql import DataFrame
 
@@ -93,7 +94,7 @@ def backfilling(engine: Engine, source: DataFrame, store: SnapshotStore) -> Back
         name = record.history.seam
         seam = Seam.decode(store.read_blob(name), name)
         found.backfill.check(seam, is_read=record.history.is_read)
-        return Backfilling(engine, found, seam, record.history)
+        return Backfilling(engine, _at(found, seam), seam, record.history)
     if record.epoch > 0:
         message = (
             f"backfill: the query is at epoch {record.epoch}, without a history, whose rows would be late now. "
@@ -118,9 +119,34 @@ def _check_gapless(offsets: Mapping[str, int], first: Sequence[str]) -> None:
 
 
 def _new(engine: Engine, found: Backfilled, record: Record, store: SnapshotStore) -> Backfilling:
-    seam = found.backfill.seam()
+    written = found.backfill.written
+    if written is None:
+        seam = found.backfill.seam()
+        first = first_offsets(engine.session, found.stream) if seam.offsets else []
+    else:
+        _check_substreams(engine, found.backfill.absent)
+        first = first_offsets(engine.session, found.stream)
+        seam = found.backfill.seam_of_commits(written, begins_of(first))
     if seam.offsets:
-        _check_gapless(seam.offsets, first_offsets(engine.session, found.stream))
+        _check_gapless(seam.offsets, first)
     name = f"{record.takeover:06d}-{record.epoch:09d}-seam"
     store.put_blob(name, seam.encode())
-    return Backfilling(engine, found, seam, History(0, seam.buckets, name))
+    return Backfilling(engine, _at(found, seam), seam, History(0, seam.buckets, name))
+
+
+def _at(found: Backfilled, seam: Seam) -> Backfilled:
+    """The backfill of the table as it was when the seam was found."""
+    return replace(found, backfill=found.backfill.at(seam.version))
+
+
+def _check_substreams(engine: Engine, absent: Collection[str]) -> None:
+    """Refuse substreams that history cannot name: its rows would be of one that has no stream, and hold all back."""
+    for each in engine.inputs:
+        lacking = [name for name in each.watermark.by if name in absent]
+        if lacking:
+            message = (
+                f"backfill: the watermark is by {', '.join(each.watermark.by)}, and the history has no column "
+                f"{lacking[0]!r}: its rows would be of a substream of their own, which the watermark waits for. Leave "
+                "by= out, or take a history that has it."
+            )
+            raise AnalysisError(message)

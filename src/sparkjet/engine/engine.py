@@ -31,7 +31,7 @@ from sparkjet.state.partitions import LOST
 from sparkjet.time import MAX, MIN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from sparkjet.engine.replaying import ReplayRequest
     from sparkjet.engine.spark_checkpoint import SparkCheckpoint
     from sparkjet.engine.state import QueryState
+    from sparkjet.plan.inputs import Input
     from sparkjet.snapshots.pins import Pin
     from sparkjet.snapshots.record import History, Record
     from sparkjet.time import InputsState
@@ -98,6 +99,11 @@ class Engine:
         self._beside = ThreadPoolExecutor(2, thread_name_prefix="sparkjet-epoch", initializer=self.turn.enlist)
         self.record = record
         self.state = state
+
+    @property
+    def inputs(self) -> Sequence[Input]:
+        """The inputs of the query."""
+        return self._context.plan.inputs
 
     @property
     def session(self) -> SparkSession:

@@ -253,6 +253,9 @@ class Epoch:
             # An output reads it later, exactly once: what is written is what was read.
             return
         try:
+            for state in self._state.stages.values():
+                # Of the past, which is read or replayed, no row says how late rows come.
+                state.reached = None if self.request.batch_id is None else self._state.tracker.reached
             for name, side, arrival in arrived.arrivals(self._state.stages, plan.progress_detail):
                 self._arrivals[name, side] = arrival
             if self.request.replay is None:

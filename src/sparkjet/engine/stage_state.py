@@ -18,7 +18,7 @@ from sparkjet.engine.changed_windows import grid_of, shown, whole_from
 from sparkjet.engine.upgraded_state import upgraded
 from sparkjet.errors import RecoveryError
 from sparkjet.query_log import logger
-from sparkjet.snapshots.record import JoinSettings, SavedStage, SlidingSettings
+from sparkjet.snapshots.record import JoinSettings, Lateness, SavedStage, SlidingSettings
 from sparkjet.snapshots.store import Delta
 from sparkjet.state import Segment, SegmentStatistics
 from sparkjet.state.partitions import LOST, partition_count, patched, release
@@ -163,6 +163,11 @@ class StageState:
         obsolete: Names of deltas that a restore has read or written; those that the next record does not name are
             removed once it is written.
         kept: The plans by which rows arrive, become results and are saved.
+        lags: Of the inputs whose rows it judges, by their prefixes; empty if it judges none.
+        reached: The watermark at the start of the epoch, also where it is between the ends of windows; None if the
+            epoch's rows say nothing of other lags.
+        judged: How many rows it has judged with these lags.
+        lateness: How many of them, by substream, needed how much more lag.
         recorded: The segments of the newest record by the names of their deltas, whatever the operator has made of them
             since: executors hold them until the next record.
     """
@@ -171,6 +176,10 @@ class StageState:
     partitions: int
     late: Counter[str] = field(default_factory=Counter)
     null_timestamps: Counter[str] = field(default_factory=Counter)
+    lags: Mapping[str, int | None] = field(default_factory=dict)
+    reached: int | None = None
+    judged: int = 0
+    lateness: Counter[tuple[str, int]] = field(default_factory=Counter)
     obsolete: set[str] = field(default_factory=set)
     recorded: Mapping[str, Segment] = field(default_factory=dict)
     kept: KeptPlans = field(default_factory=KeptPlans)
@@ -186,6 +195,9 @@ class StageState:
         """Count an epoch's rows and pass the accepted ones to a side of the operator."""
         self.late += arrival.late
         self.null_timestamps += arrival.null_timestamps
+        if arrival.counts and self.lags:
+            self.judged += arrival.accepted + arrival.late.total()
+            self.lateness += arrival.lateness
         self.arrived = 0
         if arrival.segment is not None:
             self.arrived = arrival.segment.statistics.rows
@@ -221,7 +233,21 @@ class StageState:
             null_timestamps=dict(self.null_timestamps),
             whole_from=whole_from,
             withheld=withheld,
+            lateness=self._lateness() if self.lags else None,
         )
+
+    def _lateness(self) -> Lateness:
+        late: dict[str, dict[int, int]] = {}
+        for (substream, lateness), rows in sorted(self.lateness.items()):
+            late.setdefault(substream, {})[lateness] = rows
+        return Lateness(dict(self.lags), self.judged, late)
+
+    def _restore_lateness(self, saved: Lateness | None) -> None:
+        """Go on counting, or begin anew: with another lag, other rows would have been late."""
+        self.judged, self.lateness = 0, Counter()
+        if saved is not None and saved.lags == self.lags:
+            self.judged = saved.rows
+            self.lateness.update({(name, by): rows for name, each in saved.late.items() for by, rows in each.items()})
 
     def restore(
         self,
@@ -238,6 +264,7 @@ class StageState:
         rows are converted and stored again under ``name``, as one delta. After each loaded delta, ``loaded`` is called.
         """
         self.obsolete = set()
+        self._restore_lateness(None if saved is None else saved.lateness)
         loading = Loading(self.operator, session, store)
         if saved is None:
             self.late, self.null_timestamps = Counter(), Counter()

@@ -49,7 +49,11 @@ class QueryState:
     def of(plan: Plan, partitions: int, upgrade: Upgrade | None = None) -> QueryState:
         """The state of a new query."""
         operators = {each.name: each.stage.operator(partitions) for each in plan.stages}
-        states = {name: StageState(each, partitions) for name, each in operators.items() if each is not None}
+        states = {
+            each.name: StageState(operator, partitions, lags=plan.lags_of(each))
+            for each, operator in ((each, operators[each.name]) for each in plan.stages)
+            if operator is not None
+        }
         updated = (output for output in plan.of_stages if output.early_period is not None)
         changes = {
             output.name: Changes(output.stage) for output in updated if isinstance(output.stage, WindowedAggregation)

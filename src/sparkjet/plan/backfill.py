@@ -6,7 +6,7 @@ import json
 import uuid
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -21,9 +21,11 @@ from sparkjet.catalyst.moments import Moment
 from sparkjet.catalyst.physical_plans import as_frame, exchanged_nodes, no_rows
 from sparkjet.errors import AnalysisError, RecoveryError
 from sparkjet.known_types import known
+from sparkjet.plan.written import Written, last_offsets
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType
 
 ROWS = 1_000_000
 """Rows of a bucket, about, where nobody says how long one is."""
@@ -41,6 +43,7 @@ class Seam(msgspec.Struct, frozen=True):
         bounds: Event times at which a bucket of history ends and the next begins, in microseconds; ascending.
         cut: The columns of the substream and of the offset; empty where a time cuts, None if not noted.
         event_time: The column of the event time; None if not noted.
+        version: Of the table, where its commits say the offsets; empty elsewhere.
     """
 
     offsets: dict[str, int] | None
@@ -48,6 +51,7 @@ class Seam(msgspec.Struct, frozen=True):
     bounds: list[int]
     cut: list[str] | None = None
     event_time: str | None = None
+    version: str = ""
 
     @property
     def buckets(self) -> int:
@@ -86,6 +90,8 @@ class Backfill:
         offset: The column of a row's offset in its substream; None where a time cuts.
         cut: The event time at which the stream begins, in microseconds; None where offsets cut.
         bucket: Length of a bucket in microseconds; None for buckets of about :data:`ROWS` rows.
+        written: The table, where its commits say the offsets.
+        absent: The columns of ``substream`` and ``offset`` that such a table does not have, with their types.
     """
 
     history: DataFrame
@@ -94,6 +100,31 @@ class Backfill:
     offset: str | None = None
     cut: int | None = None
     bucket: int | None = None
+    written: Written | None = None
+    absent: Mapping[str, DataType] = field(default_factory=dict)
+
+    def at(self, version: str) -> Backfill:
+        """The same with the table as it was at a version."""
+        if self.written is None or not version:
+            return self
+        return replace(self, history=self.filled(self.written.at(version)))
+
+    def filled(self, rows: DataFrame) -> DataFrame:
+        """Rows of the table with the columns of the stream."""
+        return rows.withColumns({name: F.lit(None).cast(kind) for name, kind in self.absent.items()})
+
+    def seam_of_commits(self, written: Written, begins: Mapping[str, int]) -> Seam:
+        """The seam of a new query over a table whose commits say the offsets.
+
+        Raises:
+            AnalysisError: They do not.
+        """
+        committed = written.newest()
+        offsets = last_offsets(committed, self.substream, begins)
+        of_version, time = self.at(committed.version), F.unix_micros(self._time)
+        first, last, count = of_version.history.agg(F.min(time), F.max(time), F.count(F.lit(1))).collect()[0]
+        bounds = [] if first is None else of_version._bounds(first, last, count)  # noqa: SLF001 - the same of the version
+        return Seam(offsets, None, bounds, self._names, self.event_time, committed.version)
 
     def seam(self) -> Seam:
         """The seam of a new query, found by one job over history.
@@ -178,7 +209,8 @@ class Backfill:
         elif number > 0:
             rows = rows.where(time >= _time_of(bounds[number - 1]))
             rows = rows.where(time < _time_of(bounds[number])) if number < len(bounds) else rows
-        return rows.where(self._before(seam))
+        # A version of a table has no rows but those that its commits tell of.
+        return rows if seam.version else rows.where(self._before(seam))
 
     def _before(self, seam: Seam) -> Column:
         """Whether history has a row; null where the row does not say it."""
@@ -251,6 +283,13 @@ def gaps(offsets: Mapping[str, int], first: Iterable[str]) -> list[tuple[str, in
     >>> gaps({"0/": 9}, ['{"0": 11}']), gaps({"0/": 9}, ['{"files": []}', "7"])
     ([('0', 9, 11)], [])
     """
+    begins = begins_of(first)
+    pairs = ((name, last, begins.get(name, last)) for name, last in sorted(offsets.items()))
+    return [(name.rstrip("/"), last, at) for name, last, at in pairs if at > last + 1]
+
+
+def begins_of(first: Iterable[str]) -> dict[str, int]:
+    """The first offset of each substream of a stream, where its sources say it."""
     begins: dict[str, int] = {}
     for text in first:
         found = json.loads(text)
@@ -262,8 +301,7 @@ def gaps(offsets: Mapping[str, int], first: Iterable[str]) -> list[tuple[str, in
                 begins |= {f"{part}/": at for part, at in inner.items() if type(at) is int}
             if type(each) is int:
                 begins[f"{name}/"] = each
-    pairs = ((name, last, begins.get(name, last)) for name, last in sorted(offsets.items()))
-    return [(name.rstrip("/"), last, at) for name, last, at in pairs if at > last + 1]
+    return begins
 
 
 _BACKFILLS: WeakKeyDictionary[DataFrame, Backfill] = WeakKeyDictionary()

@@ -1,23 +1,34 @@
-"""Dropped rows: those that a window does not count, with the reason."""
+"""Dropped rows: those that a window does not count, with the reason, and how late the late ones are."""
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import Enum, IntEnum
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
 from sparkjet.catalyst.columns import HIDDEN, KEPT, SUBSTREAM, TIME
-from sparkjet.catalyst.constants import older
+from sparkjet.catalyst.constants import constant, older
 from sparkjet.errors import AnalysisError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 DROPPED = "_sparkjet_dropped"
-"""The :class:`DropReason` of a row, null for a row that is accepted."""
+"""The :class:`RowKind` of a row that is dropped, of a late one with how late it is; null if it is accepted."""
 ADDED_COLUMNS = ("_substream", "_watermark", "_reason")
 """What a dropped row is delivered with."""
+
+
+class RowKind(IntEnum):
+    """What becomes of a row of a batch."""
+
+    ACCEPTED = 0
+    PROGRESS_ONLY = 1
+    """It only says how far its substream has come."""
+    NULL_TIMESTAMP = 2
+    LATE = 3
+    """And all above: so much more, it is later by a step (:func:`lateness_of`)."""
 
 
 class DropReason(Enum):
@@ -30,18 +41,65 @@ class DropReason(Enum):
     """The row has no event time."""
 
 
-def judged(rows: DataFrame, judged_by: int | None, *, timed: bool) -> DataFrame:
-    """Rows that have gone through the user's transformations, with the reason for dropping them, if any."""
+_LATEST = 10**16
+"""Rows that are later than some three centuries count as just as late: no arithmetic on times must overflow."""
+_LAG = "_sparkjet_lag"
+"""How much less the watermark would have to be for a late row to be in time; null for others."""
+_LEAST = 3
+"""The power of ten of the least step of lateness, a millisecond."""
+
+
+def judged(
+    rows: DataFrame, judged_by: int | None, beyond: int | None = None, step: int = 1, *, timed: bool
+) -> DataFrame:
+    """Rows that have gone through the user's transformations, with what they are dropped for, if anything.
+
+    Args:
+        rows: The rows.
+        judged_by: The time below which a row is late; None if none is.
+        beyond: How far the watermark is beyond it, at least 1, with what is not reached yet.
+        step: The distance of the times that rows can be judged by: that of the ends of windows.
+        timed: Whether rows without an event time are dropped.
+    """
     if not timed:
-        return rows.withColumn(DROPPED, F.lit(None).cast("string"))
-    reason = F.when(F.col(TIME).isNull(), DropReason.NULL_TIMESTAMP.value)
-    return rows.withColumn(DROPPED, reason.when(older(TIME, judged_by), DropReason.LATE.value))
+        return rows.withColumn(DROPPED, F.lit(None).cast("int"))
+    no_time = F.when(F.col(TIME).isNull(), RowKind.NULL_TIMESTAMP.value)
+    if judged_by is None:
+        return rows.withColumn(DROPPED, no_time)
+    low = constant(earliest(judged_by), TIME)
+    steps = f"({_LATEST}L - (greatest({TIME}, {low}) - {low})) div {step}L * {step}L"
+    lag = F.expr(f"{steps} + {constant(1 if beyond is None else beyond, TIME)}")
+    # One below the next power of ten may get its exponent: it is rounded up to it in any case.
+    exponent = f"greatest(cast(log10({_LAG}) as int), {_LEAST})"
+    unit = f"cast(pow(10, {exponent}) as bigint)"
+    kind = f"cast({RowKind.LATE.value} + ({exponent} - {_LEAST}) * 9 + ({_LAG} + {unit} - 1) div {unit} as int)"
+    dropped = no_time.when(F.col(_LAG).isNotNull(), F.expr(kind))
+    # Two steps: Spark would compute the lag anew wherever the kind has it.
+    return rows.withColumn(_LAG, F.when(older(TIME, judged_by), lag)).withColumn(DROPPED, dropped).drop(_LAG)
+
+
+def earliest(judged_by: int) -> int:
+    """Before which rows count as just as late; a constant of :func:`judged`."""
+    return judged_by - 1 - _LATEST
+
+
+def lateness_of(kind: int) -> int:
+    """The lateness that a kind of late rows stands for: microseconds, rounded up to one digit and a millisecond.
+
+    >>> [lateness_of(RowKind.LATE + step) for step in (1, 9, 10, 11)]
+    [1000, 9000, 10000, 20000]
+    """
+    exponent, digit = divmod(kind - RowKind.LATE - 1, 9)
+    lateness: int = (digit + 1) * 10 ** (exponent + _LEAST)
+    return lateness
 
 
 def dropped_rows(judged_rows: DataFrame, watermark: int | None) -> DataFrame:
     """The dropped rows as they came, with substream, the watermark that judged them, and the reason."""
     judged_by = F.lit(None).cast("timestamp") if watermark is None else F.timestamp_micros(F.lit(watermark))
-    added = zip(ADDED_COLUMNS, (F.col(SUBSTREAM), judged_by, F.col(DROPPED)), strict=True)
+    no_time = F.col(DROPPED) == RowKind.NULL_TIMESTAMP.value
+    reason = F.when(no_time, DropReason.NULL_TIMESTAMP.value).otherwise(DropReason.LATE.value)
+    added = zip(ADDED_COLUMNS, (F.col(SUBSTREAM), judged_by, reason), strict=True)
     return judged_rows.where(F.col(KEPT) & F.col(DROPPED).isNotNull()).withColumns(dict(added)).drop(DROPPED, *HIDDEN)
 
 
@@ -51,4 +109,4 @@ def dropped_shape(shape: DataFrame) -> DataFrame:
     if taken:
         message = f"late rows: the column {taken[0]!r} exists already and is added to late rows. Rename yours."
         raise AnalysisError(message)
-    return dropped_rows(shape.withColumns({DROPPED: F.lit(DropReason.LATE.value), KEPT: F.lit(True)}), None)
+    return dropped_rows(shape.withColumns({DROPPED: F.lit(RowKind.LATE.value), KEPT: F.lit(True)}), None)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from enum import Enum, IntEnum
+from enum import Enum
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
 from sparkjet.catalyst.columns import KEPT, SUBSTREAM, TIME, CompiledColumns, Once, quoted
-from sparkjet.plan.dropped_rows import DROPPED, DropReason
+from sparkjet.plan.dropped_rows import DROPPED, RowKind
 from sparkjet.plan.inputs import MOST_FIXED
 from sparkjet.time import MIN
 from sparkjet.windows import Accumulators
@@ -31,16 +31,6 @@ _HIGHEST = ("highest", *(f"highest{number}" for number in range(MOST_FIXED)))
 """Highest event times of partial rows: of their own substream, or of each."""
 COPY = "_sparkjet_copy"
 """Whether a row is only there for the progress of its substream."""
-
-
-class RowKind(IntEnum):
-    """What becomes of a row in partial aggregation."""
-
-    ACCEPTED = 0
-    PROGRESS_ONLY = 1
-    """It only says how far its substream has come."""
-    LATE = 2
-    NULL_TIMESTAMP = 3
 
 
 class ProgressDetail(Enum):
@@ -154,8 +144,8 @@ def nulled(names: Iterable[str], kept: Column) -> list[Column]:
 def labels(detail: ProgressDetail) -> list[Column]:
     """What becomes of a row, which substream it is counted for if it is not accepted, and its event time."""
     kept = is_kept(detail)
-    is_late = F.col(DROPPED) == DropReason.LATE.value
-    dropped = F.when(is_late, RowKind.LATE.value).otherwise(RowKind.NULL_TIMESTAMP.value)
+    # Never null for Spark either, see KIND.
+    dropped = F.coalesce(F.col(DROPPED), F.lit(RowKind.NULL_TIMESTAMP.value))
     kind = F.when(kept, RowKind.ACCEPTED.value).when(_is_copy(detail), RowKind.PROGRESS_ONLY.value).otherwise(dropped)
     substream = F.when(kept, "").otherwise(F.col(SUBSTREAM))
     return [kind.alias(KIND), substream.alias(DROPPED_OF), F.col(TIME).alias(HIGHEST)]

@@ -18,7 +18,7 @@ from sparkjet.plan.partial_rows import ProgressDetail
 from sparkjet.plan.spark_sources import described_sources, given_names
 from sparkjet.sinks.protocol import Clocked, Telling
 from sparkjet.snapshots.record import Shown
-from sparkjet.time import MIN, clamp
+from sparkjet.time import MIN, clamp, delay_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -300,6 +300,12 @@ class Plan:
         readers = [output.reads for output in self.of_stages if output.rows is Rows.RESULTS]
         readers += [feed.parent.name for stage in self.stages for feed in stage.feeds if feed.parent is not None]
         return readers.count(name)
+
+    def lags_of(self, stage: PlannedStage) -> dict[str, int | None]:
+        """The lags of the inputs whose rows a stage judges by the watermark, by their prefixes."""
+        judged = zip(stage.feeds, stage.stage.intakes, strict=True)
+        prefixes = {name for feed, intake in judged if feed.parent is None and intake.timed for name in feed.prefixes}
+        return {each.prefix: delay_of(each.watermark.policy) for each in self.inputs if each.prefix in prefixes}
 
     def delivers_late_rows(self, name: str) -> bool:
         """Whether an output takes the rows that a stage drops."""

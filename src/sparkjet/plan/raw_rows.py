@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from sparkjet.catalyst.columns import KEPT, SUBSTREAM, TIME, CompiledColumns, Once, quoted, visible
-from sparkjet.plan.dropped_rows import DROPPED
+from sparkjet.plan.dropped_rows import DROPPED, RowKind
 from sparkjet.plan.partial_rows import (
     DROPPED_OF,
     HIGHEST,
     KIND,
     ProgressDetail,
-    RowKind,
     is_kept,
     labels,
     nulled,

@@ -222,8 +222,10 @@ class Manifest:
             if shape != last:
                 yield msgspec.json.encode(shape) + b"\n"
             last = shape
-            # The offsets of thousands of epochs would be most of a segment.
-            told = entry.progress and {"watermark": entry.progress["watermark"]}
+            # The offsets of thousands of epochs would be most of a segment: those of the last say what all have read.
+            told = entry.progress
+            if told and piece is not pieces[-1]:
+                told = {"watermark": told["watermark"]}
             yield msgspec.json.encode(_Row(entry.epoch, entry.committed, entry.files, entry.run, told)) + b"\n"
 
     def _remove_obsolete(self) -> None:

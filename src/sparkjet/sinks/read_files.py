@@ -42,12 +42,23 @@ def read_files(path: str | Path, schema: StructType | str | None = None) -> Data
     """
     session = SparkSession.active()
     refuse_connect("read_files", session)
-    directory = directory_at(str(path), "read_files", lambda: session)
+    return read_epochs(session, directory_at(str(path), "read_files", lambda: session), schema)
+
+
+def read_epochs(
+    session: SparkSession,
+    directory: Directory,
+    schema: StructType | str | None = None,
+    *,
+    until: int | None = None,
+) -> DataFrame:
+    """The same of the epochs up to one; None for all. Of several queries each has its own."""
     try:
         entries = [entry for manifest in Manifest.all_of(directory) for entry in manifest.entries()]
     except OSError as error:
         message = f'read_files: "{directory}" cannot be read: {error.strerror or error}'
         raise AnalysisError(message) from error
+    entries = [entry for entry in entries if until is None or entry.epoch <= until]
     if not entries:
         message = f"read_files: {directory} has no manifest: no sparkjet query has published an epoch there."
         raise AnalysisError(message)

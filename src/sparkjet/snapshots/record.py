@@ -92,11 +92,26 @@ StageSettings: TypeAlias = (
 """The numbers of a stage's operator."""
 
 
+class Lateness(msgspec.Struct, frozen=True):
+    """How late rows came, as long as the lags of the watermark were these.
+
+    Attributes:
+        lags: The lag of each input in microseconds, by its prefix; None where its policy has none.
+        rows: Rows that were judged.
+        late: Of each substream, how many rows needed how much more lag: the microseconds rounded up to one digit.
+    """
+
+    lags: dict[str, int | None]
+    rows: int
+    late: dict[str, dict[int, int]]
+
+
 class SavedStage(msgspec.Struct, frozen=True):
     """The state of one stage: its operator's numbers, the time up to which it is closed, its deltas, and its counters.
 
     ``late`` and ``null_timestamps`` count the rows that it has dropped, by substream, since the query's first start.
     Windows that start before ``whole_from`` are withheld, as their shape or keys have changed, and counted.
+    ``lateness`` is None where no row of a source is judged, and in records of earlier versions.
     """
 
     settings: StageSettings
@@ -106,6 +121,7 @@ class SavedStage(msgspec.Struct, frozen=True):
     null_timestamps: dict[str, int]
     whole_from: int | None = None
     withheld: int = 0
+    lateness: Lateness | None = None
 
 
 Fields: TypeAlias = list[dict[str, Any]]

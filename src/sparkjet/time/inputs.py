@@ -124,6 +124,18 @@ class InputTracker:
         """The last watermark emitted or forced, MIN if there was none."""
         return self._coalescer.coalesced
 
+    @property
+    def reached(self) -> int:
+        """Where the watermark would be without a throttle.
+
+        >>> from sparkjet.time import emit_by_frame, limiting_lag
+        >>> inputs = InputTracker({"": SubstreamTracker(limiting_lag(1), emit_by_frame(10))})
+        >>> inputs.report("a", 18, now=1); inputs.advance(now=1).watermark, inputs.reached
+        (10, 17)
+        """
+        least = [tracker.least for tracker in self._trackers.values()]
+        return max(self.watermark, min((each for each in least if each is not None), default=MIN))
+
     def watermark_of(self, prefixes: Collection[str]) -> int:
         """The watermark of some of the inputs: the minimum of theirs, or the query's where that is higher.
 

@@ -101,6 +101,11 @@ class SubstreamTracker:
         return self._emitter.emitted
 
     @property
+    def least(self) -> int | None:
+        """The least watermark of the substreams that are not idle; None without any."""
+        return self._frontier.least
+
+    @property
     def idle(self) -> bool:
         """Whether the last :meth:`advance` left no substream to wait for and there has been no data since."""
         return self._frontier.quiet

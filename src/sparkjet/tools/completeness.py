@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -98,11 +98,15 @@ def complete_until(place: Any, *, table: str = "", progress_topics: Sequence[str
 
     Args:
         place: A directory that ``format("files")`` writes into, or of a Delta table (which needs ``deltalake``); a
-            ``deltalake.DeltaTable``; a table of ``pyiceberg``; the ``dsn`` of PostgreSQL with ``table``; or
+            ``deltalake.DeltaTable``; a table of ``pyiceberg``; a ``Journal`` or ``Map`` of a grid; the ``dsn`` of
+            PostgreSQL with ``table``; of other databases that ``format("jdbc")`` writes into a connection of Python's
+            DB API, whose transaction is rolled back, or in a driver of Spark ``jdbc:…``, with ``table``; or
             ``kafka://host:9092/topic`` with ``progress_topics``.
-        table: Of PostgreSQL, with its schema unless that is ``public``.
+        table: As the query names it; of PostgreSQL with its schema unless that is ``public``. All outputs beside it
+            count with JDBC, also those into other tables of the same schema.
         progress_topics: Of Kafka, the progress topics of the queries that write there.
-        client: Of Kafka, more properties of librdkafka's, with ``_`` for each dot.
+        client: Of Kafka, more properties of librdkafka's, with ``_`` for each dot; of ``jdbc:…`` Spark's options, such
+            as ``user`` and ``password``.
 
     Raises:
         AnalysisError: There is nothing of the kind, or a package is missing.
@@ -111,23 +115,56 @@ def complete_until(place: Any, *, table: str = "", progress_topics: Sequence[str
     >>> complete_until(tempfile.mkdtemp()).why
     'no query has written there yet'
     """
-    if isinstance(place, str) and table:
-        from sparkjet.connectors.postgres.progress import told_in  # noqa: PLC0415 - psycopg is optional
-
-        return Completeness(tuple(_writer(each) for each in told_in(place, table)))
-    if isinstance(place, str) and place.startswith("kafka://"):
-        from sparkjet.connectors.kafka.completeness import told_of  # noqa: PLC0415 - confluent-kafka is optional
-
-        return Completeness(tuple(_writer(each) for each in told_of(place, progress_topics, client)))
+    told = _asked(place, table, progress_topics, client)
+    if told is not None:
+        return Completeness(tuple(map(_writer, told)))
     if isinstance(place, str | os.PathLike):
         return _of_directory(Path(place))
     if hasattr(place, "history") and hasattr(place, "transaction_version"):
         return _of_delta(place)
     if hasattr(place, "snapshots") and hasattr(place, "properties"):
         return _of_iceberg(place)
-    known = "a directory, deltalake.DeltaTable, table of pyiceberg, dsn with table=…, or kafka://…"
+    known = (
+        "a directory, deltalake.DeltaTable, table of pyiceberg, Journal or Map of a grid, dsn or connection with "
+        "table=…, or kafka://…"
+    )
     message = f"complete_until: {place!r} is not {known}"
     raise AnalysisError(message)
+
+
+def _asked(
+    place: Any, table: str, progress_topics: Sequence[str], client: Mapping[str, Any]
+) -> list[dict[str, Any]] | None:
+    """What the writers of a place tell that says nothing of others; None of any other place."""
+    is_text = isinstance(place, str)
+    if is_text and place.startswith("kafka://"):
+        from sparkjet.connectors.kafka.completeness import told_of  # noqa: PLC0415 - confluent-kafka is optional
+
+        return told_of(place, progress_topics, client)
+    if table and is_text and not place.lower().startswith("jdbc:"):
+        from sparkjet.connectors.postgres.progress import told_in  # noqa: PLC0415 - psycopg is optional
+
+        return told_in(place, table)
+    if table and (is_text or hasattr(place, "cursor")):
+        return _by_jdbc(place, table, client)
+    if hasattr(place, "told"):
+        told = place.told()
+        return [] if told is None else [told]
+    return None
+
+
+def _by_jdbc(place: Any, table: str, options: Mapping[str, Any]) -> list[dict[str, Any]]:
+    from sparkjet.connectors.jdbc.progress import told_by, told_in  # noqa: PLC0415 - as those above
+
+    if not isinstance(place, str):
+        return told_by(place, table)
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - connections of Python need none
+
+    session = SparkSession.getActiveSession()
+    if session is None:
+        message = "complete_until: jdbc:… is asked through Spark, and there is no session. Give a connection instead."
+        raise AnalysisError(message)
+    return told_in(session, place, table, options)
 
 
 def _of_directory(path: Path) -> Completeness:
@@ -166,16 +203,24 @@ def _foreign(path: Path) -> Iterator[str]:
 
 def _of_delta(table: Any) -> Completeness:
     newest: dict[str, dict[str, Any]] = {}
+    told, others = told_by_delta(table.history())
+    for each in told:
+        newest.setdefault(f"{each['query']}/{each['output']}", each)
+    return Completeness(tuple(map(_writer, newest.values())), tuple(others))
+
+
+def told_by_delta(history: Iterable[Mapping[str, Any]]) -> tuple[list[dict[str, Any]], list[str]]:
+    """What the versions of a Delta table tell, the newest first, and who else has written rows."""
+    told: list[dict[str, Any]] = []
     others: dict[str, None] = {}
-    # The newest version first.
-    for info in table.history():
-        told = _ours(info.get("userMetadata"))
-        if told is not None:
-            newest.setdefault(f"{told['query']}/{told['output']}", told)
+    for info in history:
+        ours = _ours(info.get("userMetadata"))
+        if ours is not None:
+            told.append(ours)
         elif info.get("operation") not in _MOVING:
             by = info.get("engineInfo") or info.get("clientVersion") or "an unknown engine"
             others[f"{info.get('operation')} by {by}"] = None
-    return Completeness(tuple(map(_writer, newest.values())), tuple(others))
+    return told, list(others)
 
 
 def _ours(metadata: str | None) -> dict[str, Any] | None:

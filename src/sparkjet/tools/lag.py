@@ -37,22 +37,27 @@ class Loss(NamedTuple):
 
 @dataclass(frozen=True)
 class LagReport:
-    """What :func:`lag_for` has found out; times in microseconds.
+    """What :func:`lag_for` and :func:`~sparkjet.tools.recommend` have found out; times in microseconds.
 
     Attributes:
         allowed: The share of rows that may be lost.
-        rows: How many rows the history has, by substream.
-        late: Of each substream, how many rows are how far behind the watermark that a lag of 0 would have: the time
-            rounded up to three digits, as lags are. Rows that no lag would lose are left out.
+        rows: How many rows there are, by substream; as a query does not count by substream, of each all of its rows.
+        late: Of each substream, how many rows need how much lag: how far they are behind the watermark that a lag of 0
+            would have, rounded up as lags are. Rows that no lag would lose are left out.
+        least: The least lag of which anything is known: the query's own, as its rows in time do not say how early they
+            were.
+        together: How many rows there are, if ``rows`` has them for each substream; None for the sum.
     """
 
     allowed: Fraction
     rows: Mapping[str, int]
     late: Mapping[str, Mapping[int, int]]
+    least: int = 0
+    together: int | None = None
 
     @property
     def lag(self) -> int:
-        """The least lag, in three digits, that loses no more rows of all substreams together than are allowed."""
+        """The least lag, as they are rounded, that loses no more rows of all substreams together than are allowed."""
         return self.lag_of(*self.rows)
 
     @property
@@ -62,23 +67,33 @@ class LagReport:
 
     @property
     def lags(self) -> list[int]:
-        """All lags at which the number of lost rows changes, ascending, with 0."""
-        return sorted({0, *(each for counts in self.late.values() for each in counts)})
+        """All lags at which the number of lost rows changes, ascending, with the least."""
+        return sorted({self.least, *(each for counts in self.late.values() for each in counts)})
 
     def lag_of(self, *substreams: str) -> int:
         """The least lag that loses no more rows of some substreams than are allowed of them."""
-        most = int(self.allowed * sum(self._rows(each) for each in substreams))
+        most = int(self.allowed * self._all(substreams))
         behind = sum((Counter(self.late.get(each, {})) for each in substreams), Counter())
         lost = behind.total()
-        for lag in sorted({0, *behind}):
+        for lag in sorted({self.least, *behind}):
             lost -= behind[lag]
             if lost <= most:
                 return lag
-        return 0
+        return self.least
 
     def lost(self, lag: Duration, *substreams: str) -> int:
-        """How many rows a lag loses, of all substreams or of some: exactly, for a lag of up to three digits."""
+        """How many rows a lag loses, of all substreams or of some: exactly, for a lag as they are rounded.
+
+        Raises:
+            AnalysisError: It is less than :attr:`least`.
+        """
         least, lost = parse_duration(lag, "lag"), 0
+        if least < self.least:
+            message = (
+                f"lag = {_shown(least)}: the query has {_shown(self.least)}, and its rows in time do not say which of "
+                "them less would have lost. Ask lag_for, by a history of when rows came."
+            )
+            raise AnalysisError(message)
         for each in substreams or self.rows:
             self._rows(each)
             times, at_most = self._sums.get(each, ((), (0,)))
@@ -87,7 +102,7 @@ class LagReport:
 
     def share(self, lag: Duration, *substreams: str) -> float:
         """The same as a share of these rows."""
-        return self.lost(lag, *substreams) / sum(map(self._rows, substreams or self.rows))
+        return self.lost(lag, *substreams) / max(1, self._all(substreams or self.rows))
 
     def losses(self, lags: Iterable[Duration] | None = None) -> list[Loss]:
         """What lags lose of each substream, by default all at which this changes."""
@@ -100,7 +115,7 @@ class LagReport:
         place = bisect_left(lags, best)
         # Evenly from all, and those around the one that is recommended.
         shown = {*lags[:: max(1, len(lags) // _ROWS)], *lags[max(0, place - 1) : place + 2], lags[-1]}
-        lines = [f"lag {_shown(best)} loses {self.lost(best)} of {sum(self.rows.values())} rows"]
+        lines = [f"lag {_shown(best)} loses {self.lost(best)} of {self._all(self.rows)} rows"]
         lines += [
             f"{'->' if lag == best else '  '} {_shown(lag):>24}  "
             + "  ".join(f"{name}: {self.lost(lag, name)} ({self.share(lag, name):.4%})" for name in self.rows)
@@ -117,9 +132,13 @@ class LagReport:
             for name, each in ordered.items()
         }
 
+    def _all(self, substreams: Iterable[str]) -> int:
+        rows = sum(map(self._rows, substreams))
+        return rows if self.together is None else self.together
+
     def _rows(self, substream: str) -> int:
         if substream not in self.rows:
-            message = f"substream = {substream!r}: the history has rows of {', '.join(map(repr, self.rows))}"
+            message = f"substream = {substream!r}: there are rows of {', '.join(map(repr, self.rows))}"
             raise AnalysisError(message)
         return self.rows[substream]
 
@@ -165,7 +184,7 @@ def lag_for(
     ->                2 seconds  a: 1 (16.6667%)
                       4 seconds  a: 0 (0.0000%)
     """
-    allowed = _share(loss)
+    allowed = share_of(loss)
     length = 1 if trigger is None else parse_duration(trigger, "trigger", minimum=1)
     rows: Counter[str] = Counter()
     late: defaultdict[str, Counter[int]] = defaultdict(Counter)
@@ -183,7 +202,12 @@ def _shown(lag: int) -> str:
     return format_duration(lag) if lag else "0 seconds"
 
 
-def _share(loss: float | str) -> Fraction:
+def share_of(loss: float | str) -> Fraction:
+    """A share as users give it.
+
+    Raises:
+        AnalysisError: It is none.
+    """
     try:
         if isinstance(loss, str) and loss.rstrip().endswith("%"):
             share = Fraction(loss.rstrip().removesuffix("%").strip()) / 100

@@ -388,6 +388,10 @@ def test_readers_are_told_of_the_watermark_of_epochs_without_rows(
     driver.advance("2 seconds")
     last = journal.latest()
     assert moment(last.watermark) == driver.watermark
+    found = sj.complete_until(journal)
+    assert [(each.name.split("/")[1], each.epoch) for each in found.writers] == [(journal.writer.output, last.epoch)]
+    assert found.until is not None
+    assert found.until.timestamp() * 1_000_000 == last.watermark
     driver.advance("2 seconds")
     assert journal.latest() == last
     driver.stop()

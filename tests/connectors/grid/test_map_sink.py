@@ -470,6 +470,8 @@ def test_a_driven_query_dates_its_epochs_and_rows_expire_by_its_clock(
         return counted.agg(F.sum("n").alias("n")).select("k", "n")
 
     schema = spark.createDataFrame([], "k string, n long, ts timestamp").schema
+    with pytest.raises(AnalysisError, match="the grid has no map"):
+        sj.complete_until(reader)
     driver = StreamDriver(spark, query, schema, sinks=[sink], directory=tmp_path)
     at = datetime(2026, 1, 1, tzinfo=timezone.utc)
     driver.process([("a", 1, at), ("a", 2, at), ("b", 5, at.replace(second=12))])
@@ -481,6 +483,7 @@ def test_a_driven_query_dates_its_epochs_and_rows_expire_by_its_clock(
     assert sorted(rows_of(reader)) == [("a", 3), ("b", 5)]
     assert reader.watermark is not None
     assert reader.watermark > first
+    assert sj.complete_until(reader).until == at.replace(second=20)
     driver.clock.advance(1_000_000)
     driver.process([("d", 1, at.replace(second=45))])
     assert sorted(rows_of(reader)) == [("b", 5), ("c", 1)]

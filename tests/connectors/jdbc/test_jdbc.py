@@ -6,7 +6,7 @@ import json
 import logging
 import traceback
 from dataclasses import replace
-from datetime import date, datetime
+from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,6 +25,7 @@ from sparkjet.errors import AnalysisError, LostTransactionError, RefusedRowsErro
 from sparkjet.options import Options
 from sparkjet.testing.sink_contract import QUERY, RUN, SCHEMA, SinkContract, SinkUnderTest, transaction
 from sparkjet.testing.stream_driver import StreamDriver
+from sparkjet.tools import complete_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -577,3 +578,8 @@ def test_an_epoch_without_rows_tells_the_watermark_in_the_row_of_the_output(
     sink.abort(transaction(2))
     [row] = read(jdbc, h2, '"sparkjet_epochs"').collect()
     assert (row["epoch"], row["watermark"], read(jdbc, h2).count()) == (2, 7, 1)
+    found = complete_until(h2["url"], table="orders", driver=h2["driver"])
+    assert [each.epoch for each in found.writers] == [2]
+    assert found.until == datetime.fromtimestamp(0, timezone.utc) + timedelta(microseconds=7)
+    with pytest.raises(AnalysisError, match="the table sparkjet_epochs beside it cannot be read"):
+        complete_until(h2["url"], table="information_schema.orders", driver=h2["driver"])

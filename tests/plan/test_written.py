@@ -1,0 +1,75 @@
+"""Tables as histories: what their commits say of a stream, and what they cannot say."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from sparkjet.errors import AnalysisError
+from sparkjet.plan.written import Committed, Written, last_offsets
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+BEGINS = {"a/0/": 0, "a/1/": 3, "b/0/": 0, "0/": 0, "1/": 3}
+
+
+def committed(*offsets: Any) -> Committed:
+    return Committed("7", {str(number): json.dumps(each) for number, each in enumerate(offsets)})
+
+
+def test_the_last_offset_is_the_one_before_the_end_of_a_batch() -> None:
+    of_topics = committed({"a": {"0": 5, "1": 3}, "b": {"0": 0}})
+    assert last_offsets(of_topics, ["topic", "partition"], BEGINS) == {"a/0/": 4, "a/1/": 2, "b/0/": -1}
+    assert last_offsets(committed({"a": {"0": 5}}), ["partition"], BEGINS) == {"0/": 4}
+    carrying = {"source": "kafka", "offsets": {"a": {"0": 5}}, "watermarks": {"a": {"0": 1}}}
+    assert last_offsets(committed(carrying), ["topic", "partition"], BEGINS) == {"a/0/": 4}
+
+
+@pytest.mark.parametrize(
+    ("offsets", "message"),
+    [
+        ([{"a": {"0": 5}}, {"b": {"0": 5}}], "its query reads 2 sources"),
+        # Both are partition 0.
+        ([{"a": {"0": 5}, "b": {"0": 5}}], "has read 'b/0' up to 5"),
+        ([{"a": {"9": 5}}], "has read 'a/9' up to 5, and the substreams of the stream by partition are 0, 1, a/0"),
+        ([{"logOffset": 5}], "has read 'logOffset' up to 5"),
+        ([{"0": None}], "has read '0' up to None"),
+    ],
+)
+def test_what_is_not_of_the_stream_is_named(offsets: list[Any], message: str) -> None:
+    with pytest.raises(AnalysisError, match=message):
+        last_offsets(committed(*offsets), ["partition"], BEGINS)
+
+
+@dataclass(frozen=True)
+class Table(Written):
+    told: list[dict[str, Any]] = field(default_factory=list)
+    others: tuple[str, ...] = ()
+
+    def newest(self) -> Committed:
+        return self._of("7", self.told, self.others)
+
+    def at(self, version: str) -> DataFrame:
+        raise NotImplementedError
+
+
+def told(query: str = "q", **more: Any) -> dict[str, Any]:
+    return {"query": query, "output": "results", **more}
+
+
+def test_the_newest_commit_that_tells_offsets_counts() -> None:
+    of: Any = None
+    newest = Table(of, "t", [told(), told(offsets={"0": "y"}), told(offsets={"0": "x"})]).newest()
+    assert newest == ("7", {"0": "y"})
+    for table, message in (
+        (Table(of, "t", [told(offsets={"0": "y"}), told("p")]), r"several writers \(p/results, q/results\)"),
+        (Table(of, "t", [told(offsets={"0": "y"})], ("WRITE by Spark",)), "several writers .WRITE by Spark, q"),
+        (Table(of, "t", [told()]), "no commit of t says up to which offsets"),
+        (Table(of, "t"), "no commit of t says up to which offsets"),
+    ):
+        with pytest.raises(AnalysisError, match=message):
+            table.newest()
