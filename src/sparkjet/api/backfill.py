@@ -1,4 +1,4 @@
-"""Backfills: a query that begins with a table and goes on with a stream."""
+"""Backfills: a query that begins with a table and continues with a stream."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 
 
 def written(format: str, place: str | Path) -> Written:
-    """A table that a query of sparkjet has written from the stream, row by row, as the history of a backfill.
+    """A table that a sparkjet query has written from the stream, row by row, as the history of a backfill.
 
-    Its commits say up to which offsets the query has read: the table needs no columns of offsets, and the backfill
-    reads the version that it finds at its first start, whatever is written later. The query may drop and change rows,
-    but each row must come from one of the stream; and nobody else may write there.
+    Its commits say up to which offsets the query has read: the table needs no offset columns, and the backfill reads
+    the version that it finds at its first start, whatever is written later. The query may drop and change rows, but
+    each row must come from a single row of the stream; and no other writer may write there.
 
     Args:
-        format: ``files``; or ``delta`` or ``iceberg``, read by their connectors for Spark.
+        format: ``files``; or ``delta`` or ``iceberg``, which are read by their Spark connectors.
         place: The directory, or the table's name.
 
     Raises:
@@ -53,31 +53,31 @@ def backfill(
     *,
     bucket: Duration | None = None,
 ) -> Stream:
-    """Start a query that reads a table, and then a stream from where the table ends: each row once.
+    """Start a query that reads a table, and then a stream from where the table ends: each row exactly once.
 
     History is read in the order of event time, bucket by bucket, each as an epoch with its record: a query that is
-    killed goes on with the next bucket. Rows of a substream are of the same substream in history and in the stream, so
-    the watermark goes on over the seam, and no row of history is late. The first start finds out where the table ends,
-    and the query keeps that: rows that are added to the table later are read from the stream.
+    killed continues with the next bucket. A substream is the same in history and in the stream, so the watermark
+    continues across the seam, and no row of history is late. The first start determines where the table ends, and the
+    query keeps this: rows that are added to the table later are read from the stream.
 
     Runs on the driver and only describes the query; call it in each run of the program, with the same arguments.
 
     Args:
         history: A batch DataFrame, such as a Delta, Iceberg or Parquet table, with the columns of the stream by name.
-            Its rows up to the cut must not change until they are read. Or :func:`written`: a table whose commits say
-            the offsets; the columns of ``cut`` that it does not have are null in its rows.
-        live: A streaming DataFrame that begins at or before the end of the table, such as Kafka from ``earliest``. What
-            the table has is dropped from it.
-        cut: Columns that both have: those that name a row's substream, and last its offset there, as in
-            ``("topic", "partition", "offset")``. The stream begins behind the last offset of each substream. Or an
-            event time as an aware ``datetime``: rows before it are history's, all others the stream's.
+            Its rows up to the cut must not change until they are read. Or :func:`written`: a table whose commits give
+            the offsets; columns of ``cut`` that it does not have are null in its rows.
+        live: A streaming DataFrame that begins at or before the end of the table, such as Kafka from ``earliest``. Rows
+            that the table has are dropped from it.
+        cut: Columns that both have: those that name a row's substream and, last, its offset there, as in ``("topic",
+            "partition", "offset")``. The stream begins after the last offset of each substream. Or an event time as an
+            aware ``datetime``: earlier rows are read from history, all others from the stream.
         eventTime: The timestamp column by which history is ordered.
-        bucket: Event time of a bucket, which must fit an epoch; by default one of about a million rows.
+        bucket: Event time of a bucket, which must fit into an epoch; by default, buckets have about a million rows.
 
     Raises:
-        AnalysisError: A DataFrame is not what is wanted, a column is missing or of another type, or ``cut`` is neither.
-            When the query starts: the stream begins behind the cut, with the substream and the number of rows that are
-            missing, as far as offsets tell; or history has rows without an offset.
+        AnalysisError: A DataFrame is not of the right kind, a column is missing or has another type, or ``cut`` is
+            neither. When the query starts: the stream begins after the cut, with the substream and the number of
+            missing rows, as far as offsets tell; or history has rows without an offset.
 
     >>> import datetime as dt, tempfile
     >>> import sparkjet as sj
@@ -145,11 +145,11 @@ _WANTED: dict[type, str] = {
     IntegralType: "an integer",
     AtomicType: "a text, number or time",
 }
-"""What columns have to be."""
+"""The required types of columns."""
 
 
 def _column(argument: str, rows: DataFrame, name: str, kind: type) -> str:
-    """The name of a column as the rows have it."""
+    """The name of a column, as the rows have it."""
     given: object = name
     named = attributes(rows, name) if isinstance(given, str) else []
     if len(named) != 1:

@@ -96,10 +96,10 @@ def erased(
     dry_run: bool,
     session: SparkSession | None = None,
 ) -> Erased:
-    """As :func:`erase`; the values may be texts."""
+    """Like :func:`erase`; the values may be given as text."""
     for argument, given in (("rows", rows), ("copies", copies)):
         if isinstance(given, str | Path):
-            # Letter by letter it would be many places.
+            # A string would be taken letter by letter, as many places.
             message = f'erase: {argument}="{given}" is one place: give a list of them.'
             raise AnalysisError(message)
     if not sought.values or None in sought.values.values():

@@ -93,7 +93,7 @@ class _Recovered(NamedTuple):
 
 @contextmanager
 def _taken_over_named(engine: Engine) -> Iterator[None]:
-    """Tell that another driver has taken over, where what it has removed is missing before Spark's query runs."""
+    """Report that another driver has taken over, if something that it removed is missing before Spark's query runs."""
     try:
         yield
     except Exception as error:

@@ -130,7 +130,7 @@ def _parts(request: _Request, spark: SparkSession) -> list[bytes]:
     rows = reader.rows(spark, request.operatorId, request.joinSide)
     found = rows.schema.simpleString()
     if found != request.schema:
-        # By schema(…), or as the query was changed since they were asked for.
+        # Because of schema(…), or as the query was changed since the rows were requested.
         message = (
             f'format("{SOURCE_NAME}"): the columns are {found}, and rows were asked for of {request.schema}. Leave '
             "schema(…) out, and load it again."

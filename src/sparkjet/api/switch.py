@@ -31,7 +31,7 @@ _ATTEMPTS = 100
 
 @dataclass(frozen=True)
 class Switch:
-    """A switch from one query to another.
+    """A switch from one query to another, and its time.
 
     Attributes:
         at: End of the last windows of the old query, in UTC: windows that end later belong to the new one.

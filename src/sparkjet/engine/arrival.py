@@ -35,8 +35,8 @@ class Arrival:
         segment: The accepted rows in the form of the state, partitioned like it; None if every row was dropped.
         accepted: Number of accepted rows.
         late: Late rows by substream.
-        lateness: The same by substream and by how much less the watermark would have to be.
-        counts: Whether other lags could be judged by these rows: they have come now, and from a source.
+        lateness: The same by substream and by how much further back the watermark would have to be.
+        counts: Whether other lags can be judged by these rows: they are new, and come from a source.
         null_timestamps: Rows without an event time by substream.
         highest: Highest event time by substream, null for the only one; as far as the plan's ``detail`` requires it.
         rows: The judged rows, persisted until :meth:`release`; None unless late rows are delivered.
@@ -99,7 +99,7 @@ def arrive(
     step = state.operator.window.step if isinstance(state.operator, SlidingWindows) else 1
     judged_by, beyond = side.judged_by, None
     if judged_by is not None:
-        # A throttle of the user's, and closeWindowsAtEnd, judge by other times than the watermark's.
+        # With a user's throttle, and with closeWindowsAtEnd, rows are judged by other times than the watermark's.
         beyond = min(max(0, (judged_by if reached is None else reached) - judged_by), step - 1) + 1
 
     def judge(table: DataFrame, judged_by: int | None, beyond: int | None) -> DataFrame:

@@ -135,12 +135,12 @@ def _new(engine: Engine, found: Backfilled, record: Record, store: SnapshotStore
 
 
 def _at(found: Backfilled, seam: Seam) -> Backfilled:
-    """The backfill of the table as it was when the seam was found."""
+    """The backfill with the table as it was when the seam was found."""
     return replace(found, backfill=found.backfill.at(seam.version))
 
 
 def _check_substreams(engine: Engine, absent: Collection[str]) -> None:
-    """Refuse substreams that history cannot name: its rows would be of one that has no stream, and hold all back."""
+    """Refuse substreams that history cannot name: its rows would form one without a stream, and hold all back."""
     for each in engine.inputs:
         lacking = [name for name in each.watermark.by if name in absent]
         if lacking:

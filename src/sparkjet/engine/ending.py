@@ -102,7 +102,7 @@ class Ending:
 
 
 def taken_over(error: BaseException, fenced: Callable[[], FencedError | None]) -> BaseException:
-    """What to tell of a failure: that the query was taken over, if it was; ``fenced`` gives the error of that."""
+    """The error to report for a failure: if the query was taken over, the one from ``fenced``."""
     if not isinstance(error, FencedError):
         # The store may be what has failed.
         with contextlib.suppress(OSError, SparkjetError):

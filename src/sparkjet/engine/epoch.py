@@ -254,7 +254,7 @@ class Epoch:
             return
         try:
             for state in self._state.stages.values():
-                # Of the past, which is read or replayed, no row says how late rows come.
+                # Rows of the past, which are read or replayed, do not show how late rows come.
                 state.reached = None if self.request.batch_id is None else self._state.tracker.reached
             for name, side, arrival in arrived.arrivals(self._state.stages, plan.progress_detail):
                 self._arrivals[name, side] = arrival

@@ -11,7 +11,7 @@ CAPACITY = "spark.sql.codegen.aggregate.fastHashMap.capacityBit"
 USUAL, LARGE = "18", "20"
 """Base-2 logarithms of a task's capacity in groups. Spark's default, 16, costs a quarter more at 100,000 keys."""
 MANY = 1 << 17
-"""Number of groups from which the usual table is full: a group that finds no place in two steps is not in it."""
+"""Number of groups from which the usual table fills up: a group that finds no place in two steps is not in it."""
 
 
 def make_room(session: SparkSession, groups: int | None) -> None:

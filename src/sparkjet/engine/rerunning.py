@@ -120,7 +120,7 @@ class RecordedEpochs:
         before, is_same = None, False
         for slot in slots:
             try:
-                # Like the fork's reading of a journal: see there.
+                # As a fork reads a journal, without being registered: see `unregistered`.
                 found = unregistered(self.log.pins.record(slot))
             except FileNotFoundError as error:
                 raise self._gone() from error
@@ -187,10 +187,10 @@ def check_rerun(plan: Plan) -> None:
 
 
 def check_sources(plan: Plan, record: Record) -> None:
-    """Refuse a query that reads other sources than the one that has written a record: its offsets are of those.
+    """Refuse a query that reads other sources than the one that has written a record, whose offsets are of those.
 
     Raises:
-        RecoveryError: It does.
+        RecoveryError: It reads other sources.
     """
     _, changes = moved_sources(plan, record)
     if changes:

@@ -163,11 +163,11 @@ class StageState:
         obsolete: Names of deltas that a restore has read or written; those that the next record does not name are
             removed once it is written.
         kept: The plans by which rows arrive, become results and are saved.
-        lags: Of the inputs whose rows it judges, by their prefixes; empty if it judges none.
-        reached: The watermark at the start of the epoch, also where it is between the ends of windows; None if the
-            epoch's rows say nothing of other lags.
-        judged: How many rows it has judged with these lags.
-        lateness: How many of them, by substream, needed how much more lag.
+        lags: Lags of the inputs whose rows it judges, by their prefixes; empty if it judges none.
+        reached: The watermark at the start of the epoch, even if it is between the ends of windows; None if the epoch's
+            rows say nothing about other lags.
+        judged: Number of rows that it has judged with these lags.
+        lateness: Number of rows, by substream, that needed a certain amount of additional lag.
         recorded: The segments of the newest record by the names of their deltas, whatever the operator has made of them
             since: executors hold them until the next record.
     """
@@ -209,7 +209,7 @@ class StageState:
 
     @property
     def rows(self) -> int:
-        """Maximum number of rows in the state: some operators already have the last arrivals among their segments."""
+        """An upper bound of the rows in the state: some operators already count the last arrivals as segments."""
         return sum(segment.statistics.rows for segment in self.operator.segments) + (self.arrived or 0)
 
     def save(self, name: str, store: SnapshotStore) -> None:
@@ -243,7 +243,7 @@ class StageState:
         return Lateness(dict(self.lags), self.judged, late)
 
     def _restore_lateness(self, saved: Lateness | None) -> None:
-        """Go on counting, or begin anew: with another lag, other rows would have been late."""
+        """Continue counting, or start over: with another lag, other rows would have been late."""
         self.judged, self.lateness = 0, Counter()
         if saved is not None and saved.lags == self.lags:
             self.judged = saved.rows

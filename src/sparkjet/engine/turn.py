@@ -70,7 +70,7 @@ class Turn:
         self._activate()
 
     def _activate(self) -> bool:
-        # Without the JVM, the work of this thread reports it.
+        # Without the JVM, whatever this thread does will report that.
         with contextlib.suppress(*GONE):
             return self._session is not None and activated(self._session)
         return False

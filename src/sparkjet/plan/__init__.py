@@ -1,1 +1,1 @@
-"""The description of a query: its inputs, transformations, stages and outputs; nothing in it runs."""
+"""A query as pure description: its inputs, transformations, stages and outputs."""

@@ -28,22 +28,22 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
 ROWS = 1_000_000
-"""Rows of a bucket, about, where nobody says how long one is."""
+"""Approximate number of rows in a bucket, unless its length is given."""
 MOST_BUCKETS = 100_000
 _OF_A_MAP = 8
-"""Substreams of a map in which Spark looks for one, entry by entry."""
+"""Number of substreams per map, in which Spark searches entry by entry."""
 
 
 class Seam(msgspec.Struct, frozen=True):
-    """Where history ends and the stream begins, and the epochs that history is read in; the same in every run.
+    """Where history ends and the stream begins, and the epochs in which history is read; the same in every run.
 
     Attributes:
-        offsets: The last offset of history in each substream; None where the seam is a time.
-        time: The first event time of the stream, in microseconds; None where offsets say it.
+        offsets: The last offset of history in each substream; None if the seam is a time.
+        time: The first event time of the stream, in microseconds; None if the seam is given by offsets.
         bounds: Event times at which a bucket of history ends and the next begins, in microseconds; ascending.
-        cut: The columns of the substream and of the offset; empty where a time cuts, None if not noted.
-        event_time: The column of the event time; None if not noted.
-        version: Of the table, where its commits say the offsets; empty elsewhere.
+        cut: The columns of the substream and of the offset; empty if the cut is by time, None if not recorded.
+        event_time: The column of the event time; None if not recorded.
+        version: Version of the table, if its commits give the offsets; otherwise empty.
     """
 
     offsets: dict[str, int] | None
@@ -55,7 +55,7 @@ class Seam(msgspec.Struct, frozen=True):
 
     @property
     def buckets(self) -> int:
-        """How many buckets there are."""
+        """The number of buckets."""
         return len(self.bounds) + 1
 
     def encode(self) -> bytes:
@@ -81,16 +81,16 @@ _SEAM = msgspec.json.Decoder(known(Seam))
 
 @dataclass(frozen=True, eq=False)
 class Backfill:
-    """What :func:`sparkjet.backfill` is given.
+    """The arguments of :func:`sparkjet.backfill`.
 
     Attributes:
         history: The table, with the columns of the stream.
         event_time: The column of its event time.
-        substream: The columns that say which substream a row is of, where offsets cut.
-        offset: The column of a row's offset in its substream; None where a time cuts.
-        cut: The event time at which the stream begins, in microseconds; None where offsets cut.
+        substream: The columns that identify the substream of a row, if the cut is by offsets.
+        offset: The column of a row's offset in its substream; None if the cut is by time.
+        cut: The event time at which the stream begins, in microseconds; None if the cut is by offsets.
         bucket: Length of a bucket in microseconds; None for buckets of about :data:`ROWS` rows.
-        written: The table, where its commits say the offsets.
+        written: The table, if its commits give the offsets.
         absent: The columns of ``substream`` and ``offset`` that such a table does not have, with their types.
     """
 
@@ -104,7 +104,7 @@ class Backfill:
     absent: Mapping[str, DataType] = field(default_factory=dict)
 
     def at(self, version: str) -> Backfill:
-        """The same with the table as it was at a version."""
+        """The same backfill, with the table as it was at a version."""
         if self.written is None or not version:
             return self
         return replace(self, history=self.filled(self.written.at(version)))
@@ -114,10 +114,10 @@ class Backfill:
         return rows.withColumns({name: F.lit(None).cast(kind) for name, kind in self.absent.items()})
 
     def seam_of_commits(self, written: Written, begins: Mapping[str, int]) -> Seam:
-        """The seam of a new query over a table whose commits say the offsets.
+        """The seam of a new query over a table whose commits give the offsets.
 
         Raises:
-            AnalysisError: They do not.
+            AnalysisError: The commits do not give the offsets.
         """
         committed = written.newest()
         offsets = last_offsets(committed, self.substream, begins)
@@ -157,10 +157,10 @@ class Backfill:
         return Seam(offsets, self.cut, self._bounds(first, last, count), self._names, self.event_time)
 
     def check(self, seam: Seam, *, is_read: bool) -> None:
-        """Refuse to go on at a seam that was found by other columns, which have other values.
+        """Refuse to continue at a seam that was found by other columns, which have other values.
 
         Raises:
-            RecoveryError: It was.
+            RecoveryError: The seam was found by other columns.
         """
         found = [(seam.cut, self._names, "cut")]
         if seam.cut is None:
@@ -182,7 +182,7 @@ class Backfill:
             buckets = min(-(-count // ROWS), MOST_BUCKETS, last - first + 1) or 1
             if buckets == 1:
                 return []
-            # By their ranks: one row of 1970 would leave all others to the last bucket of an equal length.
+            # By rank: with buckets of equal length, a single row of 1970 would leave all others to the last bucket.
             ranks = [number / buckets for number in range(1, buckets)]
             times = F.percentile_approx(F.unix_micros(self._time), ranks, max(10_000, 20 * buckets))
             return sorted({*self._all.agg(times).collect()[0][0]} - {first})
@@ -202,18 +202,19 @@ class Backfill:
     def of_bucket(self, seam: Seam, number: int) -> DataFrame:
         """The rows of history in a bucket, counted from 0; those without an event time are in the first."""
         time, bounds = self._time, seam.bounds
-        # The column itself, with a literal, and beside all else: a table can leave out what it knows to be outside.
+        # The column itself, compared with a literal, before all other conditions: a table can skip what it knows to be
+        # outside.
         rows = self.history
         if number == 0 and bounds:
             rows = rows.where((time < _time_of(bounds[0])) | time.isNull())
         elif number > 0:
             rows = rows.where(time >= _time_of(bounds[number - 1]))
             rows = rows.where(time < _time_of(bounds[number])) if number < len(bounds) else rows
-        # A version of a table has no rows but those that its commits tell of.
+        # A version of a table has only the rows that its commits describe.
         return rows if seam.version else rows.where(self._before(seam))
 
     def _before(self, seam: Seam) -> Column:
-        """Whether history has a row; null where the row does not say it."""
+        """Whether history has a row; null if the row does not tell."""
         if seam.offsets is None or self.offset is None:
             assert seam.time is not None  # noqa: S101 - as one of both says where the seam is
             return self._time < _time_of(seam.time)
@@ -223,7 +224,7 @@ class Backfill:
 
     @property
     def _all(self) -> DataFrame:
-        """The rows of history, where the seam is not known yet."""
+        """The rows of history, when the seam is not known yet."""
         return self.history if self.cut is None else self.history.where(self._time < _time_of(self.cut))
 
     @property
@@ -236,15 +237,15 @@ class Backfill:
 
     @property
     def _key(self) -> Column:
-        """The substream of a row, as the parts of its name between slashes; null if one of them is."""
+        """The substream of a row, as the parts of its name between slashes; null if one of them is null."""
         kinds = {each.name: each.dataType for each in self.history.schema}
         parts = []
         for name in self.substream:
             column = F.col(quoted(name))
-            # The text of a point in time is another one in another time zone, and twice the same as clocks go back.
+            # The text of a timestamp differs between time zones, and occurs twice when clocks go back.
             point = isinstance(kinds[name], TimestampType)
             text = F.unix_micros(column).cast("string") if point else column.cast("string")
-            # "a/b" and "c" is not "a" and "b/c".
+            # "a/b" and "c" must differ from "a" and "b/c".
             for letter in ("\\", "/"):
                 text = F.replace(text, F.lit(letter), F.lit(f"\\{letter}"))
             parts += [text, F.lit("/")]
@@ -256,10 +257,10 @@ def _time_of(micros: int) -> Column:
 
 
 def _looked_up(offsets: Mapping[str, int], key: Column) -> Column:
-    """The last offset of a substream, null of one that history has not.
+    """The last offset of a substream, null for a substream that history does not have.
 
-    Spark goes through a map from its first entry on, for each row; so there are many, each with the keys of a checksum.
-    They are one literal, as an expression for each entry takes minutes to plan where there are some ten thousand.
+    Spark searches a map from its first entry, for each row; so there are many maps, each with the keys of one checksum.
+    They are one literal, as planning an expression for each entry would take minutes for some ten thousand entries.
     """
     maps: list[dict[str, int]] = [{} for _ in range(-(-len(offsets) // _OF_A_MAP))]
     for name, last in offsets.items():
@@ -271,12 +272,12 @@ def _looked_up(offsets: Mapping[str, int], key: Column) -> Column:
 
 
 def gaps(offsets: Mapping[str, int], first: Iterable[str]) -> list[tuple[str, int, int]]:
-    """The substreams of which rows are in neither, with the last offset of history and the first of the stream.
+    """The substreams with rows in neither input, with the last offset of history and the first of the stream.
 
     Args:
         offsets: The last offset of history, by substream.
-        first: Where the stream begins, as its sources say it: offsets by topic and partition, or by partition. Others
-            say nothing.
+        first: Where the stream begins, as reported by its sources: offsets by topic and partition, or by partition.
+            Other sources report nothing.
 
     >>> gaps({"a/0/": 9, "a/1/": 9, "a/2/": 9}, ['{"a": {"0": 10, "1": 12, "2": 0}}'])
     [('a/1', 9, 12)]
@@ -289,7 +290,7 @@ def gaps(offsets: Mapping[str, int], first: Iterable[str]) -> list[tuple[str, in
 
 
 def begins_of(first: Iterable[str]) -> dict[str, int]:
-    """The first offset of each substream of a stream, where its sources say it."""
+    """The first offset of each substream of a stream, as far as its sources report it."""
     begins: dict[str, int] = {}
     for text in first:
         found = json.loads(text)
@@ -297,7 +298,7 @@ def begins_of(first: Iterable[str]) -> dict[str, int]:
             inner = each if isinstance(each, dict) else {}
             begins |= {f"{name}/{part}/": at for part, at in inner.items() if type(at) is int}
             if len(found) == 1:
-                # The substream may leave the only topic out.
+                # The substream may leave out the topic, if there is only one.
                 begins |= {f"{part}/": at for part, at in inner.items() if type(at) is int}
             if type(each) is int:
                 begins[f"{name}/"] = each
@@ -305,12 +306,12 @@ def begins_of(first: Iterable[str]) -> dict[str, int]:
 
 
 _BACKFILLS: WeakKeyDictionary[DataFrame, Backfill] = WeakKeyDictionary()
-"""By the DataFrame of the stream: what is made of it holds it, and has it in its plan."""
+"""Backfills by the DataFrame of the stream: DataFrames derived from it keep it alive, and have it in their plans."""
 
 
 def noted(live: DataFrame, backfill: Backfill) -> DataFrame:
-    """The rows of a stream; queries of these, and no others of that stream, begin with the backfill."""
-    # The condition is true, and makes a plan that no other has.
+    """The rows of a stream; only queries of these rows, and no others of that stream, begin with the backfill."""
+    # The condition is true, and gives a plan that no other DataFrame has.
     marked = live.where(F.lit(f"backfill {uuid.uuid4()}").isNotNull())
     _BACKFILLS[marked] = backfill
     return marked
@@ -322,8 +323,8 @@ class Backfilled:
 
     Attributes:
         backfill: The backfill.
-        rows: What Spark would run without it.
-        stream: The rows of the stream in it.
+        rows: The DataFrame that Spark would run without it.
+        stream: The rows of the stream in that DataFrame.
     """
 
     backfill: Backfill
@@ -331,16 +332,16 @@ class Backfilled:
     stream: DataFrame
 
     def live(self, seam: Seam) -> DataFrame:
-        """What Spark runs: without the rows that history has."""
+        """The DataFrame that Spark runs: without the rows that history has."""
         return exchanged_nodes(self.rows, [(analyzed(self.stream), self.backfill.live(self.stream, seam))])
 
     def of_bucket(self, seam: Seam, number: int, epoch: str, now: int) -> DataFrame:
-        """A batch of the rows of a bucket; other sources have none in it.
+        """A batch of the rows of a bucket; other sources have no rows in it.
 
         Args:
             seam: The seam.
-            number: Of the bucket, from 0.
-            epoch: Name of the epoch, by which random numbers are made.
+            number: Number of the bucket, from 0.
+            epoch: Name of the epoch, which seeds random numbers.
             now: Its processing time, in microseconds.
         """
         stream = self.stream
@@ -353,7 +354,7 @@ class Backfilled:
         return Moment(epoch, now).of(exchanged_nodes(self.rows, [(plan, rows), *nothing]), "sources")
 
     def _others(self, inside: Sequence[Any]) -> list[Any]:
-        """The streaming sources beside the stream."""
+        """The streaming sources other than the stream."""
         leaves = [node for node in streaming_nodes(analyzed(self.rows)) if not children(node)]
         return [leaf for leaf in leaves if not any(leaf.equals(node) for node in inside)]
 
@@ -365,7 +366,7 @@ def backfilled(rows: DataFrame) -> Backfilled | None:
         AnalysisError: There are several.
     """
     known = [(analyzed(stream), stream, each) for stream, each in list(_BACKFILLS.items())]
-    # Not where nobody has one: each start, and each union, would go through its plan.
+    # Only if there is one: otherwise each start, and each union, would search its plan.
     nodes = [*streaming_nodes(analyzed(rows))] if known else []
     found = [Backfilled(each, rows, stream) for plan, stream, each in known if any(map(plan.equals, nodes))]
     if len(found) > 1:

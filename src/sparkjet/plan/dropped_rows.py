@@ -1,4 +1,4 @@
-"""Dropped rows: those that a window does not count, with the reason, and how late the late ones are."""
+"""Dropped rows: the rows that a window does not count, with the reason, and how late the late ones are."""
 
 from __future__ import annotations
 
@@ -15,50 +15,52 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 DROPPED = "_sparkjet_dropped"
-"""The :class:`RowKind` of a row that is dropped, of a late one with how late it is; null if it is accepted."""
+"""The :class:`RowKind` of a dropped row, including how late a late one is; null if the row is accepted."""
 ADDED_COLUMNS = ("_substream", "_watermark", "_reason")
-"""What a dropped row is delivered with."""
+"""Columns that are added to a dropped row."""
 
 
 class RowKind(IntEnum):
-    """What becomes of a row of a batch."""
+    """What happens to a row of a batch."""
 
     ACCEPTED = 0
     PROGRESS_ONLY = 1
-    """It only says how far its substream has come."""
+    """It only shows how far its substream has come."""
     NULL_TIMESTAMP = 2
     LATE = 3
-    """And all above: so much more, it is later by a step (:func:`lateness_of`)."""
+    """This and all values above: each higher value is one step later (:func:`lateness_of`)."""
 
 
 class DropReason(Enum):
-    """Why a window does not count a row: what ``_reason`` says of it."""
+    """Why a window does not count a row; the value of ``_reason``."""
 
     LATE = "late"
-    """The first window of the row's frame had closed before the epoch began; with session windows, the row was older
-    than the watermark."""
+    """The first window of the row's frame had closed before the epoch began.
+
+    With session windows: the row was older than the watermark.
+    """
     NULL_TIMESTAMP = "null_timestamp"
     """The row has no event time."""
 
 
 _LATEST = 10**16
-"""Rows that are later than some three centuries count as just as late: no arithmetic on times must overflow."""
+"""Rows more than about three centuries late count as this late: no arithmetic on times must overflow."""
 _LAG = "_sparkjet_lag"
-"""How much less the watermark would have to be for a late row to be in time; null for others."""
+"""How far back the watermark would have to be for a late row to be in time; null for others."""
 _LEAST = 3
-"""The power of ten of the least step of lateness, a millisecond."""
+"""The smallest step of lateness, a millisecond, as a power of ten in microseconds."""
 
 
 def judged(
     rows: DataFrame, judged_by: int | None, beyond: int | None = None, step: int = 1, *, timed: bool
 ) -> DataFrame:
-    """Rows that have gone through the user's transformations, with what they are dropped for, if anything.
+    """Rows after the user's transformations, with the reason for dropping them, if any.
 
     Args:
         rows: The rows.
-        judged_by: The time below which a row is late; None if none is.
-        beyond: How far the watermark is beyond it, at least 1, with what is not reached yet.
-        step: The distance of the times that rows can be judged by: that of the ends of windows.
+        judged_by: The time below which a row is late; None if no row is.
+        beyond: How far the watermark is beyond that time, at least 1, including the time that is not reached yet.
+        step: The distance between times by which rows can be judged: between the ends of windows.
         timed: Whether rows without an event time are dropped.
     """
     if not timed:
@@ -69,17 +71,17 @@ def judged(
     low = constant(earliest(judged_by), TIME)
     steps = f"({_LATEST}L - (greatest({TIME}, {low}) - {low})) div {step}L * {step}L"
     lag = F.expr(f"{steps} + {constant(1 if beyond is None else beyond, TIME)}")
-    # One below the next power of ten may get its exponent: it is rounded up to it in any case.
+    # A value one below the next power of ten may get its exponent: it is rounded up to that power in any case.
     exponent = f"greatest(cast(log10({_LAG}) as int), {_LEAST})"
     unit = f"cast(pow(10, {exponent}) as bigint)"
     kind = f"cast({RowKind.LATE.value} + ({exponent} - {_LEAST}) * 9 + ({_LAG} + {unit} - 1) div {unit} as int)"
     dropped = no_time.when(F.col(_LAG).isNotNull(), F.expr(kind))
-    # Two steps: Spark would compute the lag anew wherever the kind has it.
+    # In two steps: Spark would compute the lag again wherever the kind uses it.
     return rows.withColumn(_LAG, F.when(older(TIME, judged_by), lag)).withColumn(DROPPED, dropped).drop(_LAG)
 
 
 def earliest(judged_by: int) -> int:
-    """Before which rows count as just as late; a constant of :func:`judged`."""
+    """The time before which rows count as equally late; a constant of :func:`judged`."""
     return judged_by - 1 - _LATEST
 
 
@@ -95,7 +97,7 @@ def lateness_of(kind: int) -> int:
 
 
 def dropped_rows(judged_rows: DataFrame, watermark: int | None) -> DataFrame:
-    """The dropped rows as they came, with substream, the watermark that judged them, and the reason."""
+    """The dropped rows as they arrived, with the substream, the watermark that judged them, and the reason."""
     judged_by = F.lit(None).cast("timestamp") if watermark is None else F.timestamp_micros(F.lit(watermark))
     no_time = F.col(DROPPED) == RowKind.NULL_TIMESTAMP.value
     reason = F.when(no_time, DropReason.NULL_TIMESTAMP.value).otherwise(DropReason.LATE.value)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 MOST_FIXED = 8
-"""Most inputs whose highest times are found in parallel; for more, that would take longer than a second row."""
+"""Maximum number of inputs whose highest times are found in parallel; more would take longer than a second row."""
 
 
 @dataclass(frozen=True)

@@ -21,42 +21,45 @@ if TYPE_CHECKING:
     from sparkjet.windows import WindowOperator
 
 KIND = "_sparkjet_kind"
-"""A :class:`RowKind`. Never null: Spark would leave its fast hash table for a slower one. Not text: partial aggregation
-would take a quarter longer."""
+"""The :class:`RowKind` of a row.
+
+It is never null: Spark would replace its fast hash table with a slower one. Nor is it text: partial aggregation would
+take a quarter longer.
+"""
 DROPPED_OF = "_sparkjet_dropped_of"
-"""The substream of a row that is not accepted, else empty; only where there are several substreams."""
+"""The substream of a row that is not accepted, empty otherwise; only if there are several substreams."""
 FRAME = "_sparkjet_frame"
 HIGHEST = "_sparkjet_highest"
 _HIGHEST = ("highest", *(f"highest{number}" for number in range(MOST_FIXED)))
-"""Highest event times of partial rows: of their own substream, or of each."""
+"""Highest event times of partial rows: one for their own substream, or one for each."""
 COPY = "_sparkjet_copy"
-"""Whether a row is only there for the progress of its substream."""
+"""Whether a row exists only for the progress of its substream."""
 
 
 class ProgressDetail(Enum):
-    """What partial aggregation finds out about event time, beside the partial rows.
+    """What partial aggregation finds out about event time, in addition to the partial rows.
 
-    EACH costs a second row for each row of the batch, whatever the number of substreams: the substream in the group key
-    would cost a partial row per key, frame and substream. One maximum for each of them costs a comparison per row and
-    substream; that is done where they are few, and known before the first row.
+    EACH costs a second row for each row of the batch, whatever the number of substreams: with the substream in the
+    group key, there would be a partial row per key, frame and substream. One maximum per substream costs a comparison
+    per row and substream; this is done if there are few of them, all known before the first row.
     """
 
     NOTHING = "nothing"
     ALL = "all"
-    """The highest time of all rows, which are of one substream."""
+    """The highest time of all rows, which belong to one substream."""
     EACH = "each"
     """The highest time of each substream."""
 
 
 class PartialRows:
-    """The expressions of one aggregation; each is built once, because Spark would compile another one anew.
+    """The expressions of one aggregation; each is built once, because Spark would compile it again otherwise.
 
     Args:
         keys: The columns to group by, by their names inside the engine.
         accumulators: The fields of the partial rows.
         by_substream: Whether rows can be of different substreams.
-        substreams: All that they can be of, if these are few; else empty.
-        timed: Whether rows without an event time are dropped; otherwise aggregates see them as older than all others.
+        substreams: All possible substreams, if they are few; otherwise empty.
+        timed: Whether rows without an event time are dropped; otherwise aggregates treat them as older than all others.
     """
 
     def __init__(
@@ -73,22 +76,22 @@ class PartialRows:
         self._keys = dict(keys)
         self._accumulators = accumulators
         self._once = Once()
-        # What distinguishes partial rows from the others, and those from each other.
+        # The columns that distinguish partial rows from the others, and the others from each other.
         self._labels = ("kind", "substream") if by_substream else ("kind",)
         frames = F.min("frame"), F.max("frame")
         self._highest = _HIGHEST[1 : len(substreams) + 1] or _HIGHEST[:1]
         sums = F.count(F.lit(1)), *frames, F.sum("row_count"), *map(F.max, self._highest)
         self.totals = CompiledColumns(self._labels), CompiledColumns(sums)
-        """Of :meth:`of`: labels to group by; their rows, lowest and highest frame, events and highest times."""
+        """Totals of :meth:`of`: labels to group by; their rows, lowest and highest frame, events and highest times."""
 
     def of(self, judged: DataFrame, operator: WindowOperator, detail: ProgressDetail) -> DataFrame:
         """Partial rows of the accepted rows, and one row per kind and substream of the others.
 
-        One pass does both: the key, the frame and the columns of a row that is not accepted are nulled, so that it is
-        counted without being aggregated (a late row must not overflow a sum that it is not part of).
+        One pass does both: the key, the frame and the columns of a row that is not accepted are set to null, so that it
+        is counted without being aggregated (a late row must not overflow a sum that it is not part of).
         """
         if self.substreams:
-            # Found side by side, without a copy of each row.
+            # Found in parallel, without a copy of each row.
             detail = ProgressDetail.ALL
         rows = with_copies(judged, self._once) if detail is ProgressDetail.EACH else judged
         kept = self._once("nulled", detail, build=lambda: self._nulled(judged.columns, operator, detail))
@@ -99,7 +102,7 @@ class PartialRows:
     def _nulled(self, columns: list[str], operator: WindowOperator, detail: ProgressDetail) -> CompiledColumns:
         kept = is_kept(detail)
         visible = [name for name in columns if name not in {DROPPED, KEPT, SUBSTREAM, TIME}]
-        # Never null in a row that is accepted: aggregates that have an order tell by it which rows are.
+        # Never null in an accepted row: by it, ordered aggregates recognize accepted rows.
         known = F.col(TIME) if self.timed else F.coalesce(F.col(TIME), F.lit(MIN))
         time = F.when(kept, known).alias(TIME)
         frame = F.when(kept, operator.frame_of(F.col(TIME))).alias(FRAME)
@@ -107,7 +110,7 @@ class PartialRows:
         return CompiledColumns([*nulled(visible, kept), time, frame, *labels(detail), *of])
 
     def _groups(self) -> CompiledColumns:
-        # Keys are computed from the nulled columns, and nulled again, as one may turn a null into something else.
+        # Keys are computed from the nulled columns, and nulled again, as a key may turn a null into something else.
         keys = [F.when(F.col(FRAME).isNotNull(), key).alias(name) for name, key in self._keys.items()]
         hidden = {"frame": FRAME, "kind": KIND, "substream": DROPPED_OF}
         return CompiledColumns([*keys, *(F.col(hidden[name]).alias(name) for name in ("frame", *self._labels))])
@@ -121,12 +124,12 @@ class PartialRows:
 
 
 def accepted(table: DataFrame) -> DataFrame:
-    """The partial rows among what :meth:`PartialRows.of` gives."""
+    """The partial rows among the rows from :meth:`PartialRows.of`."""
     return table.where(f"kind = {RowKind.ACCEPTED.value}").drop("kind", "substream", *_HIGHEST)
 
 
 def with_copies(judged: DataFrame, once: Once) -> DataFrame:
-    """Each row, and a copy of it that is only there for the progress of its substream; what is not kept as a copy."""
+    """Each row and a copy that exists only for the progress of its substream; only the copy of a row not kept."""
     copies = once("copies", build=lambda: F.explode(F.array(F.lit(False), F.lit(True))))
     return judged.withColumn(COPY, copies).where(F.col(COPY) | F.col(KEPT))
 
@@ -137,14 +140,14 @@ def is_kept(detail: ProgressDetail) -> Column:
 
 
 def nulled(names: Iterable[str], kept: Column) -> list[Column]:
-    """Columns that are null unless the row is accepted, so that nothing is computed from the others."""
+    """Columns that are null unless the row is accepted, so that nothing is computed from other rows."""
     return [F.when(kept, F.col(quoted(name))).alias(name) for name in names]
 
 
 def labels(detail: ProgressDetail) -> list[Column]:
-    """What becomes of a row, which substream it is counted for if it is not accepted, and its event time."""
+    """What happens to a row, the substream for which it is counted if it is not accepted, and its event time."""
     kept = is_kept(detail)
-    # Never null for Spark either, see KIND.
+    # Spark must know it as never null, too: see KIND.
     dropped = F.coalesce(F.col(DROPPED), F.lit(RowKind.NULL_TIMESTAMP.value))
     kind = F.when(kept, RowKind.ACCEPTED.value).when(_is_copy(detail), RowKind.PROGRESS_ONLY.value).otherwise(dropped)
     substream = F.when(kept, "").otherwise(F.col(SUBSTREAM))

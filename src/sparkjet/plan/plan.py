@@ -302,7 +302,7 @@ class Plan:
         return readers.count(name)
 
     def lags_of(self, stage: PlannedStage) -> dict[str, int | None]:
-        """The lags of the inputs whose rows a stage judges by the watermark, by their prefixes."""
+        """The lags of the inputs whose rows a stage judges by the watermark, by the inputs' prefixes."""
         judged = zip(stage.feeds, stage.stage.intakes, strict=True)
         prefixes = {name for feed, intake in judged if feed.parent is None and intake.timed for name in feed.prefixes}
         return {each.prefix: delay_of(each.watermark.policy) for each in self.inputs if each.prefix in prefixes}

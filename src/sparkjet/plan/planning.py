@@ -45,7 +45,7 @@ def plan_of(outputs: Sequence[AnyOutput]) -> Plan:
     of_failures = [output for output in outputs if isinstance(output, DeadLetterOutput)]
     alone = not of_stages and not of_stream
     if alone:
-        # Failures are found out by the job that computes the rows, so there must be one.
+        # Failures are found by computing the rows, as if for an output.
         of_stream = [StreamOutput(each.name, each.sink, each.format, each.chain) for each in of_failures[:1]]
     rows = [output for output in outputs if not isinstance(output, DeadLetterOutput)]
     plan = (

@@ -1,4 +1,4 @@
-"""Tables that a query of sparkjet writes, as histories: their commits say which rows of the stream they have."""
+"""Tables that a sparkjet query writes, as histories: their commits say which rows of the stream they have."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _TOLD = "sparkjet"
 
 
 class Committed(NamedTuple):
-    """A version of a table: how it is read again, and where its writer's batch has ended in its sources, as JSON."""
+    """A version of a table: how to read it again, and where its writer's batch has ended in its sources, as JSON."""
 
     version: str
     offsets: Mapping[str, str]
@@ -33,11 +33,11 @@ class Committed(NamedTuple):
 
 @dataclass(frozen=True)
 class Written(ABC):
-    """A table that one query of sparkjet writes, row by row, from the stream that follows it.
+    """A table that one sparkjet query writes, row by row, from the stream that follows it.
 
     Attributes:
         session: The session that reads it.
-        place: Its directory, or its name.
+        place: Its directory or its name.
     """
 
     session: SparkSession
@@ -48,7 +48,7 @@ class Written(ABC):
         """The table as it is now.
 
         Raises:
-            AnalysisError: Nobody has written there, or not one query alone.
+            AnalysisError: No query has written there, or not a single one.
         """
 
     @abstractmethod
@@ -56,7 +56,7 @@ class Written(ABC):
         """The rows of a version."""
 
     def _of(self, version: str, told: Iterable[Mapping[str, Any]], others: Iterable[str] = ()) -> Committed:
-        """The version, by what its commits tell, the newest first."""
+        """The version, with what its commits say, newest first."""
         found = [dict(each) for each in told]
         writers = sorted({*others, *(f"{each['query']}/{each['output']}" for each in found)})
         if len(writers) > 1:
@@ -94,7 +94,7 @@ class WrittenFiles(Written):
 
 
 class WrittenDelta(Written):
-    """A Delta table, by its connector for Spark; a version is one of its log."""
+    """A Delta table, read by its Spark connector; a version is one of its log."""
 
     def newest(self) -> Committed:
         """See :meth:`Written.newest`."""
@@ -112,7 +112,7 @@ class WrittenDelta(Written):
 
 
 class WrittenIceberg(Written):
-    """An Iceberg table, by its connector for Spark; a version is a snapshot."""
+    """An Iceberg table, read by its Spark connector; a version is a snapshot."""
 
     def newest(self) -> Committed:
         """See :meth:`Written.newest`."""
@@ -159,11 +159,11 @@ def _rows(found: DataFrame) -> list[dict[str, Any]]:
 
 
 def last_offsets(committed: Committed, columns: Sequence[str], begins: Mapping[str, int]) -> dict[str, int]:
-    """The last offset of each substream that a table has, by what its commit tells.
+    """The last offset of each substream in a table, according to its commit.
 
     Args:
         committed: The version.
-        columns: Those that name a substream, as topic and partition.
+        columns: The columns that name a substream, such as topic and partition.
         begins: Where the stream begins, by substream.
 
     Raises:
@@ -181,7 +181,7 @@ def last_offsets(committed: Committed, columns: Sequence[str], begins: Mapping[s
     found: dict[str, int] = {}
     for path, value in leaves(offset if carrying is None else carrying.offsets).items():
         name = "".join(f"{part}/" for part in path.split("/")[-len(columns) :])
-        # Two topics whose partitions have the same names, or files, which have no offsets by substream.
+        # Two topics whose partitions have the same names; or files, which have no offsets by substream.
         if name in found or name not in begins or type(value) is not int:
             known = ", ".join(sorted(each.rstrip("/") for each in begins)) or "none that it tells"
             message = (

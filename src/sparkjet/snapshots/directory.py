@@ -101,7 +101,7 @@ class DirectoryStore:
             try:
                 return {slot: self._pins.read(_revision(slot, max(each))) for slot, each in self._revisions().items()}
             except FileNotFoundError:
-                # Revised once more since it was listed, or no longer pinned.
+                # Revised again since it was listed, or no longer pinned.
                 continue
 
     def _revisions(self) -> dict[int, list[int]]:

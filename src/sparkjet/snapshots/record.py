@@ -93,12 +93,12 @@ StageSettings: TypeAlias = (
 
 
 class Lateness(msgspec.Struct, frozen=True):
-    """How late rows came, as long as the lags of the watermark were these.
+    """How late rows came while the lags of the watermark were these.
 
     Attributes:
-        lags: The lag of each input in microseconds, by its prefix; None where its policy has none.
-        rows: Rows that were judged.
-        late: Of each substream, how many rows needed how much more lag: the microseconds rounded up to one digit.
+        lags: The lag of each input in microseconds, by its prefix; None if its policy has none.
+        rows: Number of rows that were judged.
+        late: For each substream, how many rows needed how much more lag, in microseconds rounded up to one digit.
     """
 
     lags: dict[str, int | None]
@@ -111,7 +111,7 @@ class SavedStage(msgspec.Struct, frozen=True):
 
     ``late`` and ``null_timestamps`` count the rows that it has dropped, by substream, since the query's first start.
     Windows that start before ``whole_from`` are withheld, as their shape or keys have changed, and counted.
-    ``lateness`` is None where no row of a source is judged, and in records of earlier versions.
+    ``lateness`` is None if no row of a source is judged, and in records of earlier versions.
     """
 
     settings: StageSettings
