@@ -171,7 +171,8 @@ def test_an_epoch_that_comes_second_is_run_again(spark: SparkSession, tmp_path: 
     ("who", "phase"),
     some(
         [("new", EpochPhase.SAVE)],
-        [(who, phase) for who in ("old", "new") for phase in EpochPhase],
+        # An epoch that publishes nothing has no moment between two commits: tests/crash/test_switch.py is killed there.
+        [(who, phase) for who in ("old", "new") for phase in EpochPhase if phase is not EpochPhase.COMMITTING],
     ),
 )
 def test_a_crash_after_the_switch_leaves_no_gap_and_nothing_twice(
