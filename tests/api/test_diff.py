@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from pyspark.sql import functions as F
@@ -122,6 +123,16 @@ def test_columns_that_only_one_has_or_of_other_types_are_told(spark: SparkSessio
     assert sj.diff(old, same).differs
 
 
+@pytest.mark.parametrize("number", ["CAST(1 AS DECIMAL(38, 0))", "1", "1L"])
+def test_a_decimal_that_would_be_rounded_is_told_and_not_compared(spark: SparkSession, number: str) -> None:
+    fine = spark.sql("SELECT 1 AS k, CAST(1.5 AS DECIMAL(38, 37)) AS v")
+    found = sj.diff(spark.sql(f"SELECT 1 AS k, {number} AS v"), fine, keys=["k", "k"])
+    assert found.differs
+    assert found.columns()["rows"][0].endswith("now decimal(38,37), not compared")
+    # What is rounded nowhere is compared.
+    assert sj.diff(spark.sql("SELECT 1.10BD AS v"), spark.sql("SELECT 1.1BD AS v")).counts()["rows"]["same"] == 1
+
+
 def test_what_cannot_be_compared_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     one = spark.createDataFrame([("a", None), ("a", 2)], "k string, v int")
     with pytest.raises(
@@ -138,6 +149,15 @@ def test_what_cannot_be_compared_is_refused(spark: SparkSession, tmp_path: Path)
         sj.diff(sj.diff(one, one).toDF(), one)
     with pytest.raises(AnalysisError, match="the two have no column in common"):
         sj.diff(one.select("k"), one.select("v"))
+    with pytest.raises(AnalysisError, match=re.escape("v: int, now array<int>, not compared.")):
+        sj.diff(one.select("v"), one.select(F.array("v").alias("v")))
+    with pytest.raises(AnalysisError, match="two columns are called 'k'"):
+        sj.diff(one.toDF("k", "K"), one)
+    with pytest.raises(AnalysisError, match="the columns of differences are called _change too"):
+        sj.diff(one.toDF("k", "_Change"), one)
+    for keys in (3, [None], {"rows": 3}):
+        with pytest.raises(AnalysisError, match="is no column and no list of columns"):
+            sj.diff(one, one, keys=cast("Any", keys))
     with pytest.raises(AnalysisError, match=r"toDF: 'late' is no output\. Known: rows"):
         sj.diff(one, one).toDF("late")
     stream = spark.readStream.format("rate").load()

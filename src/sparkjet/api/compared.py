@@ -11,9 +11,14 @@ from pyspark.errors import AnalysisException as SparkAnalysisError
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
     ArrayType,
+    ByteType,
     CalendarIntervalType,
     DataType,
+    DecimalType,
+    IntegerType,
+    LongType,
     MapType,
+    ShortType,
     StringType,
     StructType,
     VariantType,
@@ -77,7 +82,8 @@ def compared(old: DataFrame, new: DataFrame, keys: Sequence[str], what: str) -> 
         message = f"keys: {what}: {missing[0]!r} is not a column of both: {nearest(missing[0], columns.types)}"
         raise AnalysisError(message)
     if not columns.types:
-        message = f"diff: {what}: the two have no column in common."
+        told = "; ".join(columns.told)
+        message = f"diff: {what}: the two have no column in common that can be compared: {told}."
         raise AnalysisError(message)
     both = _tagged(old, columns, is_new=False).unionByName(_tagged(new, columns, is_new=True))
     return _by_key(both, columns, keys, what) if keys else _as_multiset(both, columns)
@@ -87,11 +93,13 @@ def _check_names(frame: DataFrame, what: str) -> None:
     if frame.isStreaming:
         message = f"diff: {what}: this is a stream. Write it somewhere, and compare what is there."
         raise AnalysisError(message)
-    twice = [name for name in frame.columns if frame.columns.count(name) > 1]
+    is_exact = frame.sparkSession.conf.get("spark.sql.caseSensitive") == "true"
+    names = [name if is_exact else name.lower() for name in frame.columns]
+    twice = [name for name, known in zip(frame.columns, names, strict=True) if names.count(known) > 1]
     if twice:
         message = f"diff: {what}: two columns are called {twice[0]!r}. Give one another name with toDF(…)."
         raise AnalysisError(message)
-    ours = {CHANGE, COLUMNS, COUNT}.intersection(frame.columns)
+    ours = {CHANGE, COLUMNS, COUNT}.intersection(names)
     if ours:
         message = f"diff: {what}: the columns of differences are called {', '.join(sorted(ours))} too. Rename yours."
         raise AnalysisError(message)
@@ -125,9 +133,23 @@ def _wider(old: DataFrame, new: DataFrame, name: str, kinds: Sequence[DataType])
         return StringType()
     try:
         united = old.select(quoted(name)).limit(0).union(new.select(quoted(name)).limit(0))
-        return united.schema[0].dataType
+        wider = united.schema[0].dataType
     except SparkAnalysisError:
         return None
+    return wider if all(_has_all_digits(wider, kind) for kind in kinds) else None
+
+
+def _has_all_digits(wider: DataType, kind: DataType) -> bool:
+    """Whether a decimal keeps those of another number: Spark rounds what has more than 38 digits."""
+    if not isinstance(wider, DecimalType):
+        return True
+    whole, scale = _DIGITS.get(type(kind), 0), 0
+    if isinstance(kind, DecimalType):
+        whole, scale = kind.precision - kind.scale, kind.scale
+    return wider.scale >= scale and wider.precision - wider.scale >= whole
+
+
+_DIGITS: dict[type, int] = {ByteType: 3, ShortType: 5, IntegerType: 10, LongType: 19}
 
 
 def _tagged(frame: DataFrame, columns: _Columns, *, is_new: bool) -> DataFrame:

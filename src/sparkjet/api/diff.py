@@ -97,7 +97,8 @@ def diff(old: Outputs, new: Outputs, keys: Keys | None = None) -> Diff:
     Values are compared as Spark does: a null equals a null, NaN equals NaN, -0.0 equals 0.0, and other numbers are
     equal only if they are the same. Maps are compared by their entries, variants by their JSON, texts byte by byte
     whatever their collation. A column that only one table has is told, and not compared; one whose type has changed is
-    compared in the type that both fit into. Each output is compared in one job, here; the rows that differ are
+    compared in the type that Spark's union has, so whole numbers and doubles as doubles; and is told and not compared
+    where a decimal would be rounded. Each output is compared in one job, here; the rows that differ are
     computed when they are asked for.
 
     Args:
@@ -140,14 +141,23 @@ def _keys_of(keys: Keys | None, names: Sequence[str]) -> dict[str, Sequence[str]
     """The keys of each output."""
     if keys is None:
         return {}
+    for given in [*keys.values()] if isinstance(keys, Mapping) else [keys]:
+        each: object = given
+        if not isinstance(each, str | list | tuple) or not all(isinstance(name, str) for name in each):
+            message = f'keys: {each!r} is no column and no list of columns, as in ["window", "shop"].'
+            raise AnalysisError(message)
     if isinstance(keys, Mapping):
         others = [name for name in keys if name not in names]
         if others:
             message = f"keys: {others[0]!r} is no output. {nearest(others[0], names)}"
             raise AnalysisError(message)
-        return {name: [each] if isinstance(each, str) else list(each) for name, each in keys.items()}
-    given = [keys] if isinstance(keys, str) else list(keys)
-    return {name: given for name in names if name == _ROWS or name.startswith("results")}
+        return {name: _listed(each) for name, each in keys.items()}
+    return {name: _listed(keys) for name in names if name == _ROWS or name.startswith("results")}
+
+
+def _listed(keys: str | Sequence[str]) -> list[str]:
+    """Each key once."""
+    return [keys] if isinstance(keys, str) else [*dict.fromkeys(keys)]
 
 
 def _named(given: Outputs, argument: str) -> dict[str, DataFrame]:
