@@ -31,5 +31,5 @@ def test_only_the_part_between_the_comments_is_replaced() -> None:
 
 
 def test_what_a_package_is_for_is_the_first_line_of_its_docstring() -> None:
-    assert purpose(ROOT, "api") == "What users hold: streams, results, writers and queries."
+    assert purpose(ROOT, "api") == "The user-facing objects: streams, results, writers and queries."
     assert "`python -m sparkjet`" in purpose(ROOT, "__main__")
