@@ -58,6 +58,14 @@ def test_the_least_of_the_writers_counts_and_who_does_not_tell_is_named(tmp_path
         assert found.why == "no watermark yet, or none at all: p/results"
 
 
+def test_a_watermark_beyond_the_calendar_is_its_end(tmp_path: Path) -> None:
+    last = datetime.max.replace(tzinfo=timezone.utc)
+    tell(tmp_path, 1, int(last.timestamp()) * SECOND + 20 * SECOND)
+    found = complete_until(f"file://{tmp_path}")
+    assert found.until == last
+    assert found.has(ELEVEN)
+
+
 def test_files_of_others_are_named(tmp_path: Path) -> None:
     tell(tmp_path, 1, MICROS)
     # Of an epoch that is being published, and what readers do not read.
@@ -164,5 +172,11 @@ def test_what_is_no_place_is_named(tmp_path: Path) -> None:
     ):
         with pytest.raises(AnalysisError, match=message):
             complete_until(place, **options)
+    for text in ("", "file://"):
+        with pytest.raises(AnalysisError, match="the location is empty"):
+            complete_until(text)
+    day: Any = ELEVEN.date()
+    with pytest.raises(AnalysisError, match="is no datetime"):
+        complete_until(tmp_path).has(day)
     with pytest.raises(AnalysisError, match=r"has no time zone.*replace\(tzinfo=timezone.utc\)"):
         complete_until(tmp_path).has(ELEVEN.replace(tzinfo=None))

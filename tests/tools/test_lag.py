@@ -142,3 +142,9 @@ def test_losses_are_drawn(tmp_path: Path) -> None:
     assert [x for x, _ in shown["lag for 10 %"]] == [20, 20]
     plot_losses(REPORT, tmp_path / "losses.svg", unit=1)
     assert (tmp_path / "losses.svg").stat().st_size > 1000
+
+
+def test_rows_without_a_time_or_a_substream_are_as_those_of_a_table() -> None:
+    rows: Any = [(1, "a", None), (None, "a", 5), (2, None, 7), (3, None, 4)]
+    found = lag_for(rows, 0, trigger=None)
+    assert (dict(found.rows), found.lag) == ({"null": 2}, 3)

@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from sparkjet.errors import AnalysisError
+from sparkjet.storage.paths import local_path
 from sparkjet.time import MIN
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_FIRST, _LAST = datetime(1, 1, 1, tzinfo=timezone.utc), datetime(9999, 12, 31, 23, 59, 59, 999_999, timezone.utc)
 _OURS = re.compile(r"part-\d{9}-\d{5}-")
 """How the files of an epoch begin, of which a driver may be about to tell."""
 _HIDDEN = ("_", ".")
@@ -77,8 +79,12 @@ class Completeness:
         """Whether all rows before a time are there: of the hour from 10 to 11, with 11 o'clock.
 
         Raises:
-            AnalysisError: The time has no zone.
+            AnalysisError: It is no datetime, or has no zone.
         """
+        given: object = end
+        if not isinstance(given, datetime):
+            message = f"end = {given!r} is no datetime"
+            raise AnalysisError(message)
         if end.tzinfo is None:
             message = f"end = {end!r} has no time zone, so it is no point in time: end.replace(tzinfo=timezone.utc)"
             raise AnalysisError(message)
@@ -119,7 +125,7 @@ def complete_until(place: Any, *, table: str = "", progress_topics: Sequence[str
     if told is not None:
         return Completeness(tuple(map(_writer, told)))
     if isinstance(place, str | os.PathLike):
-        return _of_directory(Path(place))
+        return _of_directory(local_path(os.fspath(place), "complete_until"))
     if hasattr(place, "history") and hasattr(place, "transaction_version"):
         return _of_delta(place)
     if hasattr(place, "snapshots") and hasattr(place, "properties"):
@@ -272,5 +278,11 @@ def _valid_through(text: str | None) -> datetime | None:
 
 def _writer(told: Mapping[str, Any]) -> Writer:
     watermark = told.get("watermark")
-    until = None if watermark in {None, MIN} else _EPOCH + timedelta(microseconds=watermark)
+    until = None if watermark in {None, MIN} else _time_of(watermark)
     return Writer(f"{told['query']}/{told['output']}", told["epoch"], until)
+
+
+def _time_of(micros: int) -> datetime:
+    """A point in time; a window of the year 9999 ends in the next one, which Python's calendar does not have."""
+    since = (_FIRST - _EPOCH, _LAST - _EPOCH)
+    return _EPOCH + min(max(timedelta(microseconds=micros), since[0]), since[1])

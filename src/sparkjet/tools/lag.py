@@ -162,8 +162,9 @@ def lag_for(
 
     Args:
         history: A batch DataFrame; or :class:`~sparkjet.tools.replay.Arrival` or tuples, in any order, in microseconds.
+            Rows without a time do not count.
         loss: The share of rows that may be lost: ``"0.01 %"``, or a number from 0 to below 1.
-        event_time: Of a DataFrame, the column of ``withWatermark``, a timestamp. Rows without one do not count.
+        event_time: Of a DataFrame, the column of ``withWatermark``, a timestamp.
         arrival: Of a DataFrame, when the row came, a timestamp: that of Kafka's record, or
             ``_metadata.file_modification_time``.
         by: Of a DataFrame, the columns that name the substream, as in ``withWatermark``.
@@ -232,7 +233,11 @@ def _counted(
 ) -> Iterator[tuple[str, int, int]]:
     """Substream, how far behind (three digits, 0 if not at all) and number of the rows."""
     if not hasattr(history, "sparkSession"):
-        arrivals = [(at // trigger, substream, time) for at, substream, time in history]
+        arrivals = [
+            (at // trigger, "null" if substream is None else substream, time)
+            for at, substream, time in history
+            if at is not None and time is not None
+        ]
         highest: dict[tuple[int, str], int] = {}
         for at, substream, time in arrivals:
             highest[at, substream] = max(time, highest.get((at, substream), time))
