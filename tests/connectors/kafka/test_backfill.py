@@ -1,53 +1,70 @@
-"""A backfill over a topic whose history is a table without offsets: its commits say which records it has."""
+"""Backfills of topics on a real broker: a table of the topic's past, then the topic; what is in neither is counted."""
 
 from __future__ import annotations
 
-import json
+from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from pyspark.sql import functions as F
 
 import sparkjet as sj
-from tests.api.test_backfill import Archived
-from tests.sources.feed import options, send
+from tests.connectors.kafka.test_source_in_spark import T0, at, table
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import DataFrame, SparkSession
 
+    from sparkjet.api.writer import StreamWriter
     from tests.servers.kafka import KafkaServer
 
 
-class InTopic(Archived):
-    """The same stream as a topic."""
-
-    def __init__(self, spark: SparkSession, home: Path, server: KafkaServer, source: str) -> None:
-        super().__init__(spark, home)
-        self.server, self.source, self.topic = server, source, server.topic(partitions=3)
-        self.sent = {"0": 0, "1": 0, "2": 0}
-
-    def extend(self, ends: dict[str, int]) -> None:
-        """See :meth:`Archived.extend`."""
-        for part, end in ends.items():
-            messages = [json.dumps([1000 + n - 120 * int(part), n % 7]).encode() for n in range(self.sent[part], end)]
-            send(self.server, self.topic, *messages, partition=int(part))
-            self.sent[part] = end
-
-    def live(self, first: str = "") -> DataFrame:
-        """The records, with the names that the other stream has."""
-        given = options(self.server, subscribe=self.topic, startingOffsets=first or "earliest")
-        rows = self.spark.readStream.format(self.source).options(**given).load()
-        row = F.from_json(F.col("value").cast("string"), "array<bigint>")
-        named = rows.select(F.timestamp_seconds(row[0]).alias("ts"), "partition", "offset", row[1].alias("v"))
-        return named.withColumnRenamed("partition", "part")
+@pytest.fixture
+def topic(kafka: KafkaServer) -> str:
+    """Two partitions, one three minutes behind the other, with an event a second."""
+    topic = kafka.topic(partitions=2)
+    at(kafka, topic, 0, *range(400))
+    at(kafka, topic, 1, *range(-180, 200))
+    return topic
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("source", ["kafka", "sparkjet-kafka"])
-def test_a_topic_goes_on_where_its_archive_ends(
-    spark: SparkSession, kafka: KafkaServer, tmp_path: Path, source: str
+def columns(rows: DataFrame) -> DataFrame:
+    return rows.select("topic", "partition", "offset", F.col("timestamp").alias("ts"))
+
+
+def counts(history: DataFrame, live: DataFrame, place: Path) -> StreamWriter:
+    stream = sj.backfill(history, columns(live), ("topic", "partition", "offset"), "ts", bucket="2 minutes")
+    windows = stream.withWatermark("ts", "10 seconds").groupBy(sj.window("ts", "1 minute"), "partition").count()
+    found = windows.select(F.unix_seconds("window.start").alias("start"), "partition", "count")
+    writer = (
+        found.writeStream.format("files").option("path", place / "out").option("checkpointLocation", place / "home")
+    )
+    return writer.option("closeWindowsAtEnd", True).trigger(availableNow=True)
+
+
+def test_a_topic_goes_on_where_its_table_ends(
+    spark: SparkSession, kafka: KafkaServer, topic: str, tmp_path: Path
 ) -> None:
-    sj.register_sources(spark)
-    InTopic(spark, tmp_path, kafka, source).check()
+    live = table(spark, kafka, subscribe=topic)
+    query = columns(live).where("offset < 250 + partition * 50").writeStream.format("parquet")
+    query.option("path", f"{tmp_path}/table").option("checkpointLocation", f"{tmp_path}/archive").trigger(
+        availableNow=True
+    ).start().awaitTermination()
+    history = spark.read.parquet(f"{tmp_path}/table")
+    counts(history, live, tmp_path).start().awaitTermination()
+    found = {(row["start"], row["partition"]): row["count"] for row in sj.read_files(tmp_path / "out").collect()}
+    seconds = [(0, each) for each in range(400)] + [(1, each) for each in range(-180, 200)]
+    assert found == Counter(((T0 // 1000 + each) // 60 * 60, part) for part, each in seconds)
+
+
+def test_what_is_in_neither_is_counted(spark: SparkSession, kafka: KafkaServer, topic: str, tmp_path: Path) -> None:
+    history = columns(
+        spark.createDataFrame(
+            [(topic, 0, 99, 0), (topic, 1, 379, 0)], "topic string, partition int, offset long, t int"
+        ).withColumn("timestamp", F.timestamp_seconds("t"))
+    )
+    starting = f'{{"{topic}": {{"0": 130, "1": 380}}}}'
+    live = table(spark, kafka, subscribe=topic, startingOffsets=starting)
+    said = rf"up to 30 rows are in neither \({topic}/0: history ends at 99, the stream begins at 130\)"
+    with pytest.raises(sj.AnalysisError, match=said):
+        counts(history, live, tmp_path).start()
