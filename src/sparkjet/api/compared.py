@@ -140,7 +140,7 @@ def _wider(old: DataFrame, new: DataFrame, name: str, kinds: Sequence[DataType])
 
 
 def _has_all_digits(wider: DataType, kind: DataType) -> bool:
-    """Whether a decimal keeps those of another number: Spark rounds what has more than 38 digits."""
+    """Whether a decimal keeps all digits of another number: Spark rounds numbers with more than 38 digits."""
     if not isinstance(wider, DecimalType):
         return True
     whole, scale = _DIGITS.get(type(kind), 0), 0

@@ -94,12 +94,12 @@ class Diff:
 def diff(old: Outputs, new: Outputs, keys: Keys | None = None) -> Diff:
     """Compare two tables, or the outputs of two forks by name, including late rows and dead letters.
 
-    Values are compared as Spark does: a null equals a null, NaN equals NaN, -0.0 equals 0.0, and other numbers are
-    equal only if they are the same. Maps are compared by their entries, variants by their JSON, texts byte by byte
-    whatever their collation. A column that only one table has is told, and not compared; one whose type has changed is
-    compared in the type that Spark's union has, so whole numbers and doubles as doubles; and is told and not compared
-    where a decimal would be rounded. Each output is compared in one job, here; the rows that differ are
-    computed when they are asked for.
+    Values are compared as in Spark: a null equals a null, NaN equals NaN, -0.0 equals 0.0, and other numbers are equal
+    only if they are the same. Maps are compared by their entries, variants by their JSON, texts byte by byte whatever
+    their collation. A column that only one table has is reported, and not compared. A column whose type has changed is
+    compared in the type that Spark's union has, so whole numbers and doubles as doubles; if that would round a decimal,
+    it is reported, and not compared. Each output is compared in one job, here; the differing rows are computed on
+    request.
 
     Args:
         old: A DataFrame; a fork; or a directory that ``format("files")`` has written, or that contains such
