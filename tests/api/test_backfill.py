@@ -106,6 +106,7 @@ ALL = (
 )
 
 
+@pytest.mark.crash
 @pytest.mark.parametrize("kills", [pytest.param(FEW, id="few"), pytest.param(ALL, id="all", marks=pytest.mark.long)])
 def test_history_and_stream_are_as_one_batch_killed_around_the_seam(
     case: Case, kills: tuple[tuple[sj.EpochPhase, int], ...]

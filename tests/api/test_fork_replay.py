@@ -117,6 +117,7 @@ def dying(at: EpochPhase, epoch: int) -> Callable[[EpochPhase, int], None]:
     return listener
 
 
+@pytest.mark.crash
 def test_a_replay_comes_to_what_the_query_has_come_to(spark: SparkSession, life: Life, tmp_path: Path) -> None:
     place, feed, between = life
     home, clock = place / "home", sj.ManualClock(START * SECOND)

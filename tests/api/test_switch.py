@@ -146,6 +146,7 @@ def test_each_window_comes_once_by_the_old_rule_up_to_the_cut_and_by_the_new_one
     pair.close()
 
 
+@pytest.mark.crash
 @pytest.mark.parametrize("overlap", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_an_epoch_that_comes_second_is_run_again(spark: SparkSession, tmp_path: Path, overlap: bool) -> None:
     """The switch is decided while the old query has prepared windows that are the new one's from now on."""
@@ -167,6 +168,7 @@ def test_an_epoch_that_comes_second_is_run_again(spark: SparkSession, tmp_path: 
     pair.close()
 
 
+@pytest.mark.crash
 @pytest.mark.parametrize(
     ("who", "phase"),
     some(

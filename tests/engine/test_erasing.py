@@ -239,6 +239,7 @@ class Killed(BaseException):
 CHANGING = "put", "revise", "remove", "trim", "write_delta"
 
 
+@pytest.mark.crash
 def test_an_erasure_that_is_killed_anywhere_leaves_whole_records_and_is_made_up_for(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -103,6 +103,7 @@ class Union:
         return sorted(map(tuple, frame.select(*columns).collect()))
 
 
+@pytest.mark.crash
 @pytest.mark.spark
 @pytest.mark.parametrize("phase", [EpochPhase.PREPARE, pytest.param(EpochPhase.DECIDE, marks=pytest.mark.long)])
 def test_rows_of_each_source_exactly_once_over_the_change(

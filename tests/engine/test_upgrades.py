@@ -256,6 +256,7 @@ class Dying(DirectoryStore):
         raise KeyboardInterrupt
 
 
+@pytest.mark.crash
 def test_a_crash_before_and_after_the_takeover(spark: SparkSession, tmp_path: Path) -> None:
     old_columns = F.sum("px").alias("px"), F.count("*").alias("n")
     new_columns = F.max("px").alias("most"), F.sum("px").alias("px")

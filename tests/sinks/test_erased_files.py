@@ -75,6 +75,7 @@ def test_files_keep_their_names_and_what_is_of_others(spark: SparkSession, tmp_p
     assert not any((place / "_sparkjet").rglob("*erased*"))
 
 
+@pytest.mark.crash
 def test_what_is_killed_in_between_leaves_whole_files_and_is_made_up_for(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
