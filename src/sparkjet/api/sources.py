@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from sparkjet.connectors import formats
-from sparkjet.connectors.state.format import SOURCE_NAME
+from sparkjet.connectors.state.options import SOURCE_NAME
 from sparkjet.engine.state_reader import StateReader
 from sparkjet.errors import AnalysisError, SparkjetError, refuse_connect
 from sparkjet.known_types import known

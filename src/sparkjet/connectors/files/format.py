@@ -4,17 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sparkjet.connectors.files.options import SOURCE_NAME, SOURCE_OPTIONS
 from sparkjet.connectors.format import KnownSource, SourceFormat
-from sparkjet.options import number, text
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSource
-
-SOURCE_NAME = "sparkjet-files"
-PATH = text("path", "Directory that format(files) writes Parquet into, on a file system that all machines mount.")
-MAX_EPOCHS = number("maxEpochsPerTrigger", "Most epochs of each writer in a batch; all there are by default.")
-OPTIONS = (PATH, MAX_EPOCHS)
-"""Options of ``format("sparkjet-files")``."""
 
 
 def _source() -> type[DataSource]:
@@ -30,4 +24,4 @@ PACKAGES = {
     "typing_extensions": "typing-extensions",
 }
 """What executors need to import it, and to read Parquet."""
-SOURCE = SourceFormat(SOURCE_NAME, _source, OPTIONS, PACKAGES, KnownSource(True, packages=PACKAGES))
+SOURCE = SourceFormat(SOURCE_NAME, _source, SOURCE_OPTIONS, PACKAGES, KnownSource(True, packages=PACKAGES))

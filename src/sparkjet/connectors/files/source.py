@@ -15,7 +15,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from sparkjet.connectors.files.format import MAX_EPOCHS, OPTIONS, PATH, SOURCE_NAME
+from sparkjet.connectors.files.options import MAX_EPOCHS, PATH, SOURCE_NAME, SOURCE_OPTIONS
 from sparkjet.errors import AnalysisError, SourceError
 from sparkjet.options import Options
 from sparkjet.sinks.manifest import Manifest, ManifestEntry
@@ -47,7 +47,7 @@ class FilesDataSource(DataSource):
     def path(self) -> Path:
         """The directory; options are checked here, when the user calls ``load()``."""
         options = Options(dict(self.options))
-        options.only(OPTIONS, SOURCE_NAME)
+        options.only(SOURCE_OPTIONS, SOURCE_NAME)
         given = options[PATH]
         if given is None:
             message = f'option: format("{SOURCE_NAME}") needs a directory: load("…").'

@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from sparkjet.connectors.state.format import EPOCH, OPTIONS, PATH, SOURCE_NAME
+from sparkjet.connectors.state.options import EPOCH, PATH, SOURCE_NAME, SOURCE_OPTIONS
 from sparkjet.errors import AnalysisError, RecoveryError
 from sparkjet.options import Options
 
@@ -50,11 +50,11 @@ class StateDataSource(DataSource):
 
     def _request(self, *, rows: bool) -> dict[str, Any]:
         options = Options(dict(self.options))
-        options.only(OPTIONS, SOURCE_NAME)
+        options.only(SOURCE_OPTIONS, SOURCE_NAME)
         if PATH not in options:
             message = f'path: format("{SOURCE_NAME}") needs the home of a query, as in load("/data/query").'
             raise AnalysisError(message)
-        return {"rows": rows, **options.among(OPTIONS), "epoch": options[EPOCH]}
+        return {"rows": rows, **options.among(SOURCE_OPTIONS), "epoch": options[EPOCH]}
 
 
 class StatePart(InputPartition):
