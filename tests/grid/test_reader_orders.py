@@ -55,6 +55,7 @@ MAPS: Mapping[str, Callable[[Map], object]] = {
     "schema": lambda map_: map_.schema,
     "taken": taken,
     "taken_again": taken_again,
+    "told": lambda map_: map_.told(),
     "version": lambda map_: map_.version(),
     "watermark": lambda map_: map_.watermark,
 }
@@ -72,6 +73,7 @@ JOURNALS: Mapping[str, Callable[[Journal], object]] = {
     "release": lambda journal: journal.release(READER),
     "schema": lambda journal: journal.schema,
     "spark_schema": lambda journal: journal.spark_schema,
+    "told": lambda journal: journal.told(),
     "writer": lambda journal: journal.writer,
 }
 """The same of a journal, in an order in which each has what it needs."""

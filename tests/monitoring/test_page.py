@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import http.client
 import json
 import os
@@ -288,6 +289,27 @@ def test_after_its_stop_nothing_is_open_to_a_reader_that_does_not_read(runs: Run
             page.wait(0.01)
         page.stop()
         assert not state.connections
+
+
+def test_a_reader_that_comes_while_it_ends_is_let_go(runs: Runs) -> None:
+    page = Page(runs=runs)
+    server, readers = page._server, list[socket.socket]()
+    while server._asked is None:
+        page.wait(0.01)
+    loop, asked = server._asked
+
+    def comes() -> None:
+        readers.append(socket.create_connection(("127.0.0.1", page.port)))
+        # It is accepted in the next turn of the loop, and the end begins before it is served.
+        loop.call_soon(asked.set)
+
+    loop.call_soon_threadsafe(comes)
+    assert page.wait(60)
+    page.stop()
+    gc.collect()
+    for reader in readers:
+        assert reader.recv(1) == b""
+        reader.close()
 
 
 def test_a_second_call_returns_the_page_that_is_there(runs: Runs) -> None:

@@ -61,7 +61,7 @@ def erase(
         key: The values by the names of their columns, as shown by :func:`read_state`. Rows with all of them are erased.
         rows: Directories of ``lateRowsPath``, ``deadLettersPath`` or ``format("files")``, of Parquet or ORC files.
         copies: Copies of the home, such as that of ``snapshotBackup``: they get the newest record, and their pins lose
-        the rows.
+            the rows.
         dry_run: Whether to search only.
         session: The session; the active one by default.
 

@@ -101,7 +101,7 @@ class WindowedStream(AggregateRows):
 
         Args:
             other: Results of equal windows, of the same stream or another one; or any other argument of
-            :meth:`Stream.join`.
+                :meth:`Stream.join`.
             on: Names of columns that both have, including the window; or a condition that requires equal windows, or
                 equal ends of windows, and possibly more. In a condition, aliases distinguish the columns of the two
                 sides.

@@ -181,6 +181,12 @@ class _Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Called by uvicorn at its end."""
+        loop = asyncio.get_running_loop()
+        for listening in (each for server in self.servers for each in server.sockets):
+            loop.remove_reader(listening.fileno())
+        # A connection that is accepted when the server is closed would get no transport, and nobody would close it.
+        for _ in range(2):
+            await asyncio.sleep(0)
         await super().shutdown(sockets)
         # Uvicorn leaves open what a reader does not read, and what was accepted while it asked the others to close.
         while self.server_state.connections:
