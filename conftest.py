@@ -40,9 +40,11 @@ SERVERS = {
 """Fixtures of what is not ours, servers and libraries of tables: what uses one runs in `make test-crash`, so that `make
 test` needs Python and Java alone."""
 
-MATRICES = ("cluster", "crash", "differential", "environment", "faults", "ported", "protocol", "soak")
+MATRICES = (
+    *("cluster", "connectors/grid", "crash", "differential", "environment", "faults", "ported", "protocol", "soak"),
+)
 """Folders of tests over many cases: killed drivers, executors and servers, random queries, strange environments, and
-queries that were written for Spark."""
+queries that were written for Spark; and of the connector whose servers are ours."""
 
 COUNTED = ("bounded_state", "full_disk", "growth", "lost_state", "requests", "undecided")
 CARRIERS = (

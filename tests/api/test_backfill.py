@@ -128,6 +128,8 @@ def test_history_and_stream_are_as_one_batch_killed_around_the_seam(
     assert case.found == case.expected(case.old.union(case.new).distinct())
 
 
+# In CI, the archive of test_commits_say_which_rows… goes on as well.
+@pytest.mark.long
 def test_rows_that_the_table_gets_later_are_read_from_the_stream(case: Case) -> None:
     def ends(phase: sj.EpochPhase, epoch: int) -> None:
         if (phase, epoch) == (sj.EpochPhase.CLEAN, 2):

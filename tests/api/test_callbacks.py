@@ -225,6 +225,7 @@ def start(spark: SparkSession, feed: Feed, home: Path, caller: Caller, *, overla
 
 
 # The places are the same; a listener's query overlaps its epochs.
+@pytest.mark.crash
 @pytest.mark.parametrize("overlap", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_every_method_from_everything_that_the_query_calls(
     spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture, *, overlap: bool

@@ -67,6 +67,7 @@ PHASES = [phase for phase in EpochPhase if phase is not EpochPhase.COMMITTING]
 FEW = [EpochPhase.PREPARE, EpochPhase.DECIDE]
 
 
+@pytest.mark.crash
 @pytest.mark.parametrize("phases", [FEW, pytest.param(PHASES, marks=pytest.mark.long)])
 def test_each_epoch_reads_the_newest_version_and_the_same_one_when_it_is_run_again(
     spark: SparkSession, grid: Grid, writer: MapWriter, tmp_path: Path, phases: Sequence[EpochPhase]

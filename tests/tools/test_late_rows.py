@@ -92,7 +92,7 @@ def check(spark: SparkSession, kind: str, seed: int, home: Path, lags: int, *mor
         assert {name: found.lost(lag, name) for name in found.rows} == {name: again.get(name, 0) for name in found.rows}
 
 
-@pytest.mark.parametrize("kind", KINDS[1:])
+@pytest.mark.parametrize("kind", KINDS[1:2])
 def test_what_is_said_to_be_lost_is_lost(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     check(spark, kind, 3, tmp_path, 1)
 
