@@ -6,6 +6,7 @@ import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from sparkjet.engine.spark_checkpoint import VOID
 from sparkjet.sources.acknowledging.offset import QueueOffset
 from sparkjet.sources.carrying import CarryingOffset, leaves
 from sparkjet.time import MIN, least_carried
@@ -13,9 +14,6 @@ from sparkjet.time import MIN, least_carried
 if TYPE_CHECKING:
     from sparkjet.plan.inputs import Input
     from sparkjet.time import InputTracker, SubstreamProgress
-
-_VOID = "-"
-"""Stands in Spark's log for a source that no batch has read."""
 
 
 def caught_up(
@@ -57,7 +55,7 @@ def in_order(offsets: Mapping[str, str], names: Sequence[str]) -> list[str]:
     ['a', 'b', '-']
     """
     if names:
-        return [offsets.get(name, _VOID) for name in names]
+        return [offsets.get(name, VOID) for name in names]
     return [offsets[number] for number in sorted(offsets, key=int)]
 
 
@@ -77,9 +75,9 @@ def carried(inputs: Sequence[Input], offsets: Sequence[str], tracker: InputTrack
     [('a', 7)]
     """
     for each, own in _shared_out(inputs, offsets):
-        found = [CarryingOffset.found_in(None if text == _VOID else json.loads(text)) for text in own]
+        found = [CarryingOffset.found_in(None if text == VOID else json.loads(text)) for text in own]
         carrying = [offset for offset in found if offset is not None]
-        if not carrying or _VOID in own:
+        if not carrying or VOID in own:
             # Nothing is known yet about a source that no batch has read.
             continue
         watermarks = [
@@ -151,7 +149,7 @@ def _partitions(offset: str, *, columns: int) -> Iterator[str]:
     received = QueueOffset.found_in(offset)
     if received is not None:
         yield from received.queues
-    elif offset != _VOID:
+    elif offset != VOID:
         for path in _positions(json.loads(offset)):
             yield _substream(path, columns)
 

@@ -147,9 +147,7 @@ class HomeErasure:
 
     def _clean(self, slot: int, record: Record) -> None:
         """Remove whatever no record names anymore, and what earlier drivers have left unfinished."""
-        before = ((name, name.partition("-")[0]) for name in self._store.names())
-        old = [name for name, takeover in before if takeover.isdecimal() and int(takeover) <= record.takeover]
-        self._log.clean(old, record)
+        self._log.clean_before(record.takeover + 1, record)
         outbox = self._home.below("snapshots/outbox")
         for sink in outbox.names():
             # Decided rows are delivered: see _check.

@@ -66,7 +66,7 @@ def _recovered(
     steps.at("rolling back what is not decided")
     context.committer.abort_orphans(record)
     steps.at("removing what no record names")
-    _remove_leftovers(context, record)
+    context.log.clean_before(record.takeover, record)
     replaced = set[str]()
     if upgrade is not None and upgrade.refill is not None:
         assert context.home is not None  # noqa: S101 - the option is that of a query that has one
@@ -211,14 +211,3 @@ def _runs(spark_directory: Path) -> Sequence[Path]:
     if not spark_directory.is_dir():
         return []
     return [path for path in spark_directory.iterdir() if path.name.isdecimal()]
-
-
-def _remove_leftovers(context: EngineContext, record: Record) -> None:
-    """Remove what earlier drivers wrote and the record does not name.
-
-    Only names of earlier takeovers are removed: a driver that was itself taken over while it started must not remove
-    what its successor has written since. Foreign names are left alone: ``.nfs…``, ``.snapshot``, ``lost+found``.
-    """
-    earlier = ((name, name.partition("-")[0]) for name in context.store.names())
-    leftovers = [name for name, takeover in earlier if takeover.isdecimal() and int(takeover) < record.takeover]
-    context.log.clean(leftovers, record)

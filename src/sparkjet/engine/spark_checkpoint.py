@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _SECOND_LOG = (4, 2)
 """The first version line of Spark that writes offsets by the sources' names, and can read them."""
-_VOID = "-"
+VOID = "-"
 """Stands in Spark's log for a source that no batch has read."""
 REFUSED = "refused"
 """File next to Spark's with the number of the batch that a stop has left to the next run."""
@@ -176,7 +176,7 @@ def with_sources(position: SparkPosition, moved: Sequence[tuple[str, tuple[str, 
 
 def _with_offsets(text: str, moved: Sequence[tuple[str, tuple[str, int] | None]]) -> str:
     offsets, (version, metadata, *_) = _offsets(text), text.splitlines()
-    found = [(name, _VOID if before is None else offsets.get(before[0], _VOID)) for name, before in moved]
+    found = [(name, VOID if before is None else offsets.get(before[0], VOID)) for name, before in moved]
     lines = [offset if version == "v1" else f"{name}:{offset}" for name, offset in found]
     return "\n".join([version, metadata, *lines])
 

@@ -65,6 +65,15 @@ class RecordLog:
         for name in sorted(removed - self.pins.named()) if removed else ():
             self._store.remove(name)
 
+    def clean_before(self, takeover: int, record: Record) -> None:
+        """Remove what drivers of earlier takeovers wrote, unless the newest record or a pinned one names it.
+
+        No others: a driver that was itself taken over while it started must not remove what its successor has written
+        since. Foreign names are left alone: ``.nfs…``, ``.snapshot``, ``lost+found``.
+        """
+        written = ((name, name.partition("-")[0]) for name in self._store.names())
+        self.clean([name for name, by in written if by.isdecimal() and int(by) < takeover], record)
+
     def fenced(self, slot: int, record: Record) -> FencedError | None:
         """The error of a driver whose last record is ``record`` in ``slot``; None unless another one has taken over."""
         slots = self._store.slots()

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sparkjet.errors import AnalysisError, RecoveryError
+from sparkjet.errors import AnalysisError
 from sparkjet.time.durations import format_duration
 from sparkjet.tools.lag import LagReport, share_of
 
@@ -82,16 +82,10 @@ def _record(query: Any) -> Record:
         # What asks whether a place is complete needs no PySpark.
         from pyspark.sql import SparkSession  # noqa: PLC0415
 
-        from sparkjet.snapshots.directory import DirectoryStore  # noqa: PLC0415
-        from sparkjet.snapshots.record_log import RecordLog  # noqa: PLC0415
+        from sparkjet.snapshots.record_log import newest_record  # noqa: PLC0415
         from sparkjet.storage.schemes import directory_at  # noqa: PLC0415
 
-        home = directory_at(str(query), "query", SparkSession.active)
-        newest = RecordLog(DirectoryStore(home.below("snapshots"))).newest()
-        if newest is None:
-            message = f'recommend: "{home}" contains no record of a query'
-            raise RecoveryError(message)
-        return newest[1]
+        return newest_record(directory_at(str(query), "query", SparkSession.active), "recommend")[1]
     record: Record | None = getattr(getattr(query, "_engine", None), "record", None)
     if record is None:
         message = f"recommend: {query!r} is no query that start() has returned, and no home"
