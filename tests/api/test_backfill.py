@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
     from sparkjet.api.writer import StreamWriter
 
+# A capability as a whole, with the matrices.
+pytestmark = [pytest.mark.crash, pytest.mark.interpreted]
+
 SCHEMA = "ts timestamp, part int, offset long, v long"
 UTC = dt.timezone.utc
 

@@ -18,7 +18,8 @@ from sparkjet.errors import AnalysisError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.interpreted
+# A capability as a whole, with the matrices.
+pytestmark = [pytest.mark.interpreted, pytest.mark.crash]
 
 
 def rows(frame: DataFrame) -> list[tuple[Any, ...]]:

@@ -18,7 +18,8 @@ from tests.feed import Feed, rows
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.interpreted
+# A capability as a whole, with the matrices.
+pytestmark = [pytest.mark.interpreted, pytest.mark.crash]
 
 
 def fed(place: Path) -> Feed:

@@ -24,7 +24,8 @@ from tests.feed import START, Feed, rows
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.interpreted
+# A capability as a whole, with the matrices.
+pytestmark = [pytest.mark.interpreted, pytest.mark.crash]
 
 SECOND = 1_000_000
 

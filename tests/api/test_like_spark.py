@@ -19,6 +19,9 @@ from tests.together import all_rows
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+# A capability as a whole, with the matrices.
+pytestmark = [pytest.mark.crash, pytest.mark.interpreted]
+
 Query = Callable[[Any], Any]
 
 SCHEMA = "ts timestamp, k string, x int, n long"
@@ -132,7 +135,8 @@ def kept(queries: dict[str, Query]) -> dict[str, Query]:
     [
         pytest.param(WINDOWS, True, id="windows"),
         pytest.param(WITH_WATERMARK, True, id="complete windows", marks=pytest.mark.long),
-        pytest.param(WITHOUT, False, id="complete"),
+        pytest.param(kept(WITHOUT), False, id="some complete"),
+        pytest.param(WITHOUT, False, id="complete", marks=pytest.mark.long),
     ],
 )
 def test_results_of_a_batch_are_those_of_spark(rows: DataFrame, queries: dict[str, Query], watermark: bool) -> None:

@@ -23,7 +23,8 @@ from tests.feed import rows as fed
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.interpreted]
+# A capability as a whole, with the matrices.
+pytestmark = [pytest.mark.spark, pytest.mark.interpreted, pytest.mark.crash]
 
 SCHEMA = "ts timestamp, k string, v long"
 _BASE = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from tests.servers.kafka import KafkaServer
     from tests.servers.spark import SparkCluster
 
-pytestmark = [pytest.mark.crash, pytest.mark.timeout(900)]
+# In CI wheels are installed into environments of their own (`test_wheels.py`).
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 SITE = Path(SPARK_HOME).parent
 CLIENTS = ("confluent_kafka", "confluent_kafka.libs", "pyarrow", "pyarrow.libs")
 """What contains C libraries, and is sent in an archive."""

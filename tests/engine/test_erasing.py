@@ -28,7 +28,8 @@ from tests.feed import Feed, rows
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.interpreted
+# A capability as a whole, with the matrices.
+pytestmark = [pytest.mark.interpreted, pytest.mark.crash]
 
 ANNA = "anna-4711"
 WINDOWS, SESSIONS, KEYS, PAIRS, VISITS, TOTALS = (f"stage{number}" for number in range(6))

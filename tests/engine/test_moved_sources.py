@@ -23,6 +23,9 @@ from tests.feed import Feed, rows
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+# A capability as a whole, with the matrices.
+pytestmark = [pytest.mark.crash, pytest.mark.interpreted]
+
 
 def known(*texts: str) -> list[KnownSource]:
     """Of each text the prefix and the path: ``web/=/a`` is a stream called web."""

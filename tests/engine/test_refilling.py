@@ -19,7 +19,8 @@ from tests.feed import START, Feed, rows
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
 
-pytestmark = pytest.mark.spark
+# A capability as a whole, with the matrices.
+pytestmark = [pytest.mark.spark, pytest.mark.crash, pytest.mark.interpreted]
 
 OLD: tuple[Sequence[str], Sequence[str]] = ["k"], ["sum(v) AS v"]
 NEW: tuple[Sequence[str], Sequence[str]] = ["k", "j"], ["max(v + 1) AS most", "sum(v) AS v"]

@@ -20,6 +20,9 @@ from tests.parameters import mostly_crash, mostly_long
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+# A capability as a whole, with the matrices.
+pytestmark = [pytest.mark.crash, pytest.mark.interpreted]
+
 SCHEMA = "at string, k string, px string"
 FIRST = [("12:00:01", "a", "5"), ("12:00:02", "a", "EUR 7"), ("12:00:31", "b", "2"), ("12:00:32", "b", "EUR 4")]
 SECOND = [("12:00:45", "a", "EUR 1"), ("12:00:46", "a", "3"), ("12:01:50", "b", "1")]

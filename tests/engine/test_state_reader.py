@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 
     from sparkjet.api.query import StreamingQuery
 
-pytestmark = pytest.mark.interpreted
+# A capability as a whole, with the matrices.
+pytestmark = [pytest.mark.interpreted, pytest.mark.crash]
 
 SLIDING, SESSIONS, KEYS, PAIRS, VISITS, TOTALS = (f"stage{number}" for number in range(6))
 

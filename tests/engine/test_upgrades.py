@@ -15,7 +15,8 @@ import sparkjet as sj
 from sparkjet.snapshots import DirectoryStore
 from sparkjet.testing import CollectingSink, StreamDriver
 
-pytestmark = pytest.mark.spark
+# A capability as a whole, with the matrices.
+pytestmark = [pytest.mark.spark, pytest.mark.crash, pytest.mark.interpreted]
 
 Query = Callable[[Any], Any]
 

@@ -17,6 +17,9 @@ from tests.grid.grids import Grid, grid_of
 from tests.grid.journals import PARTITIONS, JournalWriter, read
 from tests.grid.test_journal_version import EMPTY
 
+# A capability as a whole, with the matrices.
+pytestmark = [pytest.mark.crash, pytest.mark.interpreted]
+
 
 @pytest.fixture(scope="module")
 def grid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Grid]:

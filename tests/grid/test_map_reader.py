@@ -28,6 +28,9 @@ from tests.faults.waiting import until
 from tests.grid.grids import Grid, grid_of
 from tests.grid.maps import MapWriter
 
+# A capability as a whole, with the matrices.
+pytestmark = [pytest.mark.crash, pytest.mark.interpreted]
+
 
 @pytest.fixture(scope="module")
 def grid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Grid]:

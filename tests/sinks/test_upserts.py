@@ -129,7 +129,8 @@ def texts(found: Iterable[dict[str, Any]]) -> list[str]:
 
 PARTITIONS: dict[str, tuple[str, ...]] = {"unpartitioned": (), "by a date": ("d",), "by all keys": ("k", "d")}
 # Without partitions: the commit that is cut off, below.
-OFTEN = {("delta", "by all keys"), ("iceberg", "by a date")}
+# In CI a query in update mode upserts into Iceberg.
+OFTEN = {("delta", "by all keys")}
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+# A capability as a whole, with the matrices.
+pytestmark = [pytest.mark.crash, pytest.mark.interpreted]
+
 SECOND = 1_000_000
 LAG = 3 * SECOND
 KINDS = ("tumbling", "sliding", "sessions")

@@ -133,8 +133,8 @@ BROKEN = {
     ("fault", "way"),
     [
         ("the table is gone", "always"),
-        ("no permission", "never"),
         # The server's other refusals take the same way, and are named in `test_refused.py` and `test_failing.py`.
+        pytest.param("no permission", "never", marks=pytest.mark.long),
         pytest.param("no permission", "always", marks=pytest.mark.long),
         pytest.param("another type", "never", marks=pytest.mark.long),
         pytest.param("a column is gone", "always", marks=pytest.mark.long),

@@ -58,7 +58,9 @@ def killed(orders: Orders, point: str, epoch: int = 2) -> None:
         driver.kill()
 
 
-@pytest.mark.parametrize(("before", "after"), [(4, 2), pytest.param(2, 4, marks=pytest.mark.long)])
+# In CI a farmed driver publishes what a killed one has decided, with as many tasks.
+@pytest.mark.long
+@pytest.mark.parametrize(("before", "after"), [(4, 2), (2, 4)])
 def test_parts_are_those_of_the_handle_whatever_the_parallelism_of_the_next_start(
     kafka: KafkaServer, staged: Orders, before: int, after: int
 ) -> None:
