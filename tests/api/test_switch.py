@@ -312,6 +312,25 @@ def test_a_new_query_is_held_until_then_whoever_starts_it(spark: SparkSession, t
     pair.close()
 
 
+def test_windows_that_change_while_the_switch_is_decided_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    """The new query is down, and its record does not have the border yet: the old one's has."""
+
+    def longer(stream: Any) -> Any:
+        return stream.withWatermark("ts", "15 seconds").groupBy(sj.window("ts", "20 seconds"), "k").agg(F.max("v"))
+
+    pair = Pair(spark, tmp_path)
+    pair.process(row(1), row(35))
+    assert pair.switch(30) == 30
+    pair.new.close()
+    with pytest.raises(AnalysisError, match=r"no window of the output .* ends at .*12:00:30 UTC"):
+        pair.driver(longer, "new", onChange="apply")
+    # Nor does another query wait for windows that are those of the first one.
+    with pytest.raises(RecoveryError, match=r"goes on after the query of .* and not this one"):
+        pair.driver(peaks, "other")
+    assert not (tmp_path / "other" / "snapshots" / "log" / "000000000000.json").exists()
+    pair.close()
+
+
 UNCUT: dict[str, tuple[Callable[[Any], Any], str, str]] = {
     "sessions": (lambda stream: tens(stream, function=sj.session_window).count(), "of sessions", "append"),
     "keys": (lambda stream: stream.groupBy("k").count(), "of rows without a window", "update"),

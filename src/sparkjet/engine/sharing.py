@@ -100,7 +100,7 @@ class Sharing:
             return Share(until=until)
         if border.at is not None:
             return Share(border, None if record.has_passed(border.at) else border.at, until)
-        other = self._other(record, border)
+        other = self._other(record.query, border)
         if other.until is not None:
             return Share(Border(border.query, other.until.at), other.until.at)
         ended = [each for each in other.ended if each is not None]
@@ -111,7 +111,7 @@ class Sharing:
     def is_released(self, record: Record) -> bool:
         """Whether it has been decided which windows are this query's, since a record that does not say so."""
         border = record.after
-        return border is not None and self._other(record, border).until is not None
+        return border is not None and self._other(record.query, border).until is not None
 
     def is_over(self, record: Record) -> bool:
         """Whether the query has published all of its windows, and no more late rows of them can come."""
@@ -120,8 +120,12 @@ class Sharing:
             return False
         return record.has_passed(border.at)
 
-    def begun(self, record: Record | None) -> tuple[dict[str, Ends], Border | None]:
+    def begun(self, query: str, record: Record | None) -> tuple[dict[str, Ends], Border | None]:
         """The outputs, and the border to the query whose windows come before, for the first record of a run.
+
+        Args:
+            query: Id of this query.
+            record: Its newest record, None before the first.
 
         Raises:
             AnalysisError: The outputs cannot be cut, or the other home has no query.
@@ -129,7 +133,11 @@ class Sharing:
         """
         ends = window_ends(self.plan)
         after = self._after(record)
-        if after is not None and (after.at is None or record is None or not record.has_passed(after.at)):
+        if after is not None and after.at is None:
+            # It may be decided already, although no epoch has copied it yet.
+            until = self._other(query, after).until
+            check_ends(ends, None if until is None else until.at)
+        elif after is not None and after.at is not None and (record is None or not record.has_passed(after.at)):
             check_ends(ends, after.at)
         if record is not None and record.until is not None:
             check_ends(ends, record.until.at)
@@ -138,8 +146,6 @@ class Sharing:
     def _after(self, record: Record | None) -> Border | None:
         """The border to the query whose windows come before, for the first record of a run."""
         if record is not None and record.after is not None:
-            if record.after.at is None:
-                self._other(record, record.after)
             return record.after
         if self.before is None:
             return None
@@ -151,8 +157,8 @@ class Sharing:
             raise RecoveryError(message)
         return Border(self._newest().query, None)
 
-    def _other(self, record: Record, border: Border) -> Record:
-        """The newest record of the query whose windows come before."""
+    def _other(self, query: str, border: Border) -> Record:
+        """The newest record of the query whose windows come before those of this one."""
         if self.before is None:
             message = (
                 f"{PUBLISH_AFTER.name}: this query publishes nothing until it is switched to (sj.switch), and must "
@@ -166,7 +172,7 @@ class Sharing:
                 f"query {border.query}. Give the home of that one."
             )
             raise RecoveryError(message)
-        if other.until is not None and other.until.query != record.query:
+        if other.until is not None and other.until.query != query:
             message = (
                 f'{PUBLISH_AFTER.name}: query {other.until.query} goes on after the query of "{self.before}", and not '
                 "this one, whose windows would come twice. Remove its home."
