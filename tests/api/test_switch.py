@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -328,6 +329,31 @@ def test_windows_that_change_while_the_switch_is_decided_are_refused(spark: Spar
     with pytest.raises(RecoveryError, match=r"goes on after the query of .* and not this one"):
         pair.driver(peaks, "other")
     assert not (tmp_path / "other" / "snapshots" / "log" / "000000000000.json").exists()
+    pair.close()
+
+
+def test_a_border_stays_when_the_old_home_is_set_back(spark: SparkSession, tmp_path: Path) -> None:
+    """The home of the old query is lost, and restored from a copy of before the switch."""
+    pair = Pair(spark, tmp_path)
+    pair.process(row(1), row(25))
+    shutil.copytree(tmp_path / "old", tmp_path / "copy")
+    assert pair.switch(30) == 30
+    pair.new.process([row(48)])
+    assert pair.new.engine.record.after.at is not None
+    pair.old.close()
+    shutil.rmtree(tmp_path / "old")
+    shutil.copytree(tmp_path / "copy", tmp_path / "old")
+    with pytest.raises(AnalysisError, match=r"at=.*12:00:40 UTC, but it was decided already: .*12:00:30 UTC"):
+        pair.switch(40)
+    assert pair.switch() == 30
+    # A home of before the switch whose query has gone on.
+    shutil.rmtree(tmp_path / "old")
+    shutil.copytree(tmp_path / "copy", tmp_path / "old")
+    again = StreamDriver(spark, sums, SCHEMA, sinks=pair.old.sinks, directory=tmp_path / "old")
+    again.process([row(70)])
+    with pytest.raises(AnalysisError, match=r"publishes those after .*12:00:30 UTC, and .* up to .*12:00:50 UTC"):
+        pair.switch()
+    again.close()
     pair.close()
 
 

@@ -119,6 +119,8 @@ def _border(record: Record, following: Record, at: int | None, old: Directory, n
         raise AnalysisError(message)
     if record.until is not None:
         return _decided(record.until, following, at, old)
+    if following.after.at is not None:
+        return _again(following.after.at, record, following, at, old, new)
     if record.after is not None and record.after.at is None:
         message = (
             f'switch: the query of "{old}" publishes nothing itself, as it waits for query {record.after.query}. '
@@ -165,10 +167,28 @@ def _decided(until: Border, following: Record, at: int | None, old: Directory) -
     if until.query != following.query:
         message = f'switch: the query of "{old}" was switched to query {until.query} already.'
         raise AnalysisError(message)
-    if at not in {None, until.at}:
-        message = f"switch: at={shown(at or 0)}, but it was decided already: {shown(until.at or 0)}. Leave at out."
-        raise AnalysisError(message)
+    _check_same(at, until.at)
     return until
+
+
+def _again(border: int, record: Record, following: Record, at: int | None, old: Directory, new: Directory) -> Border:
+    """The earlier decision, of which only the new query still knows, as the home of the old one was set back."""
+    _check_same(at, border)
+    reached = max((each for each in record.ended if each is not None), default=border)
+    if reached > border:
+        message = (
+            f'switch: the query of "{new}" publishes those after {shown(border)}, and that of "{old}", whose home is '
+            f"of before the switch, has published windows that end up to {shown(reached)}: those in between are there "
+            "twice. Stop the old query, and remove what it has published of them."
+        )
+        raise AnalysisError(message)
+    return Border(following.query, border)
+
+
+def _check_same(at: int | None, decided: int | None) -> None:
+    if at not in {None, decided}:
+        message = f"switch: at={shown(at or 0)}, but it was decided already: {shown(decided or 0)}. Leave at out."
+        raise AnalysisError(message)
 
 
 def _switch(record: Record, border: Border) -> Switch:
