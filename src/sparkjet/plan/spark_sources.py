@@ -17,7 +17,7 @@ from sparkjet.sinks.protocol import Guarantee
 from sparkjet.spark_line import LINE
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     from pyspark.sql import DataFrame
 
@@ -36,7 +36,7 @@ _UNKNOWN = KnownSource(None)
 _RELATIONS = ("StreamingRelation", "StreamingRelationV2")
 _NAMING = (4, 2)
 """The first version line of Spark with ``readStream.name``."""
-_WHERE = ("path", "table", "dbtable", "subscribe", "subscribepattern", "assign", "queue", "topic")
+_WHERE = ("path", "table", "dbtable", "subscribe", "subscribepattern", "assign", "queue", "queues", "topic")
 """Options that say what a source reads, by their names in lower case."""
 _NAMED = "org.apache.spark.sql.sources.DataSourceRegister"
 _PYTHON = "org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2"
@@ -105,14 +105,24 @@ def described_sources(df: DataFrame) -> list[tuple[str, str]]:
     """
     found = []
     for leaf in _leaves(df):
-        name, reads = "", ""
-        if leaf.nodeName() in _RELATIONS:
-            given = leaf.sourceIdentifyingName() if LINE >= _NAMING else None
-            name = str(given.name()) if given is not None and kind_of(given) == "UserProvided" else ""
-            options = _options(leaf) if leaf.nodeName() == "StreamingRelation" else _newer_options(leaf)
-            reads = " ".join(options[each] for each in _WHERE if each in options)
-        found.append((name, f"{_name(df, leaf)} {reads}".strip()))
+        is_relation = leaf.nodeName() in _RELATIONS
+        given = leaf.sourceIdentifyingName() if is_relation and LINE >= _NAMING else None
+        name = str(given.name()) if given is not None and kind_of(given) == "UserProvided" else ""
+        found.append((name, _described(df, leaf)))
     return found
+
+
+def taking_sources(df: DataFrame) -> list[str]:
+    """The sources of a streaming DataFrame that take what they read away from other readers, as they are described."""
+    return [_described(df, leaf) for leaf in _leaves(df) if _known(_name(df, leaf)).takes or _cleaning(leaf) != "off"]
+
+
+def _described(df: DataFrame, leaf: Any) -> str:
+    """The format of a source, with what it reads."""
+    options: Mapping[str, str] = {}
+    if leaf.nodeName() in _RELATIONS:
+        options = _options(leaf) if leaf.nodeName() == "StreamingRelation" else _newer_options(leaf)
+    return " ".join([_name(df, leaf), *(options[each] for each in _WHERE if each in options)])
 
 
 def _newer_options(leaf: Any) -> dict[str, str]:
@@ -169,10 +179,8 @@ def acknowledging_source(df: DataFrame, without: Collection[str] = ()) -> str | 
     """A source that discards, or may discard, rows that Spark has committed; None if only those in ``without`` do."""
     for leaf in _leaves(df):
         name = _name(df, leaf)
-        if leaf.nodeName() == "StreamingRelation":
-            cleaning = _options(leaf).get("cleansource", "off")
-            if cleaning.lower() != "off":
-                return f"{name} with cleanSource={cleaning}"
+        if _cleaning(leaf) != "off":
+            return f"{name} with cleanSource={_cleaning(leaf)}"
         if not _known(name).keeps and not _reads_files(leaf) and name not in without:
             return name
     return None
@@ -205,6 +213,11 @@ def file_sources(df: DataFrame) -> list[FileSource]:
         for options in found
         if "path" in options
     ]
+
+
+def _cleaning(leaf: Any) -> str:
+    """What a source does with the files that it has read: off, delete or archive."""
+    return _options(leaf).get("cleansource", "off").lower() if leaf.nodeName() == "StreamingRelation" else "off"
 
 
 def _options(leaf: Any) -> dict[str, str]:
