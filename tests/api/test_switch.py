@@ -18,6 +18,7 @@ from sparkjet.errors import AnalysisError, RecoveryError
 from sparkjet.snapshots.record_log import newest_record
 from sparkjet.storage.posix_directory import as_directory
 from sparkjet.testing import CollectingSink, StreamDriver
+from tests.feed import SCHEMA as FED
 from tests.feed import START, Feed
 from tests.feed import rows as fed
 
@@ -406,9 +407,17 @@ def test_running_queries_switch_by_themselves(spark: SparkSession, tmp_path: Pat
         writer = counts.writeStream.format(sinks[name]).options(**options)
         return writer.option("checkpointLocation", tmp_path / name).start()
 
-    old, new = started("old"), started("new", publishAfter=tmp_path / "old")
-    for each in (old, new):
-        each.processAllAvailable()
+    def taking() -> Any:
+        cleaned = spark.readStream.schema(FED).option("cleanSource", "delete").json(str(feed.directory))
+        counts = tens(sj.stream(cleaned)).count().writeStream.format(CollectingSink())
+        return counts.options(publishAfter=tmp_path / "old", checkpointLocation=tmp_path / "taking").start()
+
+    old = started("old")
+    old.processAllAvailable()
+    with pytest.raises(AnalysisError, match=r"publishAfter: json .*/in is also read by .*/old"):
+        taking()
+    new = started("new", publishAfter=tmp_path / "old")
+    new.processAllAvailable()
     done = sj.switch(tmp_path / "old", tmp_path / "new")
     assert (done.old, done.new) == (old.id, new.id)
     # It has nothing left to publish.

@@ -9,9 +9,11 @@ from pyspark.sql import functions as F
 
 from sparkjet.catalyst.columns import TIME
 from sparkjet.engine.changed_windows import shown
+from sparkjet.engine.moved_sources import recorded
 from sparkjet.errors import AnalysisError, RecoveryError, StorageError
 from sparkjet.options import PUBLISH_AFTER
 from sparkjet.plan.outputs import Rows
+from sparkjet.plan.spark_sources import taking_sources
 from sparkjet.plan.window_ends import window_ends
 from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.record import Border
@@ -128,20 +130,33 @@ class Sharing:
             record: Its newest record, None before the first.
 
         Raises:
-            AnalysisError: The outputs cannot be cut, or the other home has no query.
+            AnalysisError: The outputs cannot be cut, the other home has no query, or each row goes to one of the two.
             RecoveryError: The record and the option ``publishAfter`` do not go together.
         """
         ends = window_ends(self.plan)
         after = self._after(record)
         if after is not None and after.at is None:
             # It may be decided already, although no epoch has copied it yet.
-            until = self._other(query, after).until
-            check_ends(ends, None if until is None else until.at)
+            other = self._other(query, after)
+            check_ends(ends, None if other.until is None else other.until.at)
+            self._check_taken(other)
         elif after is not None and after.at is not None and (record is None or not record.has_passed(after.at)):
             check_ends(ends, after.at)
         if record is not None and record.until is not None:
             check_ends(ends, record.until.at)
         return ends, after
+
+    def _check_taken(self, other: Record) -> None:
+        """Refuse to take from the other query, before the switch, the rows that it has to publish."""
+        read = {source.reads for source in recorded(other) or ()}
+        taken = [source for source in taking_sources(self.plan.source) if source in read]
+        if taken:
+            message = (
+                f'{PUBLISH_AFTER.name}: {taken[0]} is also read by the query of "{self.before}", and what one of the '
+                "two takes from there the other one does not get. Let the broker copy the messages to a queue of "
+                "another name, and read that; leave cleanSource out."
+            )
+            raise AnalysisError(message)
 
     def _after(self, record: Record | None) -> Border | None:
         """The border to the query whose windows come before, for the first record of a run."""
