@@ -407,15 +407,21 @@ def test_running_queries_switch_by_themselves(spark: SparkSession, tmp_path: Pat
         writer = counts.writeStream.format(sinks[name]).options(**options)
         return writer.option("checkpointLocation", tmp_path / name).start()
 
-    def taking() -> Any:
-        cleaned = spark.readStream.schema(FED).option("cleanSource", "delete").json(str(feed.directory))
-        counts = tens(sj.stream(cleaned)).count().writeStream.format(CollectingSink())
-        return counts.options(publishAfter=tmp_path / "old", checkpointLocation=tmp_path / "taking").start()
+    def other(rows: DataFrame) -> Any:
+        counts = tens(sj.stream(rows)).count().writeStream.format(CollectingSink())
+        return counts.options(publishAfter=tmp_path / "old", checkpointLocation=tmp_path / "other").start()
 
     old = started("old")
     old.processAllAvailable()
+    taking = spark.readStream.schema(FED).option("cleanSource", "delete").json(str(feed.directory))
     with pytest.raises(AnalysisError, match=r"publishAfter: json .*/in is also read by .*/old"):
-        taking()
+        other(taking)
+    sj.register_sources(spark)
+    topic = spark.readStream.format("sparkjet-kafka").options(**{"subscribe": "t", "kafka.bootstrap.servers": "h:1"})
+    with pytest.raises(
+        AnalysisError, match=r"sparkjet-kafka t would begin with the rows that come .*\(startingOffsets,"
+    ):
+        other(topic.load().selectExpr("timestamp AS ts", "topic AS k"))
     new = started("new", publishAfter=tmp_path / "old")
     new.processAllAvailable()
     done = sj.switch(tmp_path / "old", tmp_path / "new")

@@ -13,7 +13,7 @@ from sparkjet.engine.moved_sources import recorded
 from sparkjet.errors import AnalysisError, RecoveryError, StorageError
 from sparkjet.options import PUBLISH_AFTER
 from sparkjet.plan.outputs import Rows
-from sparkjet.plan.spark_sources import taking_sources
+from sparkjet.plan.spark_sources import beginning_late, taking_sources
 from sparkjet.plan.window_ends import window_ends
 from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.record import Border
@@ -130,7 +130,8 @@ class Sharing:
             record: Its newest record, None before the first.
 
         Raises:
-            AnalysisError: The outputs cannot be cut, the other home has no query, or each row goes to one of the two.
+            AnalysisError: The outputs cannot be cut, the other home has no query, or rows would be lacking: each one
+                goes to one of the two queries, or a source begins with those that come.
             RecoveryError: The record and the option ``publishAfter`` do not go together.
         """
         ends = window_ends(self.plan)
@@ -140,6 +141,8 @@ class Sharing:
             other = self._other(query, after)
             check_ends(ends, None if other.until is None else other.until.at)
             self._check_taken(other)
+            if record is None or record.spark is None:
+                self._check_beginnings()
         elif after is not None and after.at is not None and (record is None or not record.has_passed(after.at)):
             check_ends(ends, after.at)
         if record is not None and record.until is not None:
@@ -155,6 +158,17 @@ class Sharing:
                 f'{PUBLISH_AFTER.name}: {taken[0]} is also read by the query of "{self.before}", and what one of the '
                 "two takes from there the other one does not get. Let the broker copy the messages to a queue of "
                 "another name, and read that; leave cleanSource out."
+            )
+            raise AnalysisError(message)
+
+    def _check_beginnings(self) -> None:
+        """Refuse to begin, unasked, behind rows that the first windows need: they would look whole."""
+        for source, options in beginning_late(self.plan.source):
+            message = (
+                f"{PUBLISH_AFTER.name}: {source} would begin with the rows that come from now on, and windows that "
+                f"have begun lack the others. Say where it begins ({', '.join(options)}): earliest, or a time before "
+                f'the first windows of this query; or {options[0]}="latest", and give sj.switch an at=… later than '
+                "all rows that are there already."
             )
             raise AnalysisError(message)
 

@@ -11,19 +11,21 @@ from py4j.java_gateway import is_instance_of
 from sparkjet.catalyst.logical_plans import analyzed, attribute_id, children, kind_of, listed, streaming_nodes
 from sparkjet.connectors.format import KnownSource
 from sparkjet.connectors.formats import SOURCES
+from sparkjet.connectors.kafka.options import BEGINS
 from sparkjet.errors import AnalysisError
 from sparkjet.query_log import logger
 from sparkjet.sinks.protocol import Guarantee
 from sparkjet.spark_line import LINE
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Sequence
 
     from pyspark.sql import DataFrame
 
 
 KNOWN = {
-    **dict.fromkeys(("avro", "csv", "delta", "json", "kafka", "orc", "parquet"), KnownSource()),
+    **dict.fromkeys(("avro", "csv", "delta", "json", "orc", "parquet"), KnownSource()),
+    "kafka": KnownSource(begins=BEGINS),
     **dict.fromkeys(("rate", "rate-micro-batch", "text", "xml"), KnownSource()),
     "socket": KnownSource(keeps=False),
     **{each.name: each.known for each in SOURCES.values() if each.known is not None},
@@ -117,18 +119,33 @@ def taking_sources(df: DataFrame) -> list[str]:
     return [_described(df, leaf) for leaf in _leaves(df) if _known(_name(df, leaf)).takes or _cleaning(leaf) != "off"]
 
 
+def beginning_late(df: DataFrame) -> list[tuple[str, tuple[str, ...]]]:
+    """The sources that begin with rows that come later, as nothing says where, and the options that could."""
+    found = []
+    for leaf in _leaves(df):
+        options = _known(_name(df, leaf)).begins
+        if options and not _given(leaf, [each.lower() for each in options]):
+            found.append((_described(df, leaf), options))
+    return found
+
+
 def _described(df: DataFrame, leaf: Any) -> str:
     """The format of a source, with what it reads."""
-    options: Mapping[str, str] = {}
-    if leaf.nodeName() in _RELATIONS:
-        options = _options(leaf) if leaf.nodeName() == "StreamingRelation" else _newer_options(leaf)
-    return " ".join([_name(df, leaf), *(options[each] for each in _WHERE if each in options)])
+    return " ".join([_name(df, leaf), *_given(leaf, _WHERE).values()])
 
 
-def _newer_options(leaf: Any) -> dict[str, str]:
-    """The options among :data:`_WHERE` that a source of API version 2 has."""
+def _given(leaf: Any, names: Sequence[str]) -> dict[str, str]:
+    """Which of these options, by their names in lower case, a source has been given."""
+    if leaf.nodeName() not in _RELATIONS:
+        return {}
+    options = _options(leaf) if leaf.nodeName() == "StreamingRelation" else _newer_options(leaf, names)
+    return {each: options[each] for each in names if each in options}
+
+
+def _newer_options(leaf: Any, names: Sequence[str]) -> dict[str, str]:
+    """Those of some options that a source of API version 2 has."""
     options, table = leaf.extraOptions(), leaf.identifier()
-    found = {each: str(options.get(each)) for each in _WHERE if options.containsKey(each)}
+    found = {each: str(options.get(each)) for each in names if options.containsKey(each)}
     return found | ({"table": str(table.get())} if table.isDefined() else {})
 
 
