@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 import sparkjet as sj
 from sparkjet import EpochPhase
+from sparkjet.cli import main
 from sparkjet.errors import AnalysisError, RecoveryError
 from sparkjet.snapshots.record_log import newest_record
 from sparkjet.storage.posix_directory import as_directory
@@ -246,7 +247,9 @@ def test_windows_over_windows_are_cut_where_all_end(spark: SparkSession, tmp_pat
     pair.close()
 
 
-def test_a_switch_stays_as_it_was_decided(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_switch_stays_as_it_was_decided(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     pair = Pair(spark, tmp_path)
     other = pair.driver(peaks, "other")
     with pytest.raises(AnalysisError, match="has closed no window yet"):
@@ -267,6 +270,18 @@ def test_a_switch_stays_as_it_was_decided(spark: SparkSession, tmp_path: Path) -
     third = StreamDriver(spark, peaks, SCHEMA, directory=tmp_path / "third", publishAfter=tmp_path / "new")
     with pytest.raises(AnalysisError, match="publishes nothing itself, as it waits for query"):
         sj.switch(tmp_path / "new", tmp_path / "third")
+    homes = [str(tmp_path / "old"), str(tmp_path / "new")]
+    assert main(["switch", *homes, "--at", "12 o'clock"]) == 1
+    assert 'at: "12 o\'clock" is not a time' in capsys.readouterr().err
+    for options, first, before in (
+        (["--dry-run"], "it would be decided", "windows"),
+        ([], "decided", "windows up to 2026-01-01 12:00:40 UTC"),
+    ):
+        assert main(["switch", *homes, "--at", "2026-01-01T12:00:40Z", *options]) == 0
+        told = capsys.readouterr().out.splitlines()
+        assert told[0].startswith(f"{first}: windows that end up to 2026-01-01T12:00:40+00:00 are the old query's")
+        assert f"publishes {before}; windows up to 2026-01-01 12:00:20 UTC are closed, watermark 2026" in told[1]
+        assert "publishes nothing yet, as it goes on after query" in told[2]
     assert pair.switch(40) == pair.switch() == pair.switch(40) == 40
     with pytest.raises(AnalysisError, match=r"at=.*12:00:50 UTC, but it was decided already: .*12:00:40 UTC"):
         pair.switch(50)

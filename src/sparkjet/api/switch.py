@@ -83,13 +83,24 @@ def switch(
     >>> sj.switch(f"{home}/old", f"{home}/new").at.isoformat()
     '2026-01-05T10:01:00+00:00'
     """
-    end = None if at is None else _microseconds(at)
-    before, after = (_directory(given, name, session) for given, name in ((old, "old"), (new, "new")))
+    end = None if at is None else microseconds(at)
+    return decide(_directory(old, "old", session), _directory(new, "new", session), end)
+
+
+def decide(before: Directory, after: Directory, at: int | None, *, dry_run: bool = False) -> Switch:
+    """Put the record of a switch into the home of the old query; see :func:`switch`.
+
+    Args:
+        before: The home of the query that ends.
+        after: The home of the query that continues.
+        at: The end of the last windows of the old query in microseconds; None for the earliest possible one.
+        dry_run: Whether to look only: what the switch would be is returned.
+    """
     for _ in range(_ATTEMPTS):
         slot, record = newest_record(before, "switch")
         following = newest_record(after, "switch")[1]
-        border = _border(record, following, end, before, after)
-        if record.until is not None:
+        border = _border(record, following, at, before, after)
+        if record.until is not None or dry_run:
             return _switch(record, border)
         record = msgspec.structs.replace(record, until=border)
         try:
@@ -195,7 +206,12 @@ def _switch(record: Record, border: Border) -> Switch:
     return Switch(_EPOCH + dt.timedelta(microseconds=border.at or 0), record.query, border.query)
 
 
-def _microseconds(at: object) -> int:
+def microseconds(at: object) -> int:
+    """A time with a time zone, in microseconds.
+
+    Raises:
+        AnalysisError: It is something else.
+    """
     if not isinstance(at, dt.datetime) or at.tzinfo is None:
         message = f"switch: at={at!r} is not a datetime with a time zone. Give datetime(…, tzinfo=timezone.utc)."
         raise AnalysisError(message)
