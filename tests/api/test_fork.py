@@ -133,6 +133,11 @@ def test_what_a_fork_cannot_be_made_of_is_refused(
     stream = sj.stream(cleaning.json(str(feed.directory))).groupBy("k").agg(F.sum("v").alias("v"))
     with pytest.raises(AnalysisError, match="cleanSource=delete discards what has been read"):
         fork.start(stream.writeStream.outputMode("update").format("noop"))
+    sj.register_sources(spark)
+    queue = sj.stream(spark.readStream.format("sparkjet-artemis").option("queues", "orders").load())
+    with pytest.raises(AnalysisError, match="fork: sparkjet-artemis orders discards what has been read"):
+        # Whether or not it was pinned with messages that are not acknowledged.
+        fork.start(queue.groupBy("queue").count().writeStream.outputMode("update").format("noop"))
 
 
 def test_a_place_that_the_query_writes_to_is_none_of_a_fork(spark: SparkSession, tmp_path: Path) -> None:

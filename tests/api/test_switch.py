@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -13,10 +14,12 @@ from pyspark.sql import functions as F
 
 import sparkjet as sj
 from sparkjet import EpochPhase
+from sparkjet.cli import main
 from sparkjet.errors import AnalysisError, RecoveryError
 from sparkjet.snapshots.record_log import newest_record
 from sparkjet.storage.posix_directory import as_directory
 from sparkjet.testing import CollectingSink, StreamDriver
+from tests.feed import SCHEMA as FED
 from tests.feed import START, Feed
 from tests.feed import rows as fed
 
@@ -245,7 +248,9 @@ def test_windows_over_windows_are_cut_where_all_end(spark: SparkSession, tmp_pat
     pair.close()
 
 
-def test_a_switch_stays_as_it_was_decided(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_switch_stays_as_it_was_decided(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     pair = Pair(spark, tmp_path)
     other = pair.driver(peaks, "other")
     with pytest.raises(AnalysisError, match="has closed no window yet"):
@@ -266,6 +271,18 @@ def test_a_switch_stays_as_it_was_decided(spark: SparkSession, tmp_path: Path) -
     third = StreamDriver(spark, peaks, SCHEMA, directory=tmp_path / "third", publishAfter=tmp_path / "new")
     with pytest.raises(AnalysisError, match="publishes nothing itself, as it waits for query"):
         sj.switch(tmp_path / "new", tmp_path / "third")
+    homes = [str(tmp_path / "old"), str(tmp_path / "new")]
+    assert main(["switch", *homes, "--at", "12 o'clock"]) == 1
+    assert 'at: "12 o\'clock" is not a time' in capsys.readouterr().err
+    for options, first, before in (
+        (["--dry-run"], "it would be decided", "windows"),
+        ([], "decided", "windows up to 2026-01-01 12:00:40 UTC"),
+    ):
+        assert main(["switch", *homes, "--at", "2026-01-01T12:00:40Z", *options]) == 0
+        told = capsys.readouterr().out.splitlines()
+        assert told[0].startswith(f"{first}: windows that end up to 2026-01-01T12:00:40+00:00 are the old query's")
+        assert f"publishes {before}; windows up to 2026-01-01 12:00:20 UTC are closed, watermark 2026" in told[1]
+        assert "publishes nothing yet, as it goes on after query" in told[2]
     assert pair.switch(40) == pair.switch() == pair.switch(40) == 40
     with pytest.raises(AnalysisError, match=r"at=.*12:00:50 UTC, but it was decided already: .*12:00:40 UTC"):
         pair.switch(50)
@@ -310,6 +327,50 @@ def test_a_new_query_is_held_until_then_whoever_starts_it(spark: SparkSession, t
     pair.new.process([row(77), row(900, "late")])
     expected = windows(spark.createDataFrame(rows, SCHEMA), F.max, "20 seconds", "10 seconds")
     assert told(pair.new.results()) == told(expected.where(F.col("window.end") > F.lit(at(20))).collect())
+    pair.close()
+
+
+def test_windows_that_change_while_the_switch_is_decided_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    """The new query is down, and its record does not have the border yet: the old one's has."""
+
+    def longer(stream: Any) -> Any:
+        return stream.withWatermark("ts", "15 seconds").groupBy(sj.window("ts", "20 seconds"), "k").agg(F.max("v"))
+
+    pair = Pair(spark, tmp_path)
+    pair.process(row(1), row(35))
+    assert pair.switch(30) == 30
+    pair.new.close()
+    with pytest.raises(AnalysisError, match=r"no window of the output .* ends at .*12:00:30 UTC"):
+        pair.driver(longer, "new", onChange="apply")
+    # Nor does another query wait for windows that are those of the first one.
+    with pytest.raises(RecoveryError, match=r"goes on after the query of .* and not this one"):
+        pair.driver(peaks, "other")
+    assert not (tmp_path / "other" / "snapshots" / "log" / "000000000000.json").exists()
+    pair.close()
+
+
+def test_a_border_stays_when_the_old_home_is_set_back(spark: SparkSession, tmp_path: Path) -> None:
+    """The home of the old query is lost, and restored from a copy of before the switch."""
+    pair = Pair(spark, tmp_path)
+    pair.process(row(1), row(25))
+    shutil.copytree(tmp_path / "old", tmp_path / "copy")
+    assert pair.switch(30) == 30
+    pair.new.process([row(48)])
+    assert pair.new.engine.record.after.at is not None
+    pair.old.close()
+    shutil.rmtree(tmp_path / "old")
+    shutil.copytree(tmp_path / "copy", tmp_path / "old")
+    with pytest.raises(AnalysisError, match=r"at=.*12:00:40 UTC, but it was decided already: .*12:00:30 UTC"):
+        pair.switch(40)
+    assert pair.switch() == 30
+    # A home of before the switch whose query has gone on.
+    shutil.rmtree(tmp_path / "old")
+    shutil.copytree(tmp_path / "copy", tmp_path / "old")
+    again = StreamDriver(spark, sums, SCHEMA, sinks=pair.old.sinks, directory=tmp_path / "old")
+    again.process([row(70)])
+    with pytest.raises(AnalysisError, match=r"publishes those after .*12:00:30 UTC, and .* up to .*12:00:50 UTC"):
+        pair.switch()
+    again.close()
     pair.close()
 
 
@@ -362,9 +423,23 @@ def test_running_queries_switch_by_themselves(spark: SparkSession, tmp_path: Pat
         writer = counts.writeStream.format(sinks[name]).options(**options)
         return writer.option("checkpointLocation", tmp_path / name).start()
 
-    old, new = started("old"), started("new", publishAfter=tmp_path / "old")
-    for each in (old, new):
-        each.processAllAvailable()
+    def other(rows: DataFrame) -> Any:
+        counts = tens(sj.stream(rows)).count().writeStream.format(CollectingSink())
+        return counts.options(publishAfter=tmp_path / "old", checkpointLocation=tmp_path / "other").start()
+
+    old = started("old")
+    old.processAllAvailable()
+    taking = spark.readStream.schema(FED).option("cleanSource", "delete").json(str(feed.directory))
+    with pytest.raises(AnalysisError, match=r"publishAfter: json .*/in is also read by .*/old"):
+        other(taking)
+    sj.register_sources(spark)
+    topic = spark.readStream.format("sparkjet-kafka").options(**{"subscribe": "t", "kafka.bootstrap.servers": "h:1"})
+    with pytest.raises(
+        AnalysisError, match=r"sparkjet-kafka t would begin with the rows that come .*\(startingOffsets,"
+    ):
+        other(topic.load().selectExpr("timestamp AS ts", "topic AS k"))
+    new = started("new", publishAfter=tmp_path / "old")
+    new.processAllAvailable()
     done = sj.switch(tmp_path / "old", tmp_path / "new")
     assert (done.old, done.new) == (old.id, new.id)
     # It has nothing left to publish.

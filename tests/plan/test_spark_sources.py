@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,13 @@ from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
 
 import sparkjet as sj
 from sparkjet.engine.phases import EpochPhase
-from sparkjet.plan.spark_sources import Replayability, acknowledging_source, replayability, streaming_sources
+from sparkjet.plan.spark_sources import (
+    Replayability,
+    acknowledging_source,
+    described_sources,
+    replayability,
+    streaming_sources,
+)
 from sparkjet.spark_line import LINE
 
 if TYPE_CHECKING:
@@ -249,6 +255,22 @@ def test_known_sources_are_known_by_whatever_name(
     name: str,
 ) -> None:
     assert replayability(make(spark, str(tmp_path))) == (answer, name)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "described"),
+    [
+        ("sparkjet-kafka", {"subscribe": "clicks", "kafka.bootstrap.servers": "h:1"}, "sparkjet-kafka clicks"),
+        ("sparkjet-rabbitmq", {"queues": "orders, refunds"}, "sparkjet-rabbitmq orders, refunds"),
+        ("sparkjet-artemis", {"queues": "orders"}, "sparkjet-artemis orders"),
+    ],
+)
+def test_a_source_is_described_by_what_it_reads(
+    spark: SparkSession, name: str, options: Mapping[str, str], described: str
+) -> None:
+    """Without it, two queues that change places would be taken for each other, with the ids of their messages."""
+    sj.register_sources(spark)
+    assert described_sources(spark.readStream.format(name).options(**options).load()) == [("", described)]
 
 
 def stored(spark: SparkSession, path: str) -> str:

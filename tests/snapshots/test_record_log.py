@@ -230,6 +230,16 @@ def test_a_record_that_was_switched_at_once_is_decided(opened: _Log) -> None:
     assert opened.log.followed(0, record(0)) == msgspec.structs.replace(record(0), until=Border("another", 7))
 
 
+def test_a_switch_that_comes_when_its_slot_has_been_removed_is_not_decided(opened: _Log) -> None:
+    for slot in range(3 * RETAINED_SLOTS):
+        opened.log.append(slot, record(slot))
+    assert 2 not in opened.store.slots()
+    with pytest.raises(FencedError):
+        # Of the run that is still the newest.
+        opened.log.append(2, msgspec.structs.replace(record(1), until=Border("another", 7)))
+    opened.log.append(3 * RETAINED_SLOTS, msgspec.structs.replace(record(0), until=Border("another", 7)))
+
+
 def test_a_driver_that_slept_over_the_removal_of_the_next_slot_too_finds_its_successor(opened: _Log) -> None:
     opened.log.append(0, record(0))
     for slot in range(1, 3 * RETAINED_SLOTS):

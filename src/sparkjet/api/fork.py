@@ -32,7 +32,7 @@ from sparkjet.options import (
     SNAPSHOT_STORE,
     Options,
 )
-from sparkjet.plan.spark_sources import acknowledging_source, source_names
+from sparkjet.plan.spark_sources import acknowledging_source, source_names, taking_sources
 from sparkjet.sinks.manifest import MANIFEST_DIRECTORY
 from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.copying import fork_pinned, origin_of
@@ -167,7 +167,7 @@ class Fork:
 
     def _check_sources(self, settings: OutputSettings) -> None:
         frame = settings.chain.source
-        source = acknowledging_source(frame, {GRID_JOURNAL})
+        source = acknowledging_source(frame, {GRID_JOURNAL}) or next(iter(taking_sources(frame)), None)
         if source is not None:
             message = f"fork: {source} discards what has been read: the query that this comes from would lack it."
             raise AnalysisError(message)

@@ -83,13 +83,24 @@ def switch(
     >>> sj.switch(f"{home}/old", f"{home}/new").at.isoformat()
     '2026-01-05T10:01:00+00:00'
     """
-    end = None if at is None else _microseconds(at)
-    before, after = (_directory(given, name, session) for given, name in ((old, "old"), (new, "new")))
+    end = None if at is None else microseconds(at)
+    return decide(_directory(old, "old", session), _directory(new, "new", session), end)
+
+
+def decide(before: Directory, after: Directory, at: int | None, *, dry_run: bool = False) -> Switch:
+    """Put the record of a switch into the home of the old query; see :func:`switch`.
+
+    Args:
+        before: The home of the query that ends.
+        after: The home of the query that continues.
+        at: The end of the last windows of the old query in microseconds; None for the earliest possible one.
+        dry_run: Whether to look only: what the switch would be is returned.
+    """
     for _ in range(_ATTEMPTS):
         slot, record = newest_record(before, "switch")
         following = newest_record(after, "switch")[1]
-        border = _border(record, following, end, before, after)
-        if record.until is not None:
+        border = _border(record, following, at, before, after)
+        if record.until is not None or dry_run:
             return _switch(record, border)
         record = msgspec.structs.replace(record, until=border)
         try:
@@ -119,6 +130,8 @@ def _border(record: Record, following: Record, at: int | None, old: Directory, n
         raise AnalysisError(message)
     if record.until is not None:
         return _decided(record.until, following, at, old)
+    if following.after.at is not None:
+        return _again(following.after.at, record, following, at, old, new)
     if record.after is not None and record.after.at is None:
         message = (
             f'switch: the query of "{old}" publishes nothing itself, as it waits for query {record.after.query}. '
@@ -165,17 +178,40 @@ def _decided(until: Border, following: Record, at: int | None, old: Directory) -
     if until.query != following.query:
         message = f'switch: the query of "{old}" was switched to query {until.query} already.'
         raise AnalysisError(message)
-    if at not in {None, until.at}:
-        message = f"switch: at={shown(at or 0)}, but it was decided already: {shown(until.at or 0)}. Leave at out."
-        raise AnalysisError(message)
+    _check_same(at, until.at)
     return until
+
+
+def _again(border: int, record: Record, following: Record, at: int | None, old: Directory, new: Directory) -> Border:
+    """The earlier decision, of which only the new query still knows, as the home of the old one was set back."""
+    _check_same(at, border)
+    reached = max((each for each in record.ended if each is not None), default=border)
+    if reached > border:
+        message = (
+            f'switch: the query of "{new}" publishes those after {shown(border)}, and that of "{old}", whose home is '
+            f"of before the switch, has published windows that end up to {shown(reached)}: those in between are there "
+            "twice. Stop the old query, and remove what it has published of them."
+        )
+        raise AnalysisError(message)
+    return Border(following.query, border)
+
+
+def _check_same(at: int | None, decided: int | None) -> None:
+    if at not in {None, decided}:
+        message = f"switch: at={shown(at or 0)}, but it was decided already: {shown(decided or 0)}. Leave at out."
+        raise AnalysisError(message)
 
 
 def _switch(record: Record, border: Border) -> Switch:
     return Switch(_EPOCH + dt.timedelta(microseconds=border.at or 0), record.query, border.query)
 
 
-def _microseconds(at: object) -> int:
+def microseconds(at: object) -> int:
+    """A time with a time zone, in microseconds.
+
+    Raises:
+        AnalysisError: It is something else.
+    """
     if not isinstance(at, dt.datetime) or at.tzinfo is None:
         message = f"switch: at={at!r} is not a datetime with a time zone. Give datetime(…, tzinfo=timezone.utc)."
         raise AnalysisError(message)

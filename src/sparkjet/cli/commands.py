@@ -263,6 +263,30 @@ def state(
 
 
 @app.command()
+def switch(
+    old: Annotated[str, typer.Argument(help=f"of the query that ends: {HOME}", show_default=False)],
+    new: Annotated[str, typer.Argument(help="of the query that goes on, in the same form", show_default=False)],
+    at: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME", help="end of the old query's last windows, as 2026-01-05T10:00:00Z; else the earliest"
+        ),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="look only")] = False,
+    conf: Settings = None,
+    as_json: AsJson = False,
+) -> None:
+    """Let one query publish the windows after another one's.
+
+    The new one was started with option("publishAfter", OLD). Both may be running. Prints what each of
+    them publishes, and how far it is; when called again, it decides nothing else.
+    """
+    from sparkjet.cli.switching import switch_queries  # noqa: PLC0415 - on use
+
+    switch_queries(old, new, at, conf or (), dry_run=dry_run, as_json=as_json)
+
+
+@app.command()
 def erase(
     home: Home,
     key: Annotated[

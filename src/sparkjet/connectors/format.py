@@ -107,11 +107,15 @@ class KnownSource:
         partitions: The columns that name its partitions, outermost first, where its offsets name them all, also those
             without rows.
         packages: Those that executors need to read it: the name to install, by the name that is imported.
+        takes: Whether each row goes to one of its readers, so that another query would take rows away from this one.
+        begins: Options of which one says where a new query begins, if without any it reads only rows that come later.
     """
 
     keeps: bool | None = True
     partitions: tuple[str, ...] = ()
     packages: Mapping[str, str] = field(default_factory=dict)
+    takes: bool = False
+    begins: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -129,7 +129,7 @@ def _take_over(context: EngineContext, spark_directory: Path) -> tuple[int, Reco
             lacking = _lacking(context.plan, before, upgrade)
             refused = nulls_refused(context.plan.with_lacking(lacking), upgrade, lacking)
             upgrade = replace(upgrade, changes=(*upgrade.changes, *refused))
-            outputs, after = sharing.begun(before)
+            outputs, after = sharing.begun(before.query, before)
             context.on_change.decide(upgrade)
             next_takeover = before.takeover + 1
             # Its `overlap` stays: until an epoch is recorded, a start may still find the old run's checkpoint.
@@ -159,10 +159,11 @@ def _lacking(plan: Plan, record: Record, upgrade: Upgrade) -> dict[str, tuple[in
 
 
 def _first(run: str, context: EngineContext) -> Record:
-    outputs, after = Sharing(context.plan, context.publish_after).begun(None)
+    query = _identity(context)
+    outputs, after = Sharing(context.plan, context.publish_after).begun(query, None)
     return Record(
         kind=EpochKind.TAKEOVER,
-        query=_identity(context),
+        query=query,
         takeover=0,
         run=run,
         epoch=0,

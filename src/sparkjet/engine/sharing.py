@@ -9,9 +9,11 @@ from pyspark.sql import functions as F
 
 from sparkjet.catalyst.columns import TIME
 from sparkjet.engine.changed_windows import shown
+from sparkjet.engine.moved_sources import recorded
 from sparkjet.errors import AnalysisError, RecoveryError, StorageError
 from sparkjet.options import PUBLISH_AFTER
 from sparkjet.plan.outputs import Rows
+from sparkjet.plan.spark_sources import beginning_late, taking_sources
 from sparkjet.plan.window_ends import window_ends
 from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.record import Border
@@ -100,7 +102,7 @@ class Sharing:
             return Share(until=until)
         if border.at is not None:
             return Share(border, None if record.has_passed(border.at) else border.at, until)
-        other = self._other(record, border)
+        other = self._other(record.query, border)
         if other.until is not None:
             return Share(Border(border.query, other.until.at), other.until.at)
         ended = [each for each in other.ended if each is not None]
@@ -111,7 +113,7 @@ class Sharing:
     def is_released(self, record: Record) -> bool:
         """Whether it has been decided which windows are this query's, since a record that does not say so."""
         border = record.after
-        return border is not None and self._other(record, border).until is not None
+        return border is not None and self._other(record.query, border).until is not None
 
     def is_over(self, record: Record) -> bool:
         """Whether the query has published all of its windows, and no more late rows of them can come."""
@@ -120,26 +122,59 @@ class Sharing:
             return False
         return record.has_passed(border.at)
 
-    def begun(self, record: Record | None) -> tuple[dict[str, Ends], Border | None]:
+    def begun(self, query: str, record: Record | None) -> tuple[dict[str, Ends], Border | None]:
         """The outputs, and the border to the query whose windows come before, for the first record of a run.
 
+        Args:
+            query: Id of this query.
+            record: Its newest record, None before the first.
+
         Raises:
-            AnalysisError: The outputs cannot be cut, or the other home has no query.
+            AnalysisError: The outputs cannot be cut, the other home has no query, or rows would be lacking: each one
+                goes to one of the two queries, or a source begins with those that come.
             RecoveryError: The record and the option ``publishAfter`` do not go together.
         """
         ends = window_ends(self.plan)
         after = self._after(record)
-        if after is not None and (after.at is None or record is None or not record.has_passed(after.at)):
+        if after is not None and after.at is None:
+            # It may be decided already, although no epoch has copied it yet.
+            other = self._other(query, after)
+            check_ends(ends, None if other.until is None else other.until.at)
+            self._check_taken(other)
+            if record is None or record.spark is None:
+                self._check_beginnings()
+        elif after is not None and after.at is not None and (record is None or not record.has_passed(after.at)):
             check_ends(ends, after.at)
         if record is not None and record.until is not None:
             check_ends(ends, record.until.at)
         return ends, after
 
+    def _check_taken(self, other: Record) -> None:
+        """Refuse to take from the other query, before the switch, the rows that it has to publish."""
+        read = {source.reads for source in recorded(other) or ()}
+        taken = [source for source in taking_sources(self.plan.source) if source in read]
+        if taken:
+            message = (
+                f'{PUBLISH_AFTER.name}: {taken[0]} is also read by the query of "{self.before}", and what one of the '
+                "two takes from there the other one does not get. Let the broker copy the messages to a queue of "
+                "another name, and read that; leave cleanSource out."
+            )
+            raise AnalysisError(message)
+
+    def _check_beginnings(self) -> None:
+        """Refuse to begin, unasked, behind rows that the first windows need: they would look whole."""
+        for source, options in beginning_late(self.plan.source):
+            message = (
+                f"{PUBLISH_AFTER.name}: {source} would begin with the rows that come from now on, and windows that "
+                f"have begun lack the others. Say where it begins ({', '.join(options)}): earliest, or a time before "
+                f'the first windows of this query; or {options[0]}="latest", and give sj.switch an at=… later than '
+                "all rows that are there already."
+            )
+            raise AnalysisError(message)
+
     def _after(self, record: Record | None) -> Border | None:
         """The border to the query whose windows come before, for the first record of a run."""
         if record is not None and record.after is not None:
-            if record.after.at is None:
-                self._other(record, record.after)
             return record.after
         if self.before is None:
             return None
@@ -151,8 +186,8 @@ class Sharing:
             raise RecoveryError(message)
         return Border(self._newest().query, None)
 
-    def _other(self, record: Record, border: Border) -> Record:
-        """The newest record of the query whose windows come before."""
+    def _other(self, query: str, border: Border) -> Record:
+        """The newest record of the query whose windows come before those of this one."""
         if self.before is None:
             message = (
                 f"{PUBLISH_AFTER.name}: this query publishes nothing until it is switched to (sj.switch), and must "
@@ -166,7 +201,7 @@ class Sharing:
                 f"query {border.query}. Give the home of that one."
             )
             raise RecoveryError(message)
-        if other.until is not None and other.until.query != record.query:
+        if other.until is not None and other.until.query != query:
             message = (
                 f'{PUBLISH_AFTER.name}: query {other.until.query} goes on after the query of "{self.before}", and not '
                 "this one, whose windows would come twice. Remove its home."

@@ -11,19 +11,21 @@ from py4j.java_gateway import is_instance_of
 from sparkjet.catalyst.logical_plans import analyzed, attribute_id, children, kind_of, listed, streaming_nodes
 from sparkjet.connectors.format import KnownSource
 from sparkjet.connectors.formats import SOURCES
+from sparkjet.connectors.kafka.options import BEGINS
 from sparkjet.errors import AnalysisError
 from sparkjet.query_log import logger
 from sparkjet.sinks.protocol import Guarantee
 from sparkjet.spark_line import LINE
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     from pyspark.sql import DataFrame
 
 
 KNOWN = {
-    **dict.fromkeys(("avro", "csv", "delta", "json", "kafka", "orc", "parquet"), KnownSource()),
+    **dict.fromkeys(("avro", "csv", "delta", "json", "orc", "parquet"), KnownSource()),
+    "kafka": KnownSource(begins=BEGINS),
     **dict.fromkeys(("rate", "rate-micro-batch", "text", "xml"), KnownSource()),
     "socket": KnownSource(keeps=False),
     **{each.name: each.known for each in SOURCES.values() if each.known is not None},
@@ -36,7 +38,7 @@ _UNKNOWN = KnownSource(None)
 _RELATIONS = ("StreamingRelation", "StreamingRelationV2")
 _NAMING = (4, 2)
 """The first version line of Spark with ``readStream.name``."""
-_WHERE = ("path", "table", "dbtable", "subscribe", "subscribepattern", "assign", "queue", "topic")
+_WHERE = ("path", "table", "dbtable", "subscribe", "subscribepattern", "assign", "queue", "queues", "topic")
 """Options that say what a source reads, by their names in lower case."""
 _NAMED = "org.apache.spark.sql.sources.DataSourceRegister"
 _PYTHON = "org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2"
@@ -105,20 +107,45 @@ def described_sources(df: DataFrame) -> list[tuple[str, str]]:
     """
     found = []
     for leaf in _leaves(df):
-        name, reads = "", ""
-        if leaf.nodeName() in _RELATIONS:
-            given = leaf.sourceIdentifyingName() if LINE >= _NAMING else None
-            name = str(given.name()) if given is not None and kind_of(given) == "UserProvided" else ""
-            options = _options(leaf) if leaf.nodeName() == "StreamingRelation" else _newer_options(leaf)
-            reads = " ".join(options[each] for each in _WHERE if each in options)
-        found.append((name, f"{_name(df, leaf)} {reads}".strip()))
+        is_relation = leaf.nodeName() in _RELATIONS
+        given = leaf.sourceIdentifyingName() if is_relation and LINE >= _NAMING else None
+        name = str(given.name()) if given is not None and kind_of(given) == "UserProvided" else ""
+        found.append((name, _described(df, leaf)))
     return found
 
 
-def _newer_options(leaf: Any) -> dict[str, str]:
-    """The options among :data:`_WHERE` that a source of API version 2 has."""
+def taking_sources(df: DataFrame) -> list[str]:
+    """The sources of a streaming DataFrame that take what they read away from other readers, as they are described."""
+    return [_described(df, leaf) for leaf in _leaves(df) if _known(_name(df, leaf)).takes or _cleaning(leaf) != "off"]
+
+
+def beginning_late(df: DataFrame) -> list[tuple[str, tuple[str, ...]]]:
+    """The sources that begin with rows that come later, as nothing says where, and the options that could."""
+    found = []
+    for leaf in _leaves(df):
+        options = _known(_name(df, leaf)).begins
+        if options and not _given(leaf, [each.lower() for each in options]):
+            found.append((_described(df, leaf), options))
+    return found
+
+
+def _described(df: DataFrame, leaf: Any) -> str:
+    """The format of a source, with what it reads."""
+    return " ".join([_name(df, leaf), *_given(leaf, _WHERE).values()])
+
+
+def _given(leaf: Any, names: Sequence[str]) -> dict[str, str]:
+    """Which of these options, by their names in lower case, a source has been given."""
+    if leaf.nodeName() not in _RELATIONS:
+        return {}
+    options = _options(leaf) if leaf.nodeName() == "StreamingRelation" else _newer_options(leaf, names)
+    return {each: options[each] for each in names if each in options}
+
+
+def _newer_options(leaf: Any, names: Sequence[str]) -> dict[str, str]:
+    """Those of some options that a source of API version 2 has."""
     options, table = leaf.extraOptions(), leaf.identifier()
-    found = {each: str(options.get(each)) for each in _WHERE if options.containsKey(each)}
+    found = {each: str(options.get(each)) for each in names if options.containsKey(each)}
     return found | ({"table": str(table.get())} if table.isDefined() else {})
 
 
@@ -169,10 +196,8 @@ def acknowledging_source(df: DataFrame, without: Collection[str] = ()) -> str | 
     """A source that discards, or may discard, rows that Spark has committed; None if only those in ``without`` do."""
     for leaf in _leaves(df):
         name = _name(df, leaf)
-        if leaf.nodeName() == "StreamingRelation":
-            cleaning = _options(leaf).get("cleansource", "off")
-            if cleaning.lower() != "off":
-                return f"{name} with cleanSource={cleaning}"
+        if _cleaning(leaf) != "off":
+            return f"{name} with cleanSource={_cleaning(leaf)}"
         if not _known(name).keeps and not _reads_files(leaf) and name not in without:
             return name
     return None
@@ -205,6 +230,11 @@ def file_sources(df: DataFrame) -> list[FileSource]:
         for options in found
         if "path" in options
     ]
+
+
+def _cleaning(leaf: Any) -> str:
+    """What a source does with the files that it has read: off, delete or archive."""
+    return _options(leaf).get("cleansource", "off").lower() if leaf.nodeName() == "StreamingRelation" else "off"
 
 
 def _options(leaf: Any) -> dict[str, str]:

@@ -122,9 +122,11 @@ class RecordLog:
         if self._store.slots()[-1] <= slot:
             return False
         # On top of the driver's own record there may be a switch of its run by now, or its next record on top of a
-        # switch.
+        # switch. Who switches is not the driver, and may be the one that slept.
         newest = self.newest()
-        return newest is None or (newest[1].run, newest[1].takeover) != (record.run, record.takeover)
+        if newest is None or (newest[1].run, newest[1].takeover) != (record.run, record.takeover):
+            return True
+        return record.until is not None and newest[1].until != record.until
 
 
 def _fenced(record: Record, slot: int) -> FencedError:

@@ -33,5 +33,5 @@ SOURCE = SourceFormat(
     SOURCE_OPTIONS,
     {"pyarrow": "pyarrow"},
     # Queues are read on the driver's machine: executors need nothing of the broker's.
-    KnownSource(partitions=("queue",), packages={"pyarrow": "pyarrow"}),
+    KnownSource(partitions=("queue",), packages={"pyarrow": "pyarrow"}, takes=True),
 )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from sparkjet.connectors.format import KnownSource, SinkFormat, SourceFormat, Target, extra
 from sparkjet.connectors.kafka.options import (
+    BEGINS,
     COMMIT,
     PACKAGES,
     PREPARED,
@@ -43,5 +44,5 @@ def _source() -> type[DataSource]:
 
 SINK = SinkFormat("kafka", _sink, SINK_OPTIONS, reads_once=True)
 SOURCE = SourceFormat(
-    SOURCE_NAME, _source, SOURCE_OPTIONS, PACKAGES, KnownSource(True, ("topic", "partition"), PACKAGES)
+    SOURCE_NAME, _source, SOURCE_OPTIONS, PACKAGES, KnownSource(True, ("topic", "partition"), PACKAGES, begins=BEGINS)
 )

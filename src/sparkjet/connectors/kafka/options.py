@@ -52,6 +52,8 @@ STARTING_TIMESTAMP = text("startingTimestamp", "Start time for all partitions: m
 STARTING_OFFSETS_BY_TIMESTAMP = text(
     "startingOffsetsByTimestamp", 'Start time by partition: {"topic": {"0": 1700000000000}}.'
 )
+BEGINS = STARTING_OFFSETS.name, STARTING_TIMESTAMP.name, STARTING_OFFSETS_BY_TIMESTAMP.name
+"""Options of which one says where a new query begins, of this source and of Spark's."""
 STRATEGY = choice(
     "startingOffsetsByTimestampStrategy",
     "What to do if no record is at or after the start time.",
