@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import re
 import shutil
@@ -16,6 +17,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor
 
 import sparkjet as sj
+from sparkjet.catalyst.sought_rows import Sought
 from sparkjet.cli import main
 from sparkjet.errors import AnalysisError, RecoveryError
 from sparkjet.snapshots import DirectoryStore
@@ -347,6 +349,66 @@ def test_what_cannot_be_erased_is_refused_before_anything_changes(
         sj.erase(home, {"k": ANNA})
     monkeypatch.undo()
     assert lines(row.k for row in sj.read_state(home).collect()) == [ANNA, "ben"]
+
+
+ROW = """
+    named_struct('id', 7, 'at.home', named_struct('k', 'anna')) AS user, 'x' AS `user.name`, 'small' AS k, 'large' AS K,
+    date'0001-01-01' AS day, timestamp'0001-01-01 00:00:00' AS ts, timestamp_ntz'1500-01-01 00:00:00' AS ntz,
+    cast('1000000000000000000000000000000' AS decimal(38, 0)) AS large, 9007199254740992D AS double,
+    16777216F AS float, x'00ff' AS bytes, INTERVAL 1 DAY AS day_time
+"""
+
+
+@pytest.mark.parametrize(
+    ("key", "is_found"),
+    [
+        ({"user.id": 7, "user.at.home.k": "anna"}, True),
+        ({"user.name": "x"}, True),
+        ({"USER.ID": 7, "DAY": dt.date(1, 1, 1)}, True),
+        ({"user.none": 7}, None),
+        ({"k": "large"}, False),
+        ({"K": "large"}, True),
+        ({"day": dt.date(1, 1, 2)}, False),
+        ({"ts": dt.datetime(1, 1, 1, tzinfo=dt.timezone.utc), "ntz": dt.datetime(1500, 1, 1)}, True),
+        ({"large": 10**30, "bytes": bytearray(b"\x00\xff"), "day_time": dt.timedelta(1)}, True),
+        ({"double": 2**53, "float": 2.0**24}, True),
+    ],
+)
+def test_a_value_is_sought_as_what_it_is(spark: SparkSession, key: dict[str, Any], is_found: bool | None) -> None:
+    rows = spark.sql(f"SELECT {ROW}").toDF(*(f"c{number}" for number in range(12)))
+    fields = spark.sql(f"SELECT {ROW}").schema
+    found = Sought(key).within(spark, fields, rows.columns, "here")
+    assert (None if found is None else rows.select(found).collect()[0][0]) is is_found
+
+
+@pytest.mark.parametrize(
+    ("key", "is_text"),
+    [
+        ({"double": 2**53 + 1}, False),
+        ({"double": "9007199254740993"}, True),
+        ({"float": 2**24 + 1}, False),
+        ({"double": 10**400}, False),
+        ({"double": "1" * 400}, True),
+        ({"large": 10**39}, False),
+        ({"day": "12345678-01-01"}, True),
+        ({"user": "anna"}, True),
+        ({"k": "\ud800"}, False),
+    ],
+)
+def test_a_value_that_would_be_another_in_its_column_is_refused(
+    spark: SparkSession, key: dict[str, Any], is_text: bool
+) -> None:
+    rows = spark.sql(f"SELECT {ROW}")
+    with pytest.raises(AnalysisError, match=f"here: {next(iter(key))} is .* is no value of that type"):
+        Sought(key, is_text).within(spark, rows.schema, rows.columns, "here")
+
+
+@pytest.mark.parametrize("year", ["0000", "+12345"])
+def test_years_that_python_does_not_have_are_sought(spark: SparkSession, year: str) -> None:
+    rows = spark.sql(f"SELECT date'{year}-01-01' AS day")
+    found = Sought({"day": f"{year}-01-01"}, is_text=True).within(spark, rows.schema, rows.columns, "here")
+    assert found is not None
+    assert rows.where(found).count() == 1
 
 
 def test_the_command_prints_what_was_found_where(

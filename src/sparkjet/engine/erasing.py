@@ -215,9 +215,9 @@ class HomeErasure:
         return {"": self._within(schema, "key", where)}
 
     def _within(self, schema: StructType, stored: str, where: str) -> Column | None:
-        named = key_name if stored == "key" else lambda number: f"{stored}{number}"
-        columns = {field.name: (named(number), field.dataType) for number, field in enumerate(schema)}
-        return self._sought.within(self._session, columns, where)
+        numbers = range(len(schema))
+        names = [key_name(number) if stored == "key" else f"{stored}{number}" for number in numbers]
+        return self._sought.within(self._session, schema, names, where)
 
     def _delta(
         self,

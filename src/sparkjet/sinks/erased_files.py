@@ -157,8 +157,7 @@ class FilesErasure:
         return found
 
     def _condition(self, rows: DataFrame) -> Column | None:
-        columns = {field.name: (field.name, field.dataType) for field in rows.schema}
-        return self._sought.within(self._session, columns, f'"{self._directory}"')
+        return self._sought.within(self._session, rows.schema, rows.columns, f'"{self._directory}"')
 
     def _rewrite(self, name: str, place: str) -> None:
         rows = self._read([name], {}, None).drop(*_partitions(name))
