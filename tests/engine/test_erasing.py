@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import Row
@@ -19,16 +20,19 @@ from pyspark.sql.streaming import StatefulProcessor
 import sparkjet as sj
 from sparkjet.catalyst.sought_rows import Sought
 from sparkjet.cli import main
+from sparkjet.engine.erasing import HomeErasure
 from sparkjet.errors import AnalysisError, RecoveryError
 from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.copying import copy_newest
 from sparkjet.snapshots.pins import Pins
-from sparkjet.snapshots.record_log import newest_record
+from sparkjet.snapshots.record_log import RecordLog, newest_record
 from sparkjet.storage.posix_directory import PosixDirectory
 from tests.feed import Feed, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from sparkjet.snapshots.record import Record
 
 pytestmark = pytest.mark.interpreted
 
@@ -173,6 +177,22 @@ def test_nothing_stays_of_a_key_and_everything_of_the_others(spark: SparkSession
     assert lines(spark.read.parquet(str(place / "late")).collect()) == lines(late)
 
 
+def test_a_pinned_record_is_erased_by_the_names_that_it_has(place: Path) -> None:
+    """Aliases may change at any start, and records share deltas: here the right side's ``number`` was ``j`` before."""
+    pins = Pins(DirectoryStore(place / "home" / "snapshots"))
+    slot = pins.get("first").slot
+    record = pins.record(slot)
+    left, (time, number, value) = record.shown[PAIRS].sides
+    shown = msgspec.structs.replace(record.shown[PAIRS], sides=[left, [time, {**number, "name": "j"}, value]])
+    pins.revise(slot, msgspec.structs.replace(record, shown={**record.shown, PAIRS: shown}), 0)
+    before = sj.read_state(place / "home", PAIRS, pin="first", joinSide="right").collect()
+    told = sj.erase(place / "home", {"j": 2})
+    why = {each.place: each.why for each in told.places if each.operator == PAIRS}
+    assert why == {"state": "right side: no column j", "pin first": ""}
+    after = sj.read_state(place / "home", PAIRS, pin="first", joinSide="right").collect()
+    assert lines(after) == lines(row for row in before if row.j != 2) != lines(before)
+
+
 @pytest.mark.long
 def test_the_query_goes_on_as_if_it_had_not_read_the_key(spark: SparkSession, tmp_path: Path) -> None:
     found = []
@@ -308,6 +328,35 @@ def test_copies_of_a_home_get_the_newest_record_and_their_pins_lose_the_key(
     assert copy_newest(PosixDirectory(home), PosixDirectory(copy))[2] == 0
 
 
+def test_what_is_pinned_or_erased_meanwhile_is_erased_too(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both = rows([2], k="ben", j=1) + rows([2], k="carl", j=1)
+    keys_of(spark, tmp_path, rows([1, 2], k=ANNA, j=1) + both, rows([3], k=ANNA, j=2))
+    home, append = tmp_path / "home", RecordLog.append
+    other = HomeErasure(spark, PosixDirectory(home), Sought({"k": "carl"}))
+    slow = HomeErasure(spark, PosixDirectory(home), Sought({"k": "carl"}))
+
+    def meanwhile(log: RecordLog, slot: int, record: Record) -> None:
+        monkeypatch.setattr(RecordLog, "append", append)
+        Pins(DirectoryStore(home / "snapshots")).put("second", 0)
+        # It has read the pins as they were, and loses the slot.
+        with pytest.raises(RecoveryError, match="it is being erased from elsewhere"):
+            other._erase_pins()
+        append(log, slot, record)
+
+    monkeypatch.setattr(RecordLog, "append", meanwhile)
+    told = sj.erase(home, {"k": ANNA})
+    assert [(each.place, each.rows) for each in told.places] == [("state", 2), ("pin first", 1), ("pin second", 2)]
+    assert with_anna(home) == set()
+    with pytest.raises(RecoveryError, match="it is being erased from elsewhere"):
+        slow.erase()
+    # Had it looked for the newest record just before that was written.
+    assert [slow._log.pins.revise(slot, record, 0) for slot, (_, record) in slow._pinned.items()] == [False]
+    for pin in ("first", "second", None):
+        assert lines(row.k for row in sj.read_state(home, pin=pin).collect()) == ["ben", "carl"]
+
+
 def test_what_cannot_be_erased_is_refused_before_anything_changes(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -334,6 +383,11 @@ def test_what_cannot_be_erased_is_refused_before_anything_changes(
         sj.erase(home, {"k": ANNA}, rows=[tmp_path / "in"])
     with pytest.raises(RecoveryError, match="contains no record of a query"):
         sj.erase(home, {"k": ANNA}, copies=[tmp_path / "in"])
+    # Erased from by itself, it is no copy: the newest record would not get there.
+    copy_newest(PosixDirectory(home), PosixDirectory(tmp_path / "copy"))
+    sj.erase(tmp_path / "copy", {"k": "nobody"})
+    with pytest.raises(AnalysisError, match=r"has record \d+, and the home has come to record \d+ only"):
+        sj.erase(home, {"k": ANNA}, copies=[tmp_path / "copy"])
     assert everything(home) == untouched
     told = sj.erase(home, {"k": ANNA, "v": 1})
     assert [(each.operator, each.rows, each.why) for each in told.places][:1] == [("stage0", None, "not all of k, v")]
@@ -345,7 +399,7 @@ def test_what_cannot_be_erased_is_refused_before_anything_changes(
         return append(store, slot, content)
 
     monkeypatch.setattr(DirectoryStore, "put", second_driver)
-    with pytest.raises(RecoveryError, match=r"has written a record after record \d+: a driver runs it. Stop it"):
+    with pytest.raises(RecoveryError, match=r"has changed since record \d+ was read: a driver runs the query, or"):
         sj.erase(home, {"k": ANNA})
     monkeypatch.undo()
     assert lines(row.k for row in sj.read_state(home).collect()) == [ANNA, "ben"]

@@ -116,9 +116,7 @@ def erased(
     backups = {str(each): at(each, "copies") for each in copies}
     looks = {name: HomeErasure(chosen, each, sought) for name, each in backups.items()}
     for name, look in looks.items():
-        if look.record.query != state.record.query:
-            message = f'erase: copies: "{name}" is of query {look.record.query}, and not of {state.record.query}.'
-            raise AnalysisError(message)
+        state.check_copy(name, look)
     files = {str(each): FilesErasure(chosen, at(each, "rows"), sought) for each in rows}
     for each in files.values():
         each.check_published(state.record.query, [prepared.handle for prepared in state.record.transactions])
