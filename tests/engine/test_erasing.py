@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import re
 import shutil
@@ -9,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import Row
@@ -16,17 +18,21 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor
 
 import sparkjet as sj
+from sparkjet.catalyst.sought_rows import Sought
 from sparkjet.cli import main
+from sparkjet.engine.erasing import HomeErasure
 from sparkjet.errors import AnalysisError, RecoveryError
 from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.copying import copy_newest
 from sparkjet.snapshots.pins import Pins
-from sparkjet.snapshots.record_log import newest_record
+from sparkjet.snapshots.record_log import RecordLog, newest_record
 from sparkjet.storage.posix_directory import PosixDirectory
 from tests.feed import Feed, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from sparkjet.snapshots.record import Record
 
 # A capability as a whole, with the matrices.
 pytestmark = [pytest.mark.interpreted, pytest.mark.crash]
@@ -172,6 +178,22 @@ def test_nothing_stays_of_a_key_and_everything_of_the_others(spark: SparkSession
     assert lines(spark.read.parquet(str(place / "late")).collect()) == lines(late)
 
 
+def test_a_pinned_record_is_erased_by_the_names_that_it_has(place: Path) -> None:
+    """Aliases may change at any start, and records share deltas: here the right side's ``number`` was ``j`` before."""
+    pins = Pins(DirectoryStore(place / "home" / "snapshots"))
+    slot = pins.get("first").slot
+    record = pins.record(slot)
+    left, (time, number, value) = record.shown[PAIRS].sides
+    shown = msgspec.structs.replace(record.shown[PAIRS], sides=[left, [time, {**number, "name": "j"}, value]])
+    pins.revise(slot, msgspec.structs.replace(record, shown={**record.shown, PAIRS: shown}), 0)
+    before = sj.read_state(place / "home", PAIRS, pin="first", joinSide="right").collect()
+    told = sj.erase(place / "home", {"j": 2})
+    why = {each.place: each.why for each in told.places if each.operator == PAIRS}
+    assert why == {"state": "right side: no column j", "pin first": ""}
+    after = sj.read_state(place / "home", PAIRS, pin="first", joinSide="right").collect()
+    assert lines(after) == lines(row for row in before if row.j != 2) != lines(before)
+
+
 @pytest.mark.long
 def test_the_query_goes_on_as_if_it_had_not_read_the_key(spark: SparkSession, tmp_path: Path) -> None:
     found = []
@@ -307,6 +329,35 @@ def test_copies_of_a_home_get_the_newest_record_and_their_pins_lose_the_key(
     assert copy_newest(PosixDirectory(home), PosixDirectory(copy))[2] == 0
 
 
+def test_what_is_pinned_or_erased_meanwhile_is_erased_too(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both = rows([2], k="ben", j=1) + rows([2], k="carl", j=1)
+    keys_of(spark, tmp_path, rows([1, 2], k=ANNA, j=1) + both, rows([3], k=ANNA, j=2))
+    home, append = tmp_path / "home", RecordLog.append
+    other = HomeErasure(spark, PosixDirectory(home), Sought({"k": "carl"}))
+    slow = HomeErasure(spark, PosixDirectory(home), Sought({"k": "carl"}))
+
+    def meanwhile(log: RecordLog, slot: int, record: Record) -> None:
+        monkeypatch.setattr(RecordLog, "append", append)
+        Pins(DirectoryStore(home / "snapshots")).put("second", 0)
+        # It has read the pins as they were, and loses the slot.
+        with pytest.raises(RecoveryError, match="it is being erased from elsewhere"):
+            other._erase_pins()
+        append(log, slot, record)
+
+    monkeypatch.setattr(RecordLog, "append", meanwhile)
+    told = sj.erase(home, {"k": ANNA})
+    assert [(each.place, each.rows) for each in told.places] == [("state", 2), ("pin first", 1), ("pin second", 2)]
+    assert with_anna(home) == set()
+    with pytest.raises(RecoveryError, match="it is being erased from elsewhere"):
+        slow.erase()
+    # Had it looked for the newest record just before that was written.
+    assert [slow._log.pins.revise(slot, record, 0) for slot, (_, record) in slow._pinned.items()] == [False]
+    for pin in ("first", "second", None):
+        assert lines(row.k for row in sj.read_state(home, pin=pin).collect()) == ["ben", "carl"]
+
+
 def test_what_cannot_be_erased_is_refused_before_anything_changes(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -333,6 +384,11 @@ def test_what_cannot_be_erased_is_refused_before_anything_changes(
         sj.erase(home, {"k": ANNA}, rows=[tmp_path / "in"])
     with pytest.raises(RecoveryError, match="contains no record of a query"):
         sj.erase(home, {"k": ANNA}, copies=[tmp_path / "in"])
+    # Erased from by itself, it is no copy: the newest record would not get there.
+    copy_newest(PosixDirectory(home), PosixDirectory(tmp_path / "copy"))
+    sj.erase(tmp_path / "copy", {"k": "nobody"})
+    with pytest.raises(AnalysisError, match=r"has record \d+, and the home has come to record \d+ only"):
+        sj.erase(home, {"k": ANNA}, copies=[tmp_path / "copy"])
     assert everything(home) == untouched
     told = sj.erase(home, {"k": ANNA, "v": 1})
     assert [(each.operator, each.rows, each.why) for each in told.places][:1] == [("stage0", None, "not all of k, v")]
@@ -344,10 +400,70 @@ def test_what_cannot_be_erased_is_refused_before_anything_changes(
         return append(store, slot, content)
 
     monkeypatch.setattr(DirectoryStore, "put", second_driver)
-    with pytest.raises(RecoveryError, match=r"has written a record after record \d+: a driver runs it. Stop it"):
+    with pytest.raises(RecoveryError, match=r"has changed since record \d+ was read: a driver runs the query, or"):
         sj.erase(home, {"k": ANNA})
     monkeypatch.undo()
     assert lines(row.k for row in sj.read_state(home).collect()) == [ANNA, "ben"]
+
+
+ROW = """
+    named_struct('id', 7, 'at.home', named_struct('k', 'anna')) AS user, 'x' AS `user.name`, 'small' AS k, 'large' AS K,
+    date'0001-01-01' AS day, timestamp'0001-01-01 00:00:00' AS ts, timestamp_ntz'1500-01-01 00:00:00' AS ntz,
+    cast('1000000000000000000000000000000' AS decimal(38, 0)) AS large, 9007199254740992D AS double,
+    16777216F AS float, x'00ff' AS bytes, INTERVAL 1 DAY AS day_time
+"""
+
+
+@pytest.mark.parametrize(
+    ("key", "is_found"),
+    [
+        ({"user.id": 7, "user.at.home.k": "anna"}, True),
+        ({"user.name": "x"}, True),
+        ({"USER.ID": 7, "DAY": dt.date(1, 1, 1)}, True),
+        ({"user.none": 7}, None),
+        ({"k": "large"}, False),
+        ({"K": "large"}, True),
+        ({"day": dt.date(1, 1, 2)}, False),
+        ({"ts": dt.datetime(1, 1, 1, tzinfo=dt.timezone.utc), "ntz": dt.datetime(1500, 1, 1)}, True),
+        ({"large": 10**30, "bytes": bytearray(b"\x00\xff"), "day_time": dt.timedelta(1)}, True),
+        ({"double": 2**53, "float": 2.0**24}, True),
+    ],
+)
+def test_a_value_is_sought_as_what_it_is(spark: SparkSession, key: dict[str, Any], is_found: bool | None) -> None:
+    rows = spark.sql(f"SELECT {ROW}").toDF(*(f"c{number}" for number in range(12)))
+    fields = spark.sql(f"SELECT {ROW}").schema
+    found = Sought(key).within(spark, fields, rows.columns, "here")
+    assert (None if found is None else rows.select(found).collect()[0][0]) is is_found
+
+
+@pytest.mark.parametrize(
+    ("key", "is_text"),
+    [
+        ({"double": 2**53 + 1}, False),
+        ({"double": "9007199254740993"}, True),
+        ({"float": 2**24 + 1}, False),
+        ({"double": 10**400}, False),
+        ({"double": "1" * 400}, True),
+        ({"large": 10**39}, False),
+        ({"day": "12345678-01-01"}, True),
+        ({"user": "anna"}, True),
+        ({"k": "\ud800"}, False),
+    ],
+)
+def test_a_value_that_would_be_another_in_its_column_is_refused(
+    spark: SparkSession, key: dict[str, Any], is_text: bool
+) -> None:
+    rows = spark.sql(f"SELECT {ROW}")
+    with pytest.raises(AnalysisError, match=f"here: {next(iter(key))} is .* is no value of that type"):
+        Sought(key, is_text).within(spark, rows.schema, rows.columns, "here")
+
+
+@pytest.mark.parametrize("year", ["0000", "+12345"])
+def test_years_that_python_does_not_have_are_sought(spark: SparkSession, year: str) -> None:
+    rows = spark.sql(f"SELECT date'{year}-01-01' AS day")
+    found = Sought({"day": f"{year}-01-01"}, is_text=True).within(spark, rows.schema, rows.columns, "here")
+    assert found is not None
+    assert rows.where(found).count() == 1
 
 
 def test_the_command_prints_what_was_found_where(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +12,7 @@ import pytest
 from sparkjet.catalyst.sought_rows import Sought
 from sparkjet.clock import ManualClock
 from sparkjet.errors import AnalysisError
-from sparkjet.sinks.erased_files import FilesErasure
+from sparkjet.sinks.erased_files import FilesErasure, FoundRows
 from sparkjet.sinks.files import FilesSink
 from sparkjet.sinks.read_files import read_files
 from sparkjet.storage.posix_directory import PosixDirectory
@@ -37,6 +39,15 @@ def published(spark: SparkSession, sink: FilesSink, *epochs: list[Any]) -> list[
     return handles
 
 
+@contextmanager
+def setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
+    spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        spark.conf.unset(name)
+
+
 def contents(place: Path) -> dict[str, bytes]:
     return {each.name: each.read_bytes() for each in place.glob("part-*")}
 
@@ -61,17 +72,18 @@ def test_files_keep_their_names_and_what_is_of_others(spark: SparkSession, tmp_p
     sink.commit(prepared(spark, sink, 5, [(True,)], "other boolean"), lambda: None)
     before = contents(place)
     erasure = FilesErasure(spark, PosixDirectory(place), ANNA)
-    assert erasure.look() == (4, 3)
+    found = FoundRows(4, 3, lacking=1)
+    assert erasure.look() == found
     assert contents(place) == before
-    assert FilesErasure(spark, PosixDirectory(place), ANNA).erase(QUERY) == (4, 3)
+    assert FilesErasure(spark, PosixDirectory(place), ANNA).erase(QUERY) == found
     after = contents(place)
     assert after.keys() == before.keys()
     assert {name[:14] for name in after if after[name] != before[name]} == {f"part-{n:09d}" for n in (1, 3, 4)}
     assert not any(b"anna" in each for each in after.values())
     # The first two epochs have left the manifest, and are still files.
     assert read(spark, place, format) == ([("ben", 4)], [("ben", 1), ("ben", 2), ("ben", 4)])
-    assert FilesErasure(spark, PosixDirectory(place), ANNA).erase(QUERY) == (0, 0)
-    assert FilesErasure(spark, PosixDirectory(place), Sought({"none": 1})).erase(QUERY) == (None, 0)
+    assert FilesErasure(spark, PosixDirectory(place), ANNA).erase(QUERY) == FoundRows(0, 0, lacking=1)
+    assert FilesErasure(spark, PosixDirectory(place), Sought({"none": 1})).erase(QUERY) == FoundRows(None, 0, lacking=5)
     assert not any((place / "_sparkjet").rglob("*erased*"))
 
 
@@ -98,7 +110,7 @@ def test_what_is_killed_in_between_leaves_whole_files_and_is_made_up_for(
     # What it has left belongs to nobody, and is in nobody's way.
     erasure = FilesErasure(spark, PosixDirectory(tmp_path / "out"), ANNA)
     erasure.check_published("another query", [])
-    assert erasure.erase(QUERY) == (1, 1)
+    assert erasure.erase(QUERY) == FoundRows(1, 1)
     whole = [("ben", 1), ("ben", 2)]
     assert read(spark, tmp_path / "out") == (whole, whole)
     assert not any((tmp_path / "out" / "_sparkjet").rglob("*erased*"))
@@ -127,6 +139,94 @@ def test_what_is_prepared_is_refused_or_goes(spark: SparkSession, tmp_path: Path
     erasure().check_published(QUERY, [late])
 
 
+@pytest.mark.parametrize("format", [pytest.param("parquet", marks=pytest.mark.long), "orc"])
+def test_whatever_the_files_and_the_session_rows_go_and_stay_as_they_are(
+    spark: SparkSession, tmp_path: Path, format: str
+) -> None:
+    sink, nested = FilesSink(tmp_path, format), FilesSink(tmp_path / "late", format)
+    for each in (sink, nested):
+        each.create()
+    schema = "k string collate UTF8_LCASE, K string, n int"
+    with setting(spark, "spark.sql.caseSensitive", "true"):
+        first = prepared(spark, sink, 1, [("Anna", "k", 1), *(("ben", "anna", n) for n in (2, 3))], schema)
+    sink.commit(first, lambda: None)
+    # Late rows in a directory below, which has the name of a column.
+    nested.commit(prepared(spark, nested, 1, [("anna", 1), ("ben", 7)], "k string, late int"), lambda: None)
+    waiting = prepared(spark, nested, 2, [("anna", 8)], "k string, late int")
+    # As Spark writes partitions by itself: with checksums, and the same name in each.
+    rows = spark.createDataFrame([("ben", 4, "x"), ("anna", 5, "y"), ("ben", 6, "y")], "k string, n int, d string")
+    rows.coalesce(1).write.partitionBy("d").format(format).save(str(tmp_path / "aside"))
+    for name in ("d=x", "d=y"):
+        (tmp_path / "aside" / name).rename(tmp_path / name)
+    with setting(spark, "spark.sql.files.maxRecordsPerFile", "1"):
+        assert FilesErasure(spark, PosixDirectory(tmp_path), ANNA).erase(QUERY) == FoundRows(3, 3)
+    with setting(spark, "spark.sql.caseSensitive", "true"):
+        assert sorted(row.n for row in read_files(tmp_path).collect()) == [2, 3]
+    found = [spark.read.schema("k string, n int").format(format).load(str(tmp_path / name)) for name in ("d=x", "d=y")]
+    assert [[tuple(row) for row in each.collect()] for each in found] == [[("ben", 4)], [("ben", 6)]]
+    # What waits there is of somebody else, who will publish it.
+    nested.commit(waiting, lambda: None)
+    assert sorted(row.late for row in read_files(tmp_path / "late").collect()) == [7, 8]
+
+
+def test_files_of_several_types_are_looked_through_when_no_manifest_tells_them(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    clock = ManualClock(1_000)
+    sink = FilesSink(tmp_path, retention=160, clock=clock)
+    sink.create()
+    for epoch, (kind, value) in enumerate((("int", 4), ("string", "4"), ("double", 4.0)), 1):
+        rows = [("anna", value), ("ben", value)]
+        sink.commit(prepared(spark, sink, epoch, rows, f"k string, n {kind}"), lambda: None)
+    clock.advance(1_000)
+    sink.commit(prepared(spark, sink, 4, [("ben", 1)]), lambda: None)
+    assert FilesErasure(spark, PosixDirectory(tmp_path), ANNA).erase(QUERY) == FoundRows(3, 3)
+    assert not any(b"anna" in each for each in contents(tmp_path).values())
+
+
+def test_a_file_that_cannot_be_read_is_an_error_whatever_the_session_ignores(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    sink = FilesSink(tmp_path)
+    sink.create()
+    published(spark, sink, [("anna", 1), ("ben", 1)])
+    (file,) = tmp_path.glob("part-*")
+    damaged = bytearray(file.read_bytes())
+    damaged[4:40] = bytes(byte ^ 0xFF for byte in damaged[4:40])
+    file.write_bytes(damaged)
+    erasure = FilesErasure(spark, PosixDirectory(tmp_path), ANNA)
+    with (
+        setting(spark, "spark.sql.files.ignoreCorruptFiles", "true"),
+        pytest.raises(AnalysisError, match=r'erase: ".*" cannot be read: .*Restore the file, or remove it\.'),
+    ):
+        FilesErasure(spark, PosixDirectory(tmp_path), ANNA).look()
+    file.unlink()
+    with pytest.raises(AnalysisError, match=r"cannot be read: .*no such file"):
+        erasure.look()
+
+
+def test_rows_of_a_query_that_has_published_nothing_yet_go_too(spark: SparkSession, tmp_path: Path) -> None:
+    sink = FilesSink(tmp_path)
+    sink.create()
+    assert FilesErasure(spark, PosixDirectory(tmp_path), ANNA).erase(QUERY) == FoundRows(0, 0)
+    handle = prepared(spark, sink, 1, [("anna", 1)])
+    with pytest.raises(AnalysisError, match="has prepared and not published"):
+        FilesErasure(spark, PosixDirectory(tmp_path), ANNA).check_published(QUERY, [handle])
+    assert FilesErasure(spark, PosixDirectory(tmp_path), ANNA).erase(QUERY) == FoundRows(0, 0)
+    assert not list(tmp_path.rglob("part-*"))
+
+
+@pytest.mark.parametrize("column", ["_k", "a:b", "K"])
+def test_columns_that_are_directories_are_known_by_their_names(
+    spark: SparkSession, tmp_path: Path, column: str
+) -> None:
+    sink, name = FilesSink(tmp_path, partition_by=(column,)), column.lower()
+    sink.create()
+    sink.commit(prepared(spark, sink, 1, [("ben", 1)], f"`{column}` string, n int"), lambda: None)
+    with pytest.raises(AnalysisError, match=f"have the values of {name} in their names"):
+        FilesErasure(spark, PosixDirectory(tmp_path), Sought({name: "ben"}))
+
+
 def test_what_cannot_be_rewritten_is_refused_by_name(spark: SparkSession, tmp_path: Path) -> None:
     for name, sink, said in (
         ("csv", FilesSink(tmp_path / "csv", "csv"), "has csv files, which would be written anew as other text"),
@@ -136,7 +236,7 @@ def test_what_cannot_be_rewritten_is_refused_by_name(spark: SparkSession, tmp_pa
         published(spark, sink, [("ben", 1)])
         with pytest.raises(AnalysisError, match=said):
             FilesErasure(spark, PosixDirectory(tmp_path / name), ANNA)
-    assert FilesErasure(spark, PosixDirectory(tmp_path / "by"), Sought({"n": 1})).erase(QUERY) == (1, 1)
+    assert FilesErasure(spark, PosixDirectory(tmp_path / "by"), Sought({"n": 1})).erase(QUERY) == FoundRows(1, 1)
     assert read(spark, tmp_path / "by") == ([], [])
     with pytest.raises(AnalysisError, match=r'".*by": n is int, and "one" is no value of that type'):
         FilesErasure(spark, PosixDirectory(tmp_path / "by"), Sought({"n": "one"}, is_text=True)).look()

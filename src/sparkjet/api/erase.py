@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,8 +13,10 @@ from pyspark.sql import SparkSession
 
 from sparkjet.catalyst.sought_rows import Sought
 from sparkjet.engine.erasing import ErasedPlace, HomeErasure
-from sparkjet.errors import AnalysisError, refuse_connect
+from sparkjet.errors import AnalysisError, StorageError, refuse_connect
 from sparkjet.sinks.erased_files import FilesErasure
+from sparkjet.sinks.jars import said
+from sparkjet.storage.hadoop_file_system import JAVA_ERRORS
 from sparkjet.storage.schemes import directory_at
 
 if TYPE_CHECKING:
@@ -116,25 +119,38 @@ def erased(
     backups = {str(each): at(each, "copies") for each in copies}
     looks = {name: HomeErasure(chosen, each, sought) for name, each in backups.items()}
     for name, look in looks.items():
-        if look.record.query != state.record.query:
-            message = f'erase: copies: "{name}" is of query {look.record.query}, and not of {state.record.query}.'
-            raise AnalysisError(message)
-    files = {str(each): FilesErasure(chosen, at(each, "rows"), sought) for each in rows}
-    for each in files.values():
+        state.check_copy(name, look)
+    directories = {str(each): FilesErasure(chosen, at(each, "rows"), sought) for each in rows}
+    for each in directories.values():
         each.check_published(state.record.query, [prepared.handle for prepared in state.record.transactions])
         each.look()
     left = tuple(_left(state, has_rows=bool(rows), has_copies=bool(copies)))
 
     there = [(name, each) for name, look in looks.items() for each in look.look()]
-    found = state.look() if dry_run else state.erase()
+    with _changing(str(home)):
+        found = state.look() if dry_run else state.erase()
     found += [msgspec.structs.replace(each, place=f"{name}: {each.place}") for name, each in there]
-    for copy in () if dry_run else backups.values():
-        state.bring_up(copy)
-    for name, directory in files.items():
-        count, number = directory.look() if dry_run else directory.erase(state.record.query)
-        why = sought.lacking if count is None else ""
-        found.append(ErasedPlace(name, "", f"{number} files", count, why))
+    for name, copy in () if dry_run else backups.items():
+        with _changing(name):
+            state.bring_up(copy)
+    for name, directory in directories.items():
+        with _changing(name):
+            its = directory.look() if dry_run else directory.erase(state.record.query)
+        lacking = f"{its.lacking} files: {sought.lacking}" if its.lacking else ""
+        found.append(ErasedPlace(name, "", f"{its.files} files", its.rows, lacking))
     return Erased(tuple(found), left, dry_run)
+
+
+@contextmanager
+def _changing(place: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, *JAVA_ERRORS) as error:
+        message = (
+            f'erase: "{place}" cannot be read or written to: {said(error)} Each record and each file is as it was or '
+            "as it will be, and not all are erased: erase again once that is repaired."
+        )
+        raise StorageError(message) from error
 
 
 def _left(state: HomeErasure, *, has_rows: bool, has_copies: bool) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -78,15 +78,18 @@ class HomeErasure:
         self._home, self._sought = home, sought
         self._store = DirectoryStore(home.below("snapshots"))
         self._log = RecordLog(self._store)
-        self._slot, self.record = newest_record(home, "erase")
+        self.slot, self.record = newest_record(home, "erase")
         with reading(home, "erase"):
-            names, slots = defaultdict[int, list[str]](list), {*self._store.slots()}
+            names = defaultdict[int, list[str]](list)
             for pin in self._log.pins.all():
                 names[pin.slot].append(pin.name)
-            # A pin without its record was abandoned while being set.
-            there = [(slot, f"pin {', '.join(names[slot])}") for slot in names if slot in slots]
-            self._pinned = {slot: (place, self._log.pins.record(slot)) for slot, place in there}
-        self._rewritten: dict[str, tuple[int, Delta | None]] = {}
+            revisions = self._log.pins.revisions()
+            self._revisions = {slot: number for slot, (number, _) in revisions.items()}
+            self._pinned = {
+                slot: (f"pin {', '.join(names[slot])}", revisions[slot][1]) for slot in names if slot in revisions
+            }
+        self._read: dict[str, DataFrame] = {}
+        self._rewritten: dict[tuple[str, str], tuple[int, Delta | None]] = {}
         self._check()
 
     def look(self) -> list[ErasedPlace]:
@@ -100,8 +103,14 @@ class HomeErasure:
         Raises:
             RecoveryError: A driver runs the query, and has written a record in the meantime.
         """
-        found = list(self._stages(STATE, self.record, erases=True))
-        pins = self._erase_pins()
+        try:
+            found = list(self._stages(STATE, self.record, erases=True))
+            pins = self._erase_pins()
+        except Exception as error:
+            # What it was reading may be gone with the record that named it.
+            if self._store.slots()[-1] != self.slot:
+                raise self._running() from error
+            raise
         takeover = msgspec.structs.replace(
             _with(self.record, dict(each for _, each in found)),
             kind=EpochKind.TAKEOVER,
@@ -109,18 +118,38 @@ class HomeErasure:
             run=str(uuid.uuid4()),
         )
         try:
-            self._log.append(self._slot + 1, takeover)
+            self._log.append(self.slot + 1, takeover)
         except FencedError as error:
             raise self._running() from error
-        self._clean(self._slot + 1, takeover)
-        return [place for place, _ in found] + pins
+        places = [place for place, _ in found] + pins
+        if self._seal_pins():
+            self._clean(self.slot + 1, takeover)
+            return places
+        # Each of its records is whole, and what has come meanwhile is erased by the same steps.
+        return _together(places, HomeErasure(self._session, self._home, self._sought).erase())
 
     def bring_up(self, copy: Directory) -> None:
         """Bring a copy of the home up to the newest record, without the rows, and erase them from its pins."""
         copy_newest(self._home, copy, "copies")
         there = HomeErasure(self._session, copy, self._sought)
         there._erase_pins()
-        there._clean(there._slot, there.record)
+        there._clean(there.slot, there.record)
+
+    def check_copy(self, name: str, copy: HomeErasure) -> None:
+        """Refuse a home to which the newest record cannot be copied.
+
+        Raises:
+            AnalysisError: It is of another query, or has come further.
+        """
+        if copy.record.query != self.record.query:
+            message = f'erase: copies: "{name}" is of query {copy.record.query}, and not of {self.record.query}.'
+            raise AnalysisError(message)
+        if copy.slot > self.slot:
+            message = (
+                f'erase: copies: "{name}" has record {copy.slot}, and the home has come to record {self.slot} only: '
+                "the query was started, or erased from, in the copy. Erase from it as from a home of its own."
+            )
+            raise AnalysisError(message)
 
     def left(self) -> Iterator[str]:
         """Places that may have to do with the key, but are not erased here."""
@@ -140,10 +169,24 @@ class HomeErasure:
             stages = list(self._stages(place, record, erases=True))
             found += [each for each, _ in stages]
             if any(each.rows for each, _ in stages):
-                if self._store.slots()[-1] != self._slot:
+                revision = _with(record, dict(each for _, each in stages))
+                is_newest = self._store.slots()[-1] == self.slot
+                if not is_newest or not self._log.pins.revise(slot, revision, self._revisions[slot]):
                     raise self._running()
-                self._log.pins.revise(slot, _with(record, dict(each for _, each in stages)))
+                self._revisions[slot] += 1
         return found
+
+    def _seal_pins(self) -> bool:
+        """Whether the pinned records are those that were erased; whoever had read one of them cannot replace it now.
+
+        Another erasure that loses the slot may have replaced a pinned record since, by one that still has the rows; or
+        be about to, while what it names is removed. And somebody may have pinned a record since.
+        """
+        is_as_erased = True
+        for slot, (number, record) in self._log.pins.revisions().items():
+            is_sealed = self._log.pins.revise(slot, record, number)
+            is_as_erased = is_as_erased and is_sealed and slot in self._pinned and number == self._revisions[slot]
+        return is_as_erased
 
     def _clean(self, slot: int, record: Record) -> None:
         """Remove whatever no record names anymore, and what earlier drivers have left unfinished."""
@@ -179,8 +222,9 @@ class HomeErasure:
 
     def _running(self) -> RecoveryError:
         return RecoveryError(
-            f'erase: the query of "{self._home}" has written a record after record {self._slot}: a driver runs it. '
-            "Stop it with query.stop(), and erase again. Its state is as it was; pins may have been erased."
+            f'erase: "{self._home}" has changed since record {self.slot} was read: a driver runs the query, or it is '
+            "being erased from elsewhere. Stop it with query.stop(), and erase again. Its state is as that has left "
+            "it, and pins may have been erased."
         )
 
     def _stages(
@@ -215,9 +259,9 @@ class HomeErasure:
         return {"": self._within(schema, "key", where)}
 
     def _within(self, schema: StructType, stored: str, where: str) -> Column | None:
-        named = key_name if stored == "key" else lambda number: f"{stored}{number}"
-        columns = {field.name: (named(number), field.dataType) for number, field in enumerate(schema)}
-        return self._sought.within(self._session, columns, where)
+        numbers = range(len(schema))
+        names = [key_name(number) if stored == "key" else f"{stored}{number}" for number in numbers]
+        return self._sought.within(self._session, schema, names, where)
 
     def _delta(
         self,
@@ -229,17 +273,19 @@ class HomeErasure:
         erases: bool,
     ) -> tuple[int, Delta | None]:
         """The number of sought rows in a delta, and the delta without them; None if there are no others."""
-        if delta.name in self._rewritten:
-            # Records share deltas.
-            return self._rewritten[delta.name]
-        rows = stored_rows(self._session, self._store, delta)
+        if delta.name not in self._read:
+            self._read[delta.name] = stored_rows(self._session, self._store, delta)
+        rows = self._read[delta.name]
         side = next((side for side in conditions if f"{side}_time" in rows.columns), "")
         condition = conditions[side]
-        found: tuple[int, Delta | None] = (0, delta)
-        if condition is not None:
-            found = self._without(delta, rows, condition, record, _bounds(settings, side), erases=erases)
-        self._rewritten[delta.name] = found
-        return found
+        if condition is None:
+            return 0, delta
+        # Records share deltas, but may name their columns otherwise.
+        key = delta.name, str(condition)
+        if key not in self._rewritten:
+            bounds = _bounds(settings, side)
+            self._rewritten[key] = self._without(delta, rows, condition, record, bounds, erases=erases)
+        return self._rewritten[key]
 
     def _without(
         self,
@@ -263,6 +309,16 @@ class HomeErasure:
         tasks = 1 if left <= FEW else max(1, len(delta.files))
         files = self._store.write_delta(name, rows.where(~condition).coalesce(tasks))
         return count, Delta(name, files, left, lowest, highest)
+
+
+def _together(first: Iterable[ErasedPlace], then: Iterable[ErasedPlace]) -> list[ErasedPlace]:
+    """What two erasures have found, one after the other."""
+    found = {(each.place, each.operator): each for each in first}
+    for each in then:
+        before = found.get((each.place, each.operator))
+        rows = each.rows if before is None or before.rows is None else before.rows + (each.rows or 0)
+        found[each.place, each.operator] = msgspec.structs.replace(each, rows=rows)
+    return [*found.values()]
 
 
 def _with(record: Record, stages: Mapping[str, Any]) -> Record:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import dataclass
 from functools import cached_property
-from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
@@ -15,10 +16,12 @@ from pyspark.sql.types import StructType
 
 from sparkjet.catalyst.physical_plans import own_session
 from sparkjet.errors import AnalysisError, SinkError
+from sparkjet.sinks.jars import said
 from sparkjet.sinks.manifest import MANIFEST_DIRECTORY, Manifest
 from sparkjet.storage.directory import Replacing
 from sparkjet.storage.file_reader import read
 from sparkjet.storage.file_writer import FileWriter
+from sparkjet.storage.hadoop_file_system import JAVA_ERRORS
 from sparkjet.storage.written import write
 
 if TYPE_CHECKING:
@@ -33,7 +36,26 @@ _TYPED = ("parquet", "orc")
 """Formats of files that are read as they were written; text would be written anew otherwise than it was."""
 _ERASED = "000000-erased-"
 """Of an attempt before all takeovers: the next start of the query removes what a killed one has left."""
-_AS_MERGED = {"mergeSchema": "true"}
+_WHOLE = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}
+"""A row that was skipped would be lost."""
+_AS_MERGED = {"mergeSchema": "true", **_WHOLE}
+_AS_WRITTEN = {"spark.sql.caseSensitive": "true"}
+"""Settings of the session that reads: files may have columns that differ only in this."""
+
+
+@dataclass(frozen=True)
+class FoundRows:
+    """The rows that were sought in a directory.
+
+    Attributes:
+        rows: Their number; None if no file has the columns.
+        files: The number of files that have any.
+        lacking: The number of files without the columns.
+    """
+
+    rows: int | None
+    files: int
+    lacking: int = 0
 
 
 class FilesErasure:
@@ -53,19 +75,25 @@ class FilesErasure:
     """
 
     def __init__(self, session: SparkSession, directory: Directory, sought: Sought) -> None:
-        self._session, self._directory, self._sought = own_session(session), directory, sought
+        self._asked, self._session = session, own_session(session)
+        for name, value in _AS_WRITTEN.items():
+            self._session.conf.set(name, value)
+        self._directory, self._sought = directory, sought
         try:
-            self._manifests = Manifest.all_of(directory)
-            listed = {file: entry for each in self._manifests for entry in each.entries() for file in entry.files}
-            there = [name for name in directory.files() if not name.startswith(("_", "."))]
+            manifests = Manifest.all_of(directory)
+            listed = {file: entry for each in manifests for entry in each.entries() for file in entry.files}
+            self._there = directory.files()
+            self._files = {name: listed.get(name) for name in sorted(self._there) if _has_rows(name)}
+            # A sink creates its directory with the first start.
+            is_ours = bool(self._writers()) or (not self._files and directory.exists(MANIFEST_DIRECTORY))
         except OSError as error:
             message = f'erase: "{directory}" cannot be read: {error.strerror or error}'
             raise AnalysisError(message) from error
-        if not self._manifests or not isinstance(directory, Replacing):
+        if not is_ours or not isinstance(directory, Replacing):
             message = f"erase: {directory} has no manifest: no sparkjet query has published an epoch there."
             raise AnalysisError(message)
         self._replace = directory.replace
-        self._files = {name: listed.get(name) for name in sorted(there) if PurePosixPath(name).name.startswith("part-")}
+        self._lacking: set[str] = set()
         self._check()
 
     def check_published(self, query: str, decided: Sequence[Handle]) -> None:
@@ -79,46 +107,51 @@ class FilesErasure:
             AnalysisError: There are some.
         """
         handles = {(each["sink"], each["staging"]): each for each in decided if "staging" in each}
-        for manifest, staging in self._staged():
-            for attempt in staging.names():
-                handle = handles.get((manifest.sink, attempt))
-                is_open = handle is not None and not manifest.contains(handle["epoch"])
-                is_other = manifest.query != query and not attempt.startswith(_ERASED)
-                if is_open or is_other:
-                    message = (
-                        f'erase: "{self._directory}" has rows that query {manifest.query} has prepared and not '
-                        "published. Start that query, stop it with query.stop(), and erase again."
-                    )
-                    raise AnalysisError(message)
+        for writer, sink, attempt in self._staged():
+            handle = handles.get((sink, attempt))
+            is_open = handle is not None and not Manifest(self._directory, writer, sink).contains(handle["epoch"])
+            is_other = writer != query and not attempt.startswith(_ERASED)
+            if is_open or is_other:
+                message = (
+                    f'erase: "{self._directory}" has rows that query {writer} has prepared and not '
+                    "published. Start that query, stop it with query.stop(), and erase again."
+                )
+                raise AnalysisError(message)
 
-    def look(self) -> tuple[int | None, int]:
-        """The number of rows there are to erase, None if no file has the columns; and of files that have any.
+    def look(self) -> FoundRows:
+        """What there is to erase.
 
         Raises:
-            AnalysisError: A value is none of its column.
+            AnalysisError: A value is none of its column, or a file cannot be read.
         """
         counts = self._counts
-        return (None if counts is None else sum(counts.values())), len(counts or ())
+        rows = None if self._files and len(self._lacking) == len(self._files) else sum(counts.values())
+        return FoundRows(rows, len(counts), len(self._lacking))
 
-    def erase(self, query: str) -> tuple[int | None, int]:
-        """Erase them, and what the query, which is fenced, has prepared there and not decided; the same numbers."""
-        counts = self._counts
-        for manifest, staging in self._staged():
-            for attempt in staging.names():
-                if manifest.query == query or attempt.startswith(_ERASED):
-                    staging.remove(attempt)
-        place = f"{MANIFEST_DIRECTORY}/{self._manifests[0].query}/{self._manifests[0].sink}/staging"
-        attempt = f"{place}/{_ERASED}{uuid.uuid4().hex[:12]}"
-        for number, name in enumerate(counts or ()):
-            self._rewrite(name, f"{attempt}/{number}")
-        self._directory.remove(attempt)
-        return self.look()
+    def erase(self, query: str) -> FoundRows:
+        """Erase it, and what the query, which is fenced, has prepared there and not decided; says the same."""
+        found = self.look()
+        for writer, sink, attempt in self._staged():
+            if writer == query or attempt.startswith(_ERASED):
+                self._staging(writer, sink).remove(attempt)
+        if self._counts:
+            writer, sink = self._writers()[0]
+            attempt = f"{MANIFEST_DIRECTORY}/{writer}/{sink}/staging/{_ERASED}{uuid.uuid4().hex[:12]}"
+            for number, name in enumerate(self._counts):
+                self._rewrite(name, f"{attempt}/{number}")
+            self._directory.remove(attempt)
+        return found
 
-    def _staged(self) -> list[tuple[Manifest, Directory]]:
-        return [
-            (each, self._directory.below(f"{MANIFEST_DIRECTORY}/{each.query}/{each.sink}/staging"))
-            for each in self._manifests
-        ]
+    def _writers(self) -> list[tuple[str, str]]:
+        """Queries and their sinks, whether or not these have published any epoch."""
+        top = self._directory.below(MANIFEST_DIRECTORY)
+        return [(query, sink) for query in sorted(top.names()) for sink in sorted(top.below(query).names())]
+
+    def _staging(self, query: str, sink: str) -> Directory:
+        return self._directory.below(f"{MANIFEST_DIRECTORY}/{query}/{sink}/staging")
+
+    def _staged(self) -> list[tuple[str, str, str]]:
+        return [(*each, attempt) for each in self._writers() for attempt in self._staging(*each).names()]
 
     def _check(self) -> None:
         for name, entry in self._files.items():
@@ -128,7 +161,7 @@ class FilesErasure:
                     "other text than it was. Rewrite them with Spark, or remove them."
                 )
                 raise AnalysisError(message)
-            named = sorted(_partitions(name) & self._sought.values.keys())
+            named = self._sought.named(self._asked, _partitions(name))
             if named:
                 message = (
                     f'erase: the directories in "{self._directory}" have the values of {named[0]} in their names, and '
@@ -137,61 +170,89 @@ class FilesErasure:
                 raise AnalysisError(message)
 
     @cached_property
-    def _counts(self) -> dict[str, int] | None:
-        """Rows that are sought, by the file; None if no file has the columns."""
+    def _counts(self) -> dict[str, int]:
+        """Rows that are sought, by the file; only of files that have any."""
         groups: dict[tuple[bytes, frozenset[str]], list[str]] = {}
         for name, entry in self._files.items():
             told = (_format(name, entry), None if entry is None else (entry.schema, sorted(entry.options.items())))
             groups.setdefault((msgspec.json.encode(told), frozenset(_partitions(name))), []).append(name)
-        found: dict[str, int] | None = None
+        found: dict[str, int] = {}
         for names in groups.values():
-            entry = self._files[names[0]]
-            schema = None if entry is None else StructType.fromJson(entry.schema)
-            rows = self._read(names, {} if entry is not None else _AS_MERGED, schema)
-            condition = self._condition(rows)
-            if condition is not None:
-                by_file = rows.where(condition).groupBy(F.input_file_name().alias("file")).count().collect()
-                # Names of files are unique: they have epoch and number.
-                counts = {PurePosixPath(unquote(row["file"])).name: row["count"] for row in by_file}
-                found = (found or {}) | {each: counts[last] for each in names if (last := _last(each)) in counts}
+            try:
+                found |= self._counted(names)
+            except (OSError, *JAVA_ERRORS) as error:
+                message = f'erase: "{self._directory}" cannot be read: {said(error)} Restore the file, or remove it.'
+                raise AnalysisError(message) from error
         return found
 
+    def _counted(self, names: Sequence[str]) -> dict[str, int]:
+        try:
+            rows = self._read(names)
+        except JAVA_ERRORS:
+            if len(names) == 1:
+                raise
+            # Files that are no longer in the manifest may have the same column with several types.
+            half = len(names) // 2
+            return self._counted(names[:half]) | self._counted(names[half:])
+        condition = self._condition(rows)
+        if condition is None:
+            self._lacking.update(names)
+            return {}
+        by_file = rows.where(condition).groupBy(F.input_file_name().alias("file")).count().collect()
+        return {_named(unquote(row["file"]), names): row["count"] for row in by_file}
+
     def _condition(self, rows: DataFrame) -> Column | None:
-        columns = {field.name: (field.name, field.dataType) for field in rows.schema}
-        return self._sought.within(self._session, columns, f'"{self._directory}"')
+        return self._sought.within(self._asked, rows.schema, rows.columns, f'"{self._directory}"')
 
     def _rewrite(self, name: str, place: str) -> None:
-        rows = self._read([name], {}, None).drop(*_partitions(name))
+        rows = self._read([name]).drop(*_partitions(name))
         condition = self._condition(rows)
         assert condition is not None  # noqa: S101 - rows were found in this file
         entry = self._files[name]
-        options = {} if entry is None else entry.options
+        # All rows in one file, which has one name.
+        options = {**({} if entry is None else entry.options), "maxRecordsPerFile": "0"}
         writer = FileWriter(self._directory.below(place), _format(name, entry), options)
         (file,) = write(rows.where(~condition).coalesce(1), writer, SinkError).files
+        folder, _, last = name.rpartition("/")
+        checksums = f"{folder}/.{last}.crc".removeprefix("/")
+        if checksums in self._there:
+            # Of a file that Spark has written by itself: readers would find that it does not have these.
+            self._directory.remove_files([checksums])
         self._replace(f"{place}/{file}", name)
 
-    def _read(self, names: Sequence[str], options: Mapping[str, str], schema: StructType | None) -> DataFrame:
+    def _read(self, names: Sequence[str]) -> DataFrame:
         entry = self._files[names[0]]
-        file_format = _format(names[0], entry)
-        given = {**({} if entry is None else entry.options), **options}
         return read(
             self._session,
             self._directory,
             names,
-            file_format=file_format,
-            options=given,
-            schema=schema,
+            file_format=_format(names[0], entry),
+            options=_AS_MERGED if entry is None else {**entry.options, **_WHOLE},
+            # A copy: Spark adds names of collations to the object that it is given.
+            schema=None if entry is None else StructType.fromJson(deepcopy(entry.schema)),
             read_back=False,
         )
+
+
+def _has_rows(name: str) -> bool:
+    """Whether Spark's readers of the directory find the file."""
+    *levels, last = name.split("/")
+    return last.startswith("part-") and not any(_is_hidden(level) for level in levels)
+
+
+def _is_hidden(level: str) -> bool:
+    return level.startswith(".") or (level.startswith("_") and "=" not in level)
 
 
 def _format(name: str, entry: ManifestEntry | None) -> str:
     return name.rpartition(".")[2] if entry is None else entry.format
 
 
-def _partitions(name: str) -> set[str]:
-    return {level.partition("=")[0] for level in name.split("/")[:-1]}
+def _partitions(name: str) -> list[str]:
+    """The columns that are directories; a directory without a value is none, whatever its name."""
+    return [unquote(level.partition("=")[0]) for level in name.split("/")[:-1] if "=" in level]
 
 
-def _last(name: str) -> str:
-    return PurePosixPath(name).name
+def _named(path: str, names: Sequence[str]) -> str:
+    """The file of a path: as Spark writes partitions, several may have the same last name."""
+    return max((each for each in names if path.endswith(f"/{each}")), key=len)

@@ -86,20 +86,26 @@ class DirectoryStore:
         if all(other != slot for other, _ in self.pins()):
             self._pins.remove_files(_revision(slot, number) for number in self._revisions().get(slot, ()))
 
-    def revise(self, slot: int, content: bytes) -> None:
+    def revise(self, slot: int, content: bytes, after: int) -> bool:
         """See :meth:`SnapshotStore.revise`; writes a file with the next number: not every store can replace one."""
-        older = self._revisions().get(slot, [])
-        number = max(older, default=0) + 1
-        if not self._pins.put(_revision(slot, number), content):
-            message = f"Record {slot} in {self._directory} is being revised by another process. Try again."
-            raise StorageError(message)
-        self._pins.remove_files(_revision(slot, each) for each in older)
+        own = _revision(slot, after + 1)
+        # A put that was sent twice meets its own file.
+        if not self._pins.put(own, content) and not (self._pins.exists(own) and self._pins.read(own) == content):
+            return False
+        there = self._revisions().get(slot, [])
+        if max(there, default=0) > after + 1:
+            # The number was free again: others have gone on, and removed what they have replaced.
+            self._pins.remove_files([own])
+            return False
+        self._pins.remove_files(_revision(slot, each) for each in there if each <= after)
+        return True
 
-    def revised(self) -> dict[int, bytes]:
+    def revised(self) -> dict[int, tuple[int, bytes]]:
         """See :meth:`SnapshotStore.revised`."""
         while True:
+            newest = {slot: max(each) for slot, each in self._revisions().items()}
             try:
-                return {slot: self._pins.read(_revision(slot, max(each))) for slot, each in self._revisions().items()}
+                return {slot: (each, self._pins.read(_revision(slot, each))) for slot, each in newest.items()}
             except FileNotFoundError:
                 # Revised again since it was listed, or no longer pinned.
                 continue

@@ -50,7 +50,7 @@ class Pins:
         self._store = store
         # The record of a slot changes only by an erasure, which fences the driver first: it is read once.
         self._named: dict[int, frozenset[str]] = {}
-        self._revised: dict[int, bytes] | None = None
+        self._revised: dict[int, tuple[int, bytes]] | None = None
 
     def all(self) -> list[Pin]:
         """The pins, the oldest record first."""
@@ -82,17 +82,37 @@ class Pins:
 
     def record(self, slot: int) -> Record:
         """A record that is pinned, or that came after a pinned one; if it was revised, its revision."""
+        return self._revision(slot)[1]
+
+    def _revision(self, slot: int) -> tuple[int, Record]:
         if self._revised is None:
             # Read once: a replay reads thousands of records, and only an erasure revises any.
             self._revised = self._store.revised()
-        content = self._revised.get(slot)
-        return Record.decode(self._store.read(slot) if content is None else content, f"record {slot}")
+        number, content = self._revised.get(slot) or (0, self._store.read(slot))
+        return number, Record.decode(content, f"record {slot}")
 
-    def revise(self, slot: int, record: Record) -> None:
-        """Replace a pinned record with a revision, which lacks what was erased."""
-        self._store.revise(slot, record.encode())
+    def revisions(self) -> dict[int, tuple[int, Record]]:
+        """The pinned records as they are now, by their slots, and how many revisions each of them has had.
+
+        Without those whose pins were abandoned while being set: see :meth:`put`.
+        """
+        self._revised, self._named, found = None, {}, {}
+        for slot in {slot for slot, _ in self._store.pins()}:
+            with contextlib.suppress(FileNotFoundError):
+                found[slot] = self._revision(slot)
+        return found
+
+    def revise(self, slot: int, record: Record, after: int) -> bool:
+        """Replace a pinned record with a revision, which lacks what was erased; False if it was revised meanwhile.
+
+        Args:
+            slot: Its slot.
+            record: The revision.
+            after: Number of the revision that it was made of.
+        """
         self._revised = None
         self._named.pop(slot, None)
+        return self._store.revise(slot, record.encode(), after)
 
     def put(self, name: str, now: int) -> Pin:
         """Pin the newest record.

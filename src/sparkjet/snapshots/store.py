@@ -65,12 +65,21 @@ class SnapshotStore(Protocol):
         """Remove a pin; does nothing if there is none."""
         ...
 
-    def revise(self, slot: int, content: bytes) -> None:
-        """Durably write a replacement for the content of a pinned slot; readers find either content as a whole."""
+    def revise(self, slot: int, content: bytes, after: int) -> bool:
+        """Durably write a revision of a pinned slot, unless it is no longer at the one that it is made of.
+
+        Args:
+            slot: The slot.
+            content: The content that takes the place of the slot's; readers find either as a whole.
+            after: Number of the revision that the content was made of, 0 for the slot itself.
+
+        Returns:
+            False if the slot was revised since by somebody else, whose revision stays.
+        """
         ...
 
-    def revised(self) -> dict[int, bytes]:
-        """The replacements of revised slots, while these are pinned; :meth:`read` still returns the first content."""
+    def revised(self) -> dict[int, tuple[int, bytes]]:
+        """Number and content of each slot's revision, while it is pinned; :meth:`read` returns the first content."""
         ...
 
     def write_delta(self, name: str, partials: DataFrame) -> list[str]:

@@ -132,13 +132,17 @@ class StoreContract:
         for name in ("one", "two"):
             target.store.put_pin(3, name, b"")
         assert target.store.revised() == {}
-        for content in (b"first", b"second"):
-            target.again().revise(3, content)
-            assert target.store.revised() == {3: content}
+        for number, content in enumerate((b"first", b"second")):
+            assert target.again().revise(3, content, number)
+            # A put that was sent twice.
+            assert target.again().revise(3, content, number)
+            assert target.store.revised() == {3: (number + 1, content)}
+        for number in (0, 1):
+            assert not target.again().revise(3, b"of what is no longer there", number)
         assert (target.store.read(3), target.store.slots()) == (b"put", [3])
         assert target.store.pins() == [(3, "one"), (3, "two")]
         target.store.remove_pin(3, "one")
-        assert target.again().revised() == {3: b"second"}
+        assert target.again().revised() == {3: (2, b"second")}
         target.store.remove_pin(3, "two")
         assert target.again().revised() == {}
 
