@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql import types as T
 
+import sparkjet as sj
 from sparkjet.errors import AnalysisError
 from sparkjet.plan.backfill import begins_of
-from sparkjet.plan.written import Committed, Written, last_offsets
+from sparkjet.plan.written import Committed, Written, WrittenDelta, last_offsets
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 BEGINS = {"a/0/": 0, "a/1/": 3, "b/0/": 0, "0/": 0, "1/": 3}
 
@@ -71,11 +73,34 @@ class Table(Written):
     told: list[dict[str, Any]] = field(default_factory=list)
     others: tuple[str, ...] = ()
 
-    def newest(self) -> Committed:
+    def _newest(self) -> Committed:
         return self._of("7", self.told, self.others)
 
     def at(self, version: str) -> DataFrame:
         raise NotImplementedError
+
+
+def test_a_delta_table_is_found_by_its_path_and_by_its_name(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    here = tmp_path.as_posix()
+    for place, name in (
+        ("lake.`my-table`", "lake.`my-table`"),
+        ("`a/b`", "`a/b`"),
+        ("/lake/a `b` é", "delta.`/lake/a ``b`` é`"),
+        ("s3a://lake/clicks", "delta.`s3a://lake/clicks`"),
+        ("file:/lake/clicks", "delta.`file:/lake/clicks`"),
+        # Spark looks for these as tables.
+        ("./clicks", f"delta.`{here}/clicks`"),
+        (Path("clicks"), f"delta.`{here}/clicks`"),
+    ):
+        table = sj.written("delta", place)
+        assert isinstance(table, WrittenDelta)
+        assert table._name == name
+    for kind in ("delta", "iceberg"):
+        with pytest.raises(AnalysisError, match="history: no-table cannot be looked up as a table of this format: "):
+            sj.written(kind, "no-table").newest()
 
 
 def told(query: str = "q", **more: Any) -> dict[str, Any]:

@@ -41,7 +41,8 @@ def written(format: str, place: str | Path) -> Written:
     Raises:
         AnalysisError: There is no such format.
     """
-    return written_in(SparkSession.active(), format, str(place))
+    # A name without a slash may be a table's.
+    return written_in(SparkSession.active(), format, str(place.absolute() if isinstance(place, Path) else place))
 
 
 def backfill(

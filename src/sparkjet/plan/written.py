@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from py4j.protocol import Py4JJavaError
@@ -13,6 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegralType, StringType
 
+from sparkjet.catalyst.columns import quoted
 from sparkjet.errors import AnalysisError, RecoveryError, nearest
 from sparkjet.sinks.manifest import Manifest
 from sparkjet.sinks.read_files import read_epochs
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
 
     from sparkjet.storage.directory import Directory
 
+_SCHEME = re.compile("[A-Za-z][A-Za-z0-9+.-]*:/")
 _FAILURES = (PySparkException, Py4JJavaError)
 _TOLD = "sparkjet"
 """Key of the description in the summary of an Iceberg snapshot."""
@@ -50,13 +54,20 @@ class Written(ABC):
     session: SparkSession
     place: str
 
-    @abstractmethod
     def newest(self) -> Committed:
         """The table as it is now.
 
         Raises:
-            AnalysisError: No query has written there, or not a single one.
+            AnalysisError: There is no table, no query has written there, or not a single one.
         """
+        try:
+            return self._newest()
+        except _FAILURES as error:
+            message = f"history: {self.place} cannot be looked up as a table of this format: {str(error).strip()}"
+            raise AnalysisError(message) from error
+
+    @abstractmethod
+    def _newest(self) -> Committed: ...
 
     @abstractmethod
     def at(self, version: str) -> DataFrame:
@@ -95,8 +106,7 @@ class Written(ABC):
 class WrittenFiles(Written):
     """A directory of ``format("files")``; a version is an epoch of an output, and the last one that had expired."""
 
-    def newest(self) -> Committed:
-        """See :meth:`Written.newest`."""
+    def _newest(self) -> Committed:
         told, version = [], ""
         for manifest in self._manifests():
             own = {"query": manifest.query, "output": manifest.sink}
@@ -129,8 +139,7 @@ class WrittenFiles(Written):
 class WrittenDelta(Written):
     """A Delta table, read by its Spark connector; a version is one of its log, with the table's id."""
 
-    def newest(self) -> Committed:
-        """See :meth:`Written.newest`."""
+    def _newest(self) -> Committed:
         history = _rows(self.session.sql(f"DESCRIBE HISTORY {self._name}"))
         told, others = told_by_delta(history)
         return self._of(f"{self._id}:{max(each['version'] for each in history)}", told, others)
@@ -154,14 +163,17 @@ class WrittenDelta(Written):
 
     @property
     def _name(self) -> str:
-        return f"delta.`{self.place}`" if "/" in self.place else self.place
+        if "/" not in self.place or self.place.startswith("`"):
+            return self.place
+        # Spark has no working directory to find one in.
+        path = self.place if _SCHEME.match(self.place) else str(Path(self.place).absolute())
+        return f"delta.{quoted(path)}"
 
 
 class WrittenIceberg(Written):
     """An Iceberg table, read by its Spark connector; a version is a snapshot."""
 
-    def newest(self) -> Committed:
-        """See :meth:`Written.newest`."""
+    def _newest(self) -> Committed:
         snapshots = {each["snapshot_id"]: each for each in _rows(self.session.table(f"{self.place}.snapshots"))}
         named = _rows(self.session.table(f"{self.place}.refs").where(F.col("name") == "main"))
         current = version = named[0]["snapshot_id"] if named else None

@@ -22,9 +22,19 @@ _OURS = re.compile(r"part-\d{9}-\d{5}-")
 _SCHEME = re.compile("[A-Za-z][A-Za-z0-9+.-]+:(?=//)|jdbc:", re.IGNORECASE)
 _HIDDEN = ("_", ".")
 """What the names begin with that readers leave alone, except for directories of partitions."""
-_MOVING = {"OPTIMIZE", "VACUUM START", "VACUUM END", "REORG", "FSCK", "CLUSTER BY", "COMPUTE STATS", "ADD FEATURE"}
-_MOVING |= {"CREATE TABLE", "SET TBLPROPERTIES", "UNSET TBLPROPERTIES", "ADD COLUMNS", "CHANGE COLUMN", "MANUAL_UPDATE"}
-"""Operations of Delta's that add no rows."""
+_MOVING = {"OPTIMIZE", "VACUUM START", "VACUUM END", "REORG", "FSCK", "CLUSTER BY", "COMPUTE STATS", "MANUAL_UPDATE"}
+_MOVING |= {
+    "ADD FEATURE",
+    "DROP FEATURE",
+    "UPGRADE PROTOCOL",
+    "ADD CONSTRAINT",
+    "DROP CONSTRAINT",
+    "DOMAIN METADATA CLEANUP",
+}
+_MOVING |= {"CREATE TABLE", "SET TBLPROPERTIES", "UNSET TBLPROPERTIES", "UPDATE SCHEMA", "UPDATE COLUMN METADATA"}
+_MOVING |= {f"{verb} COLUMN{plural}" for verb in ("ADD", "CHANGE", "DROP", "RENAME", "REPLACE") for plural in ("", "S")}
+_MOVING |= {"UPDATE FIELD METADATA", "UPDATE TABLE METADATA", "ROW TRACKING BACKFILL", "ROW TRACKING UNBACKFILL"}
+"""Operations of Delta's, and of delta-rs's, that neither add rows nor remove any."""
 _CONNECT, _VALID_THROUGH = "kafka.connect.commit-id", "kafka.connect.valid-through-ts"
 """What Kafka Connect writes into the summary of an Iceberg snapshot."""
 
