@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import shutil
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -11,11 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 from pyspark.sql import functions as F
 from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
 
 import sparkjet as sj
 from sparkjet.plan.backfill import Backfill, Seam
+from sparkjet.plan.written import written_in
 from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.record_log import RecordLog
 
@@ -257,12 +260,35 @@ def test_what_cannot_be_a_backfill_is_refused(case: Case) -> None:
     for make, said in wrong:
         with pytest.raises(sj.AnalysisError, match=said):
             make()
+    # Columns with the names of Kafka's are not those that commits tell.
+    records = spark.readStream.schema("topic string, partition int, offset long, ts timestamp, v string").json(
+        f"{case.home}/new"
+    )
+    named = records.select(
+        "ts", F.col("topic").alias("t"), F.col("partition").cast("string").alias("p"), F.col("offset").alias("o"), "v"
+    ).where("v IS NOT NULL")
+    table = sj.written("files", "x")
+    sj.backfill(table, named, ("t", "p", "o"), "ts")
+    sj.backfill(table, named, ("p", "o"), "ts")
+    for names, found in (
+        (("t", "o"), "topic, offset"),
+        (("p", "t", "o"), "partition, topic"),
+        (("v", "o"), "v, offset"),
+    ):
+        with pytest.raises(sj.AnalysisError, match=rf"by topic, partition, offset, and .* are {found}"):
+            sj.backfill(table, named, names, "ts")
+    with pytest.raises(sj.AnalysisError, match=r"k, o are computed, offset there"):
+        sj.backfill(table, named.withColumn("k", F.upper("v")), ("k", "o"), "ts")
 
 
 def test_rows_of_history_without_an_offset_are_refused(case: Case) -> None:
     case.old.limit(3).withColumn("offset", F.lit(None).cast("long")).write.mode("append").parquet(f"{case.home}/table")
     with pytest.raises(sj.AnalysisError, match="3 rows of the history have no offset in 'offset', or no substream"):
         case.counts().start()
+
+
+def described(history: DataFrame, *arguments: Any, **more: Any) -> Backfill:
+    return Backfill(history, {each.name: each.dataType for each in history.schema}, *arguments, **more)
 
 
 def offsets_of(spark: SparkSession, *rows: tuple[Any, ...], kind: str = "string") -> DataFrame:
@@ -277,7 +303,7 @@ def test_a_substream_of_the_stream_is_the_one_of_these_values(spark: SparkSessio
     history = offsets_of(spark, *((*name, at) for name, at in last.items())).withColumn(
         "ts", F.timestamp_seconds("offset")
     )
-    backfill = Backfill(history, "ts", ("a", "b"), "offset")
+    backfill = described(history, "ts", ("a", "b"), "offset")
     live = offsets_of(
         spark, *((*name, at + more) for name, at in last.items() for more in (0, 1)), ("new", "x", 0), (None, "c", 0)
     )
@@ -289,7 +315,7 @@ def test_a_substream_is_the_same_in_another_time_zone(spark: SparkSession) -> No
     # Both are 02:30 in Berlin, where clocks go back between them.
     times = [dt.datetime(2026, 10, 25, hour, 30, tzinfo=UTC) for hour in (0, 1)]
     history = offsets_of(spark, (times[0], "x", 5), (times[1], "x", 9), kind="timestamp").withColumn("ts", F.col("a"))
-    backfill = Backfill(history, "ts", ("a", "b"), "offset")
+    backfill = described(history, "ts", ("a", "b"), "offset")
     before = spark.conf.get("spark.sql.session.timeZone")
     assert before is not None
     try:
@@ -307,27 +333,35 @@ def test_a_substream_is_the_same_in_another_time_zone(spark: SparkSession) -> No
 def test_a_seam_is_of_the_columns_that_have_found_it() -> None:
     of: Any = None
     by_offsets, by_time = Seam({"x/": 1}, None, [], ["a", "offset"], "ts"), Seam(None, 5, [], [], "ts")
+    by_commits, table = replace(by_offsets, version="q/results:-1:7"), written_in(of, "files", "x")
     others = [
-        (by_offsets, Backfill(of, "ts", cut=5), "cut is by a time, and where the history ends was found by a, offset"),
-        (by_offsets, Backfill(of, "ts", ("b",), "offset"), "cut is by b, offset"),
-        (by_offsets, Backfill(of, "other", ("a",), "offset"), "eventTime is by other"),
-        (by_time, Backfill(of, "ts", ("a",), "offset"), "found by a time when the query began"),
-        (Seam({"x/": 1}, None, []), Backfill(of, "ts", cut=5), "found by offsets"),
+        (
+            by_offsets,
+            Backfill(of, {}, "ts", cut=5),
+            "cut is by a time, and where the history ends was found by a, offset",
+        ),
+        (by_offsets, Backfill(of, {}, "ts", ("b",), "offset"), "cut is by b, offset"),
+        (by_offsets, Backfill(of, {}, "other", ("a",), "offset"), "eventTime is by other"),
+        (by_time, Backfill(of, {}, "ts", ("a",), "offset"), "found by a time when the query began"),
+        (Seam({"x/": 1}, None, []), Backfill(of, {}, "ts", cut=5), "found by offsets"),
+        (by_commits, Backfill(of, {}, "ts", ("a",), "offset"), r"history is a DataFrame, and it was sj.written\(…\)"),
+        (by_offsets, Backfill(table, {}, "ts", ("a",), "offset"), r"history is sj.written\(…\), and it was a DataFr"),
     ]
     for seam, backfill, said in others:
         with pytest.raises(sj.RecoveryError, match=said):
             backfill.check(seam, is_read=False)
     # By offsets, the event time has no meaning once history is read; by a time, another one is that of the first start.
-    Backfill(of, "other", ("a",), "offset").check(by_offsets, is_read=True)
-    Backfill(of, "ts", cut=6).check(by_time, is_read=False)
+    Backfill(of, {}, "other", ("a",), "offset").check(by_offsets, is_read=True)
+    Backfill(of, {}, "ts", ("a",), "offset").check(by_commits, is_read=True)
+    Backfill(of, {}, "ts", cut=6).check(by_time, is_read=False)
     with pytest.raises(sj.RecoveryError, match="eventTime is by other"):
-        Backfill(of, "other", cut=5).check(by_time, is_read=True)
+        Backfill(of, {}, "other", cut=5).check(by_time, is_read=True)
 
 
 def test_a_bucket_is_asked_of_the_table_by_its_event_time(case: Case) -> None:
     history = case.spark.read.parquet(f"{case.home}/table")
     cuts: list[Any] = [{"substream": ("part",), "offset": "offset"}, {"cut": 10**12}]
-    for backfill in (Backfill(history, "ts", bucket=60_000_000, **cut) for cut in cuts):
+    for backfill in (described(history, "ts", bucket=60_000_000, **cut) for cut in cuts):
         seam = backfill.seam()
         for number in (0, 1, seam.buckets - 1):
             plan = backfill.of_bucket(seam, number)._jdf.queryExecution().executedPlan().toString()
@@ -342,7 +376,7 @@ def test_buckets_have_as_many_rows_wherever_their_times_are(
     # A clock that was not set: most of the time between the first and the last row has none.
     seconds = F.when(F.col("id") == 0, 0).otherwise(1_700_000_000 + F.col("id"))
     history = spark.range(1000).select(F.timestamp_seconds(seconds).alias("ts"), F.col("id").alias("offset"))
-    backfill = Backfill(history, "ts", (), "offset")
+    backfill = described(history, "ts", (), "offset")
     seam = backfill.seam()
     rows = [backfill.of_bucket(seam, number).count() for number in (0, 4, seam.buckets - 1)]
     assert (seam.buckets, sum(abs(count - 100) <= 10 for count in rows)) == (10, 3)
@@ -412,10 +446,13 @@ class Archived:
         writer = stream.select("ts", "part", "v").writeStream.format("files").trigger(availableNow=True)
         return writer.option("checkpointLocation", self.home / home).option("path", self.home / "out")
 
-    def check(self, maintain: Callable[[], object] = lambda: None) -> None:
-        """Kill a backfill in its history, let the archive go on, and find each row once."""
-        self.archive(p0=300, p1=250)
-        maintain()
+    def another(self) -> None:
+        """Let another query write the same into the table."""
+        writer = sj.stream(self.live()).select("ts", "part", "v").writeStream.format("files").trigger(availableNow=True)
+        run(writer.option("checkpointLocation", self.home / "other").option("path", self.table))
+
+    def begin(self) -> None:
+        """Begin a backfill, and kill it in its history."""
 
         def ends(phase: sj.EpochPhase, epoch: int) -> None:
             if (phase, epoch) == (P.CLEAN, 1):
@@ -423,16 +460,26 @@ class Archived:
 
         with pytest.raises(KilledError):
             run(self.kept(self.both()).onEpochPhase(ends))
+
+    def go_on(self, **ends: int) -> None:
+        """Go on to the end of the stream, and find each of its rows once."""
+        self.extend({name[1:]: end for name, end in ends.items()})
+        run(self.kept(self.both()))
+        rows = [events(self.spark, int(name[1:]), 0, end).select("ts", "part", "v") for name, end in ends.items()]
+        found = sj.read_files(self.home / "out").select("ts", "part", "v")
+        assert Counter(found.collect()) == Counter(row for each in rows for row in each.collect())
+
+    def check(self, maintain: Callable[[], object] = lambda: None) -> None:
+        """Kill a backfill in its history, let the archive go on, and find each row once."""
+        self.archive(p0=300, p1=250)
+        maintain()
+        self.begin()
         # What is written now is not of the history that the query has begun with.
         self.archive(p0=350, p1=300, p2=10)
         maintain()
         newest = sj.written(self.kind, self.table)
         assert newest.at(newest.newest().version).count() == 660
-        self.extend({"0": 400, "1": 420, "2": 50})
-        run(self.kept(self.both()))
-        rows = events(self.spark, 0, 0, 400).union(events(self.spark, 1, 0, 420)).union(events(self.spark, 2, 0, 50))
-        found = sj.read_files(self.home / "out").select("ts", "part", "v")
-        assert Counter(found.collect()) == Counter(rows.select("ts", "part", "v").collect())
+        self.go_on(p0=400, p1=420, p2=50)
 
 
 def test_commits_say_which_rows_a_table_without_offsets_has(spark: SparkSession, tmp_path: Path) -> None:
@@ -452,23 +499,52 @@ def test_a_table_whose_commits_do_not_say_it_is_refused(spark: SparkSession, tmp
     history = sj.written("files", tmp_path / "archive")
     with pytest.raises(sj.AnalysisError, match="the commits of the history say the offsets"):
         sj.backfill(history, case.live(), dt.datetime(2026, 1, 1, tzinfo=UTC), "ts")
-    with pytest.raises(sj.AnalysisError, match="the history has no column 'w'"):
-        sj.backfill(history, case.live().withColumnRenamed("v", "w"), ("part", "offset"), "ts")
-    with pytest.raises(sj.AnalysisError, match=r"no commit of .* says up to which offsets"):
-        sj.backfill(sj.written("files", tmp_path / "none"), case.live(), ("part", "offset"), "ts")
     with pytest.raises(sj.AnalysisError, match=r"written: there is no format 'detla'.*delta"):
         sj.written("detla", "x")
-    writer = sj.stream(case.live()).select("ts", "part", "v").writeStream.format("files").trigger(availableNow=True)
-    run(writer.option("checkpointLocation", tmp_path / "other").option("path", tmp_path / "archive"))
+    cut = ("part", "offset")
+    renamed = sj.backfill(history, case.live().withColumnRenamed("v", "w"), cut, "ts").select("ts", "part", "w")
+    for stream, said in (
+        (renamed.withColumnRenamed("w", "v"), "the history has no column 'w'"),
+        (sj.backfill(sj.written("files", tmp_path / "none"), case.live(), cut, "ts"), "no commit of .* says up to"),
+        # Rows have other names than the offsets: all of history came from the stream once more.
+        (sj.backfill(history, case.live(), ("offset",), "ts"), "has read '0' up to 20, and the substreams .* by  are"),
+        (sj.backfill(history, case.live(), ("v", "part", "offset"), "ts"), "has read '0' up to 20"),
+    ):
+        with pytest.raises(sj.AnalysisError, match=said):
+            case.kept(stream).start()
+    case.another()
     with pytest.raises(sj.AnalysisError, match="has rows of several writers"):
-        case.both()
+        case.kept(case.both()).start()
+
+
+@pytest.mark.long
+def test_the_table_is_read_that_the_query_has_begun_with(spark: SparkSession, tmp_path: Path) -> None:
+    case = Archived(spark, tmp_path)
+    case.archive(p0=300, p1=250)
+    case.begin()
+    for place in ("query", "out"):
+        shutil.copytree(tmp_path / place, tmp_path / "copy" / place)
+    # It is of several writers now, but not in the version that is read.
+    case.another()
+    case.go_on(p0=310, p1=250)
+    for place in ("archive", "archiving"):
+        shutil.rmtree(tmp_path / place)
+    # What has been read is not looked for.
+    case.go_on(p0=310, p1=250)
+    for place in ("query", "out"):
+        shutil.rmtree(tmp_path / place)
+        shutil.copytree(tmp_path / "copy" / place, tmp_path / place)
+    # Made anew by another query, whose epochs have the same numbers.
+    case.archive(p0=350, p1=300)
+    with pytest.raises(sj.RecoveryError, match=r"version .* of .*archive, which .* any more: .* nothing"):
+        case.kept(case.both()).start()
 
 
 def test_buckets_are_by_time_or_of_a_million_rows() -> None:
     of: Any = None
-    backfill = Backfill(of, "ts", bucket=10)
+    backfill = Backfill(of, {}, "ts", bucket=10)
     assert backfill._bounds(3, 31, 100) == [10, 20, 30]
-    assert Backfill(of, "ts")._bounds(7, 7, 5_000_000) == []
+    assert Backfill(of, {}, "ts")._bounds(7, 7, 5_000_000) == []
     assert Seam(None, 5, []).buckets == 1
     with pytest.raises(sj.AnalysisError, match="100000 are the most"):
         backfill._bounds(0, 10_000_000, 1)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
@@ -97,7 +99,9 @@ class Delta:
 
 def test_delta_by_its_log() -> None:
     own = [{"operation": "STREAMING UPDATE", "userMetadata": json.dumps({"sparkjet": told(epoch=e)})} for e in (7, 6)]
-    assert complete_until(Delta([{"operation": "OPTIMIZE"}, *own, {"operation": "CREATE TABLE"}])).until == ELEVEN
+    kept = ("OPTIMIZE", "ADD CONSTRAINT", "RENAME COLUMN", "DROP COLUMNS", "UPGRADE PROTOCOL", "UPDATE TABLE METADATA")
+    assert complete_until(Delta([*({"operation": each} for each in kept), *own])).until == ELEVEN
+    assert complete_until(Delta([*own, {"operation": "CREATE TABLE"}])).until == ELEVEN
     other = {"operation": "WRITE", "engineInfo": "Apache-Spark/4.0", "userMetadata": "a note"}
     found = complete_until(Delta([*own, other, other, {**other, "userMetadata": "[]"}]))
     assert (found.until, found.others) == (None, ("WRITE by Apache-Spark/4.0",))
@@ -157,6 +161,15 @@ def test_a_database_by_a_connection(quote: str) -> None:
         assert found.without("p").why == "complete until 2026-01-01 11:00:00+00:00, by q/results, epoch 7"
         # Nothing is left open: the next answer would be the same for ever.
         assert not connection.in_transaction
+    with pytest.raises(AnalysisError, match=r"sparkjet_epochs beside it cannot be read: .* closed database"):
+        complete_until(connection, table="main.orders")
+
+
+def test_databases_and_topics_are_asked_without_pyspark() -> None:
+    asking = ("kafka.completeness", "postgres.progress", "jdbc.progress")
+    imports = "".join(f"import sparkjet.connectors.{each}\n" for each in asking)
+    without = f"import sys\nsys.modules['pyspark'] = None\n{imports}"
+    subprocess.run([sys.executable, "-c", without], check=True, timeout=60)
 
 
 def test_what_is_no_place_is_named(tmp_path: Path) -> None:
@@ -169,6 +182,11 @@ def test_what_is_no_place_is_named(tmp_path: Path) -> None:
         ),
         ("kafka://h:9092/t", {}, r"progress_topics=\[\"…\"\] is missing"),
         ("kafka://h:9092/", {"progress_topics": ["p"]}, "is not kafka://host:9092/topic"),
+        ("KAFKA://h:9092/", {"progress_topics": "p"}, "is not kafka://host:9092/topic"),
+        # Not as a directory, with the password in the message.
+        ("postgresql://me:secret@h/db", {}, "complete_until: postgresql:… is no directory of this .* give table="),
+        ("jdbc:mysql://h/db?password=secret", {}, "complete_until: jdbc:… is no directory of this machine"),
+        ("s3://lake/clicks", {}, "complete_until: s3:… is no directory of this machine.* DeltaTable"),
     ):
         with pytest.raises(AnalysisError, match=message):
             complete_until(place, **options)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +12,10 @@ from pyspark.sql.types import AtomicType, IntegralType, TimestampType
 
 from sparkjet.api.stream import Stream, stream
 from sparkjet.catalyst.columns import quoted
-from sparkjet.catalyst.logical_plans import attributes
+from sparkjet.catalyst.logical_plans import analyzed, attributes, children, listed, name_in_source, passed_nodes
 from sparkjet.catalyst.plan_analysis import check_source
 from sparkjet.errors import AnalysisError, nearest
-from sparkjet.plan.backfill import Backfill, noted
+from sparkjet.plan.backfill import Backfill, check_columns, noted
 from sparkjet.plan.written import Written, written_in
 from sparkjet.time import parse_duration
 
@@ -42,7 +41,8 @@ def written(format: str, place: str | Path) -> Written:
     Raises:
         AnalysisError: There is no such format.
     """
-    return written_in(SparkSession.active(), format, str(place))
+    # A name without a slash may be a table's.
+    return written_in(SparkSession.active(), format, str(place.absolute() if isinstance(place, Path) else place))
 
 
 def backfill(
@@ -65,7 +65,8 @@ def backfill(
     Args:
         history: A batch DataFrame, such as a Delta, Iceberg or Parquet table, with the columns of the stream by name.
             Its rows up to the cut must not change until they are read. Or :func:`written`: a table whose commits give
-            the offsets; columns of ``cut`` that it does not have are null in its rows.
+            the offsets; columns of ``cut`` that it does not have are null in its rows. It is looked at when the query
+            starts.
         live: A streaming DataFrame that begins at or before the end of the table, such as Kafka from ``earliest``. Rows
             that the table has are dropped from it.
         cut: Columns that both have: those that name a row's substream and, last, its offset there, as in ``("topic",
@@ -77,7 +78,7 @@ def backfill(
     Raises:
         AnalysisError: A DataFrame is not of the right kind, a column is missing or has another type, or ``cut`` is
             neither. When the query starts: the stream begins after the cut, with the substream and the number of
-            missing rows, as far as offsets tell; or history has rows without an offset.
+            missing rows, as far as offsets tell; or history has rows without an offset, or its commits do not tell any.
 
     >>> import datetime as dt, tempfile
     >>> import sparkjet as sj
@@ -99,36 +100,33 @@ def backfill(
     if not live.isStreaming:
         message = "backfill: live is a batch DataFrame. Give it a stream of spark.readStream, and the table as history."
         raise AnalysisError(message)
-    table = history if isinstance(history, Written) else None
-    if isinstance(history, Written):
-        history = history.at(history.newest().version)
     given: Any = history
-    if getattr(given, "isStreaming", True):
+    if not isinstance(history, Written) and getattr(given, "isStreaming", True):
         message = "backfill: history is no batch DataFrame. Give it a table of spark.read, and the stream as live."
         raise AnalysisError(message)
     event_time = _column("eventTime", live, eventTime, TimestampType)
     length = None if bucket is None else parse_duration(bucket, "bucket", minimum=1)
     described = _described(history, live, cut, event_time, length)
-    if table is not None:
+    if isinstance(history, Written):
         if described.offset is None:
             message = "cut: the commits of the history say the offsets. Name the columns that the stream has them in."
             raise AnalysisError(message)
-        named = (*described.substream, described.offset)
-        absent = {name: live.schema[name].dataType for name in named if name not in history.columns}
-        described = replace(described, written=table, absent=absent)
-        history = described.filled(history)
-        described = replace(described, history=history)
-    _check_columns(history, live)
+        _check_names(live, (*described.substream, described.offset))
+    else:
+        check_columns(history, described.columns)
     return stream(noted(live, described))
 
 
-def _described(history: DataFrame, live: DataFrame, cut: Any, event_time: str, bucket: int | None) -> Backfill:
+def _described(
+    history: DataFrame | Written, live: DataFrame, cut: Any, event_time: str, bucket: int | None
+) -> Backfill:
+    columns = {field.name: field.dataType for field in live.schema}
     if isinstance(cut, dt.datetime):
         if cut.tzinfo is None:
             message = f"cut: {cut!r} has no time zone. Give an aware datetime, such as cut.astimezone()."
             raise AnalysisError(message)
         time = (cut - _EPOCH) // dt.timedelta(microseconds=1)
-        return Backfill(history, event_time, cut=time, bucket=bucket)
+        return Backfill(history, columns, event_time, cut=time, bucket=bucket)
     if not isinstance(cut, list | tuple) or not cut or not all(isinstance(name, str) for name in cut):
         message = (
             f'cut: {cut!r} is neither an aware datetime nor names of columns, as in ("topic", "partition", "offset"): '
@@ -137,9 +135,32 @@ def _described(history: DataFrame, live: DataFrame, cut: Any, event_time: str, b
         raise AnalysisError(message)
     substream = tuple(_column("cut", live, name, AtomicType) for name in cut[:-1])
     offset = _column("cut", live, cut[-1], IntegralType)
-    return Backfill(history, event_time, substream, offset, bucket=bucket)
+    return Backfill(history, columns, event_time, substream, offset, bucket=bucket)
 
 
+def _check_names(live: DataFrame, names: Sequence[str]) -> None:
+    """Refuse columns that are not those by which the commits of a table name substreams and offsets.
+
+    Rows of other names would match no commit, so that all of history would come from the stream once more.
+    """
+    nodes = [*passed_nodes(analyzed(live))]
+    if any(children(node) and node.nodeName() not in _PASSING for node in nodes):
+        return
+    own = {str(each.name()) for node in nodes if not children(node) for each in listed(node.output())}
+    found = tuple(name_in_source(live, name) for name in names)
+    for wanted in _IN_SOURCES:
+        if own.issuperset(wanted) and found not in {wanted, wanted[-2:]}:
+            message = (
+                f"cut: of this source, commits tell offsets by {', '.join(wanted)}, and {', '.join(names)} are "
+                f"{', '.join(each or 'computed' for each in found)} there. Name the columns that have these values."
+            )
+            raise AnalysisError(message)
+
+
+_PASSING = {"Project", "Filter", "SubqueryAlias"}
+"""Nodes through which a column keeps its values."""
+_IN_SOURCES = (("topic", "partition", "offset"), ("_partition", "_offset"))
+"""Columns of the substream and the offset of Kafka's sources, and of the journal's."""
 _WANTED: dict[type, str] = {
     TimestampType: "a timestamp",
     IntegralType: "an integer",
@@ -162,21 +183,3 @@ def _column(argument: str, rows: DataFrame, name: str, kind: type) -> str:
         )
         raise AnalysisError(message)
     return str(named[0].name())
-
-
-def _check_columns(history: DataFrame, live: DataFrame) -> None:
-    types = {field.name: field.dataType for field in history.schema}
-    for field in live.schema:
-        if field.name not in types:
-            message = (
-                f"backfill: the history has no column {field.name!r}, which the stream has. Select the same columns "
-                "of both."
-            )
-            raise AnalysisError(message)
-        found = types[field.name].simpleString()
-        if found != field.dataType.simpleString():
-            message = (
-                f"backfill: the column {field.name!r} is of type {found} in the history, and "
-                f"{field.dataType.simpleString()} in the stream. Cast it in one of them."
-            )
-            raise AnalysisError(message)

@@ -95,6 +95,22 @@ def origins(expression: Any, renamed: Mapping[int, Any]) -> list[int]:
             return found
 
 
+def name_in_source(rows: DataFrame, column: str) -> str | None:
+    """What its source calls a column, whatever it is renamed and cast to; None for one that is computed."""
+    nodes = [*passed_nodes(analyzed(rows))]
+    renamed = aliases(nodes)
+    expression = attributes(rows, column)[0]
+    while (kind := kind_of(expression)) in {"Alias", "Cast", "AttributeReference"}:
+        if kind != "AttributeReference":
+            expression = expression.child()
+        elif attribute_id(expression) in renamed:
+            expression = renamed[attribute_id(expression)]
+        else:
+            given = [each for node in nodes if not children(node) for each in listed(node.output())]
+            return str(expression.name()) if attribute_id(expression) in map(attribute_id, given) else None
+    return None
+
+
 def kind_of(node: Any) -> str:
     """Class name of an expression, without its package."""
     return str(node.getClass().getSimpleName())

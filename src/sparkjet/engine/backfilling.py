@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from sparkjet.catalyst.recorded_batches import first_offsets
 from sparkjet.errors import AnalysisError, RecoveryError
 from sparkjet.plan.backfill import Backfilled, Seam, backfilled, begins_of, gaps
+from sparkjet.plan.written import Written
 from sparkjet.query_log import logger
 from sparkjet.snapshots.record import History
 
@@ -94,7 +95,9 @@ def backfilling(engine: Engine, source: DataFrame, store: SnapshotStore) -> Back
         name = record.history.seam
         seam = Seam.decode(store.read_blob(name), name)
         found.backfill.check(seam, is_read=record.history.is_read)
-        return Backfilling(engine, _at(found, seam), seam, record.history)
+        # What is read may have gone since.
+        found = found if record.history.is_read else _at(engine, found, seam.version)
+        return Backfilling(engine, found, seam, record.history)
     if record.epoch > 0:
         message = (
             f"backfill: the query is at epoch {record.epoch}, without a history, whose rows would be late now. "
@@ -119,24 +122,27 @@ def _check_gapless(offsets: Mapping[str, int], first: Sequence[str]) -> None:
 
 
 def _new(engine: Engine, found: Backfilled, record: Record, store: SnapshotStore) -> Backfilling:
-    written = found.backfill.written
-    if written is None:
+    table = found.backfill.table
+    if isinstance(table, Written):
+        committed = table.newest()
+        found = _at(engine, found, committed.version)
+        first = first_offsets(engine.session, found.stream)
+        seam = found.backfill.seam_of_commits(committed, begins_of(first))
+    else:
         seam = found.backfill.seam()
         first = first_offsets(engine.session, found.stream) if seam.offsets else []
-    else:
-        _check_substreams(engine, found.backfill.absent)
-        first = first_offsets(engine.session, found.stream)
-        seam = found.backfill.seam_of_commits(written, begins_of(first))
     if seam.offsets:
         _check_gapless(seam.offsets, first)
     name = f"{record.takeover:06d}-{record.epoch:09d}-seam"
     store.put_blob(name, seam.encode())
-    return Backfilling(engine, _at(found, seam), seam, History(0, seam.buckets, name))
+    return Backfilling(engine, found, seam, History(0, seam.buckets, name))
 
 
-def _at(found: Backfilled, seam: Seam) -> Backfilled:
+def _at(engine: Engine, found: Backfilled, version: str) -> Backfilled:
     """The backfill with the table as it was when the seam was found."""
-    return replace(found, backfill=found.backfill.at(seam.version))
+    found = replace(found, backfill=found.backfill.at(version))
+    _check_substreams(engine, found.backfill.absent)
+    return found
 
 
 def _check_substreams(engine: Engine, absent: Collection[str]) -> None:

@@ -6,7 +6,7 @@ import json
 import uuid
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -21,7 +21,7 @@ from sparkjet.catalyst.moments import Moment
 from sparkjet.catalyst.physical_plans import as_frame, exchanged_nodes, no_rows
 from sparkjet.errors import AnalysisError, RecoveryError
 from sparkjet.known_types import known
-from sparkjet.plan.written import Written, last_offsets
+from sparkjet.plan.written import Committed, Written, last_offsets, partitions, substream_name
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -84,46 +84,60 @@ class Backfill:
     """The arguments of :func:`sparkjet.backfill`.
 
     Attributes:
-        history: The table, with the columns of the stream.
+        table: The table: a DataFrame with the columns of the stream, or one whose commits give the offsets, of which a
+            start determines the version that is read.
+        columns: The columns of the stream, with their types.
         event_time: The column of its event time.
         substream: The columns that identify the substream of a row, if the cut is by offsets.
         offset: The column of a row's offset in its substream; None if the cut is by time.
         cut: The event time at which the stream begins, in microseconds; None if the cut is by offsets.
         bucket: Length of a bucket in microseconds; None for buckets of about :data:`ROWS` rows.
-        written: The table, if its commits give the offsets.
-        absent: The columns of ``substream`` and ``offset`` that such a table does not have, with their types.
+        absent: The columns of ``substream`` and ``offset`` that the table does not have.
     """
 
-    history: DataFrame
+    table: DataFrame | Written
+    columns: Mapping[str, DataType]
     event_time: str
     substream: tuple[str, ...] = ()
     offset: str | None = None
     cut: int | None = None
     bucket: int | None = None
-    written: Written | None = None
-    absent: Mapping[str, DataType] = field(default_factory=dict)
+    absent: Sequence[str] = ()
+
+    @property
+    def history(self) -> DataFrame:
+        """The rows of the table, of which the version is known."""
+        assert not isinstance(self.table, Written)  # noqa: S101 - at() comes first
+        return self.table
 
     def at(self, version: str) -> Backfill:
-        """The same backfill, with the table as it was at a version."""
-        if self.written is None or not version:
+        """The same backfill, with a table whose commits give the offsets as it was at a version.
+
+        Columns of ``substream`` and ``offset`` that such a table does not have are null in its rows.
+
+        Raises:
+            AnalysisError: Another column is missing, or has another type.
+            RecoveryError: The version is there no more.
+        """
+        if not isinstance(self.table, Written):
             return self
-        return replace(self, history=self.filled(self.written.at(version)))
+        rows = self.table.at(version)
+        known = {each.lower() for each in rows.columns}
+        absent = [name for name in self._names if name.lower() not in known]
+        rows = rows.withColumns({name: F.lit(None).cast(self.columns[name]) for name in absent})
+        check_columns(rows, self.columns)
+        return replace(self, table=rows, absent=absent)
 
-    def filled(self, rows: DataFrame) -> DataFrame:
-        """Rows of the table with the columns of the stream."""
-        return rows.withColumns({name: F.lit(None).cast(kind) for name, kind in self.absent.items()})
-
-    def seam_of_commits(self, written: Written, begins: Mapping[str, int]) -> Seam:
-        """The seam of a new query over a table whose commits give the offsets.
+    def seam_of_commits(self, committed: Committed, begins: Mapping[str, int]) -> Seam:
+        """The seam of a new query over a table, at this version, whose commits give the offsets.
 
         Raises:
             AnalysisError: The commits do not give the offsets.
         """
-        committed = written.newest()
-        offsets = last_offsets(committed, self.substream, begins)
-        of_version, time = self.at(committed.version), F.unix_micros(self._time)
-        first, last, count = of_version.history.agg(F.min(time), F.max(time), F.count(F.lit(1))).collect()[0]
-        bounds = [] if first is None else of_version._bounds(first, last, count)  # noqa: SLF001 - the same of the version
+        offsets = last_offsets(committed, {name: self.columns[name] for name in self.substream}, begins)
+        time = F.unix_micros(self._time)
+        first, last, count = self.history.agg(F.min(time), F.max(time), F.count(F.lit(1))).collect()[0]
+        bounds = [] if first is None else self._bounds(first, last, count)
         return Seam(offsets, None, bounds, self._names, self.event_time, committed.version)
 
     def seam(self) -> Seam:
@@ -157,11 +171,20 @@ class Backfill:
         return Seam(offsets, self.cut, self._bounds(first, last, count), self._names, self.event_time)
 
     def check(self, seam: Seam, *, is_read: bool) -> None:
-        """Refuse to continue at a seam that was found by other columns, which have other values.
+        """Refuse to continue at a seam that was found by other columns, which have other values, or in another way.
 
         Raises:
-            RecoveryError: The seam was found by other columns.
+            RecoveryError: The seam was found by other columns, or by commits, and the history is none that has any.
         """
+        by_commits = isinstance(self.table, Written)
+        if not is_read and by_commits != bool(seam.version):
+            # Rows of a version are not told by a filter, and those of other tables not without one.
+            given, begun = ("sj.written(…)", "a DataFrame") if by_commits else ("a DataFrame", "sj.written(…)")
+            message = (
+                f"backfill: history is {given}, and it was {begun} when the query began: rows would be doubled or "
+                f"lost. Give it {begun} as before, or start from scratch with another checkpointLocation."
+            )
+            raise RecoveryError(message)
         found = [(seam.cut, self._names, "cut")]
         if seam.cut is None:
             found = [(["offsets"] * (seam.offsets is not None), ["offsets"] * (self.offset is not None), "cut")]
@@ -238,18 +261,39 @@ class Backfill:
     @property
     def _key(self) -> Column:
         """The substream of a row, as the parts of its name between slashes; null if one of them is null."""
-        kinds = {each.name: each.dataType for each in self.history.schema}
         parts = []
         for name in self.substream:
             column = F.col(quoted(name))
             # The text of a timestamp differs between time zones, and occurs twice when clocks go back.
-            point = isinstance(kinds[name], TimestampType)
+            point = isinstance(self.columns[name], TimestampType)
             text = F.unix_micros(column).cast("string") if point else column.cast("string")
             # "a/b" and "c" must differ from "a" and "b/c".
             for letter in ("\\", "/"):
                 text = F.replace(text, F.lit(letter), F.lit(f"\\{letter}"))
             parts += [text, F.lit("/")]
         return F.concat(*parts) if parts else F.lit("")
+
+
+def check_columns(history: DataFrame, columns: Mapping[str, DataType]) -> None:
+    """Refuse a table that does not have the columns of the stream.
+
+    Raises:
+        AnalysisError: A column is missing, or has another type.
+    """
+    types = {field.name: field.dataType for field in history.schema}
+    for name, kind in columns.items():
+        if name not in types:
+            message = (
+                f"backfill: the history has no column {name!r}, which the stream has. Select the same columns of both."
+            )
+            raise AnalysisError(message)
+        found = types[name].simpleString()
+        if found != kind.simpleString():
+            message = (
+                f"backfill: the column {name!r} is of type {found} in the history, and {kind.simpleString()} in the "
+                "stream. Cast it in one of them."
+            )
+            raise AnalysisError(message)
 
 
 def _time_of(micros: int) -> Column:
@@ -283,6 +327,8 @@ def gaps(offsets: Mapping[str, int], first: Iterable[str]) -> list[tuple[str, in
     [('a/1', 9, 12)]
     >>> gaps({"0/": 9}, ['{"0": 11}']), gaps({"0/": 9}, ['{"files": []}', "7"])
     ([('0', 9, 11)], [])
+    >>> gaps({"0/": 9}, ['{"source": "grid-journal", "offsets": {"0": 11}, "watermarks": {}}'])
+    [('0', 9, 11)]
     """
     begins = begins_of(first)
     pairs = ((name, last, begins.get(name, last)) for name, last in sorted(offsets.items()))
@@ -293,15 +339,11 @@ def begins_of(first: Iterable[str]) -> dict[str, int]:
     """The first offset of each substream of a stream, as far as its sources report it."""
     begins: dict[str, int] = {}
     for text in first:
-        found = json.loads(text)
-        for name, each in found.items() if isinstance(found, dict) else ():
-            inner = each if isinstance(each, dict) else {}
-            begins |= {f"{name}/{part}/": at for part, at in inner.items() if type(at) is int}
-            if len(found) == 1:
-                # The substream may leave out the topic, if there is only one.
-                begins |= {f"{part}/": at for part, at in inner.items() if type(at) is int}
-            if type(each) is int:
-                begins[f"{name}/"] = each
+        found = {parts: at for parts, at in partitions(text).items() if parts and type(at) is int}
+        begins |= {substream_name(parts): at for parts, at in found.items()}
+        if len({parts[:-1] for parts in found}) == 1:
+            # The substream may leave out the topic, if there is only one.
+            begins |= {substream_name(parts[-1:]): at for parts, at in found.items()}
     return begins
 
 

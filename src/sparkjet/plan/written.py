@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 import json
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
+from pyspark.sql.types import IntegralType, StringType
 
-from sparkjet.errors import AnalysisError, nearest
+from sparkjet.catalyst.columns import quoted
+from sparkjet.errors import AnalysisError, RecoveryError, nearest
 from sparkjet.sinks.manifest import Manifest
 from sparkjet.sinks.read_files import read_epochs
-from sparkjet.sources.carrying import CarryingOffset, leaves
+from sparkjet.sources.carrying import CarryingOffset
 from sparkjet.storage.schemes import directory_at
 from sparkjet.tools.completeness import told_by_delta
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import DataType
 
+    from sparkjet.storage.directory import Directory
+
+_SCHEME = re.compile("[A-Za-z][A-Za-z0-9+.-]*:/")
+_FAILURES = (PySparkException, Py4JJavaError)
 _TOLD = "sparkjet"
 """Key of the description in the summary of an Iceberg snapshot."""
 
@@ -43,17 +54,34 @@ class Written(ABC):
     session: SparkSession
     place: str
 
-    @abstractmethod
     def newest(self) -> Committed:
         """The table as it is now.
 
         Raises:
-            AnalysisError: No query has written there, or not a single one.
+            AnalysisError: There is no table, no query has written there, or not a single one.
         """
+        try:
+            return self._newest()
+        except _FAILURES as error:
+            message = f"history: {self.place} cannot be looked up as a table of this format: {str(error).strip()}"
+            raise AnalysisError(message) from error
+
+    @abstractmethod
+    def _newest(self) -> Committed: ...
 
     @abstractmethod
     def at(self, version: str) -> DataFrame:
-        """The rows of a version."""
+        """The rows of a version, whatever was written since.
+
+        Raises:
+            RecoveryError: It cannot be read any more, or the table was made anew.
+        """
+
+    def _gone(self, version: str, why: object) -> RecoveryError:
+        return RecoveryError(
+            f"history: version {version} of {self.place}, which the query has begun with, cannot be read any more: "
+            f"{why}. Restore the table, or start from scratch with another checkpointLocation."
+        )
 
     def _of(self, version: str, told: Iterable[Mapping[str, Any]], others: Iterable[str] = ()) -> Committed:
         """The version, with what its commits say, newest first."""
@@ -76,46 +104,76 @@ class Written(ABC):
 
 
 class WrittenFiles(Written):
-    """A directory of ``format("files")``; a version is an epoch."""
+    """A directory of ``format("files")``; a version is an epoch of an output, and the last one that had expired."""
 
-    def newest(self) -> Committed:
-        """See :meth:`Written.newest`."""
-        told, last = [], 0
-        for manifest in Manifest.all_of(directory_at(self.place, "history", lambda: self.session)):
+    def _newest(self) -> Committed:
+        told, version = [], ""
+        for manifest in self._manifests():
             own = {"query": manifest.query, "output": manifest.sink}
             entries = manifest.entries()
             told += [{**(entry.progress or {}), **own} for entry in reversed(entries)]
-            last = max([last, *(entry.epoch for entry in entries)])
-        return self._of(str(last), told)
+            version = ":".join(
+                (manifest.query, manifest.sink, str(manifest.floor), str(max([0, *(e.epoch for e in entries)])))
+            )
+        return self._of(version, told)
 
     def at(self, version: str) -> DataFrame:
         """See :meth:`Written.at`."""
-        return read_epochs(self.session, directory_at(self.place, "history", lambda: self.session), until=int(version))
+        query, output, floor, epoch = version.rsplit(":", 3)
+        own = [each for each in self._manifests() if (each.query, each.sink) == (query, output)]
+        if not own:
+            raise self._gone(version, f"{query}/{output} has written nothing there")
+        # A marker of epoch 0 says that none has expired.
+        if own[0].floor > max(0, int(floor)):
+            raise self._gone(version, f"the option retention has removed its epochs up to {own[0].floor}")
+        return read_epochs(self.session, self._directory, of=(query, output), until=int(epoch))
+
+    def _manifests(self) -> list[Manifest]:
+        return Manifest.all_of(self._directory)
+
+    @property
+    def _directory(self) -> Directory:
+        return directory_at(self.place, "history", lambda: self.session)
 
 
 class WrittenDelta(Written):
-    """A Delta table, read by its Spark connector; a version is one of its log."""
+    """A Delta table, read by its Spark connector; a version is one of its log, with the table's id."""
 
-    def newest(self) -> Committed:
-        """See :meth:`Written.newest`."""
+    def _newest(self) -> Committed:
         history = _rows(self.session.sql(f"DESCRIBE HISTORY {self._name}"))
         told, others = told_by_delta(history)
-        return self._of(str(max(each["version"] for each in history)), told, others)
+        return self._of(f"{self._id}:{max(each['version'] for each in history)}", told, others)
 
     def at(self, version: str) -> DataFrame:
         """See :meth:`Written.at`."""
-        return _as_of(self.session, self._name, version)
+        of, _, number = version.rpartition(":")
+        try:
+            found = self._id
+            rows = _as_of(self.session, self._name, number)
+        except _FAILURES as error:
+            raise self._gone(version, error) from error
+        # Versions are numbered from 0 in each table.
+        if found != of:
+            raise self._gone(version, f"the table was made anew, and its id is {found}")
+        return rows
+
+    @property
+    def _id(self) -> str:
+        return str(_rows(self.session.sql(f"DESCRIBE DETAIL {self._name}"))[0]["id"])
 
     @property
     def _name(self) -> str:
-        return f"delta.`{self.place}`" if "/" in self.place else self.place
+        if "/" not in self.place or self.place.startswith("`"):
+            return self.place
+        # Spark has no working directory to find one in.
+        path = self.place if _SCHEME.match(self.place) else str(Path(self.place).absolute())
+        return f"delta.{quoted(path)}"
 
 
 class WrittenIceberg(Written):
     """An Iceberg table, read by its Spark connector; a version is a snapshot."""
 
-    def newest(self) -> Committed:
-        """See :meth:`Written.newest`."""
+    def _newest(self) -> Committed:
         snapshots = {each["snapshot_id"]: each for each in _rows(self.session.table(f"{self.place}.snapshots"))}
         named = _rows(self.session.table(f"{self.place}.refs").where(F.col("name") == "main"))
         current = version = named[0]["snapshot_id"] if named else None
@@ -132,7 +190,10 @@ class WrittenIceberg(Written):
 
     def at(self, version: str) -> DataFrame:
         """See :meth:`Written.at`."""
-        return _as_of(self.session, self.place, version)
+        try:
+            return _as_of(self.session, self.place, version)
+        except _FAILURES as error:
+            raise self._gone(version, error) from error
 
 
 _FORMATS: Mapping[str, type[Written]] = {"files": WrittenFiles, "delta": WrittenDelta, "iceberg": WrittenIceberg}
@@ -158,37 +219,78 @@ def _rows(found: DataFrame) -> list[dict[str, Any]]:
     return [row.asDict(recursive=True) for row in found.collect()]
 
 
-def last_offsets(committed: Committed, columns: Sequence[str], begins: Mapping[str, int]) -> dict[str, int]:
+def partitions(offset: str) -> dict[tuple[str, ...], Any]:
+    """The positions of a source by the parts of its partitions' names, of an offset as Spark's log has it.
+
+    >>> partitions('{"clicks": {"0": 17}}')
+    {('clicks', '0'): 17}
+    >>> partitions('{"source": "grid-journal", "offsets": {"0": 17}, "watermarks": {"0": 3}}'), partitions("7")
+    ({('0',): 17}, {(): 7})
+    """
+    found = json.loads(offset)
+    carrying = CarryingOffset.found_in(found)
+    positions: dict[tuple[str, ...], Any] = {}
+
+    def take(value: Any, *parts: str) -> None:
+        if not isinstance(value, dict):
+            positions[parts] = value
+            return
+        for part, each in value.items():
+            take(each, *parts, part)
+
+    take(found if carrying is None else carrying.offsets)
+    return positions
+
+
+def substream_name(parts: Iterable[str]) -> str:
+    """The name of a substream, as a seam has it: "a/b" and "c" differ from "a" and "b/c".
+
+    >>> substream_name(["clicks", "0"])
+    'clicks/0/'
+    """
+    return "".join(part.replace("\\", "\\\\").replace("/", "\\/") + "/" for part in parts)
+
+
+def last_offsets(committed: Committed, columns: Mapping[str, DataType], begins: Mapping[str, int]) -> dict[str, int]:
     """The last offset of each substream in a table, according to its commit.
 
     Args:
         committed: The version.
-        columns: The columns that name a substream, such as topic and partition.
+        columns: The columns that name a substream, such as topic and partition, with their types.
         begins: Where the stream begins, by substream.
 
     Raises:
         AnalysisError: The offsets are not of the substreams that these columns name, or not of this stream.
 
-    >>> last_offsets(Committed("7", {"0": '{"clicks": {"0": 17, "1": 0}}'}), ["partition"], {"0/": 0, "1/": 0})
+    >>> from pyspark.sql.types import IntegerType
+    >>> columns = {"partition": IntegerType()}
+    >>> last_offsets(Committed("7", {"0": '{"clicks": {"0": 17, "1": 0}}'}), columns, {"0/": 0, "1/": 0})
     {'0/': 16, '1/': -1}
     """
     if len(committed.offsets) > 1:
         message = f"history: its query reads {len(committed.offsets)} sources, and which rows are of which is not told"
         raise AnalysisError(message)
     (text,) = committed.offsets.values()
-    offset = json.loads(text)
-    carrying = CarryingOffset.found_in(offset)
     found: dict[str, int] = {}
-    for path, value in leaves(offset if carrying is None else carrying.offsets).items():
-        name = "".join(f"{part}/" for part in path.split("/")[-len(columns) :])
+    for path, value in partitions(text).items():
+        parts = path[-len(columns) :]
+        name = substream_name(parts)
+        # Names that no row of the stream has would let all of history come again: fewer parts than columns, or those
+        # of a topic for a number.
+        fits = len(parts) == len(columns) and all(map(_can_be, columns.values(), parts))
         # Two topics whose partitions have the same names; or files, which have no offsets by substream.
-        if name in found or name not in begins or type(value) is not int:
+        if not fits or name in found or name not in begins or type(value) is not int:
             known = ", ".join(sorted(each.rstrip("/") for each in begins)) or "none that it tells"
             message = (
-                f"history: its query has read {path!r} up to {value!r}, and the substreams of the stream by "
+                f"history: its query has read {'/'.join(path)!r} up to {value!r}, and the substreams of the stream by "
                 f"{', '.join(columns)} are {known}. Give the stream that the table was written from, and in cut the "
-                "columns that name a substream."
+                "columns that name a substream, in the order of its name."
             )
             raise AnalysisError(message)
         found[name] = value - 1
     return found
+
+
+def _can_be(kind: DataType, part: str) -> bool:
+    """Whether a column has that text: those of other types are written in ways of their own, as 0.0 or false."""
+    return isinstance(kind, StringType) or (isinstance(kind, IntegralType) and part.removeprefix("-").isdecimal())

@@ -1,6 +1,7 @@
 """Sinks: the destinations of results, and the protocol for adding others."""
 
-from sparkjet.sinks.outbox_sink import OutboxSink
+from typing import TYPE_CHECKING, Any
+
 from sparkjet.sinks.protocol import (
     Aborting,
     Creating,
@@ -14,6 +15,20 @@ from sparkjet.sinks.protocol import (
     Trying,
     Unknown,
 )
+
+if TYPE_CHECKING:
+    from sparkjet.sinks.outbox_sink import OutboxSink
+else:
+
+    def __getattr__(name: str) -> Any:
+        # On use: what asks a database or a topic whether it is complete has no PySpark, and imports a module from here.
+        if name != "OutboxSink":
+            message = f"module {__name__!r} has no attribute {name!r}"
+            raise AttributeError(message)
+        from sparkjet.sinks.outbox_sink import OutboxSink  # noqa: PLC0415 - see above
+
+        return OutboxSink
+
 
 __all__ = [
     "Aborting",

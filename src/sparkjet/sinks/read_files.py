@@ -50,11 +50,13 @@ def read_epochs(
     directory: Directory,
     schema: StructType | str | None = None,
     *,
+    of: tuple[str, str] | None = None,
     until: int | None = None,
 ) -> DataFrame:
-    """The same of the epochs up to one; None for all. Of several queries each has its own."""
+    """The same of one query's output, and of its epochs up to one; None for all."""
     try:
-        entries = [entry for manifest in Manifest.all_of(directory) for entry in manifest.entries()]
+        manifests = [each for each in Manifest.all_of(directory) if of in {None, (each.query, each.sink)}]
+        entries = [entry for manifest in manifests for entry in manifest.entries()]
     except OSError as error:
         message = f'read_files: "{directory}" cannot be read: {error.strerror or error}'
         raise AnalysisError(message) from error

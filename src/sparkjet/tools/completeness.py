@@ -19,11 +19,22 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _FIRST, _LAST = datetime(1, 1, 1, tzinfo=timezone.utc), datetime(9999, 12, 31, 23, 59, 59, 999_999, timezone.utc)
 _OURS = re.compile(r"part-\d{9}-\d{5}-")
 """How the files of an epoch begin, of which a driver may be about to tell."""
+_SCHEME = re.compile("[A-Za-z][A-Za-z0-9+.-]+:(?=//)|jdbc:", re.IGNORECASE)
 _HIDDEN = ("_", ".")
 """What the names begin with that readers leave alone, except for directories of partitions."""
-_MOVING = {"OPTIMIZE", "VACUUM START", "VACUUM END", "REORG", "FSCK", "CLUSTER BY", "COMPUTE STATS", "ADD FEATURE"}
-_MOVING |= {"CREATE TABLE", "SET TBLPROPERTIES", "UNSET TBLPROPERTIES", "ADD COLUMNS", "CHANGE COLUMN", "MANUAL_UPDATE"}
-"""Operations of Delta's that add no rows."""
+_MOVING = {"OPTIMIZE", "VACUUM START", "VACUUM END", "REORG", "FSCK", "CLUSTER BY", "COMPUTE STATS", "MANUAL_UPDATE"}
+_MOVING |= {
+    "ADD FEATURE",
+    "DROP FEATURE",
+    "UPGRADE PROTOCOL",
+    "ADD CONSTRAINT",
+    "DROP CONSTRAINT",
+    "DOMAIN METADATA CLEANUP",
+}
+_MOVING |= {"CREATE TABLE", "SET TBLPROPERTIES", "UNSET TBLPROPERTIES", "UPDATE SCHEMA", "UPDATE COLUMN METADATA"}
+_MOVING |= {f"{verb} COLUMN{plural}" for verb in ("ADD", "CHANGE", "DROP", "RENAME", "REPLACE") for plural in ("", "S")}
+_MOVING |= {"UPDATE FIELD METADATA", "UPDATE TABLE METADATA", "ROW TRACKING BACKFILL", "ROW TRACKING UNBACKFILL"}
+"""Operations of Delta's, and of delta-rs's, that neither add rows nor remove any."""
 _CONNECT, _VALID_THROUGH = "kafka.connect.commit-id", "kafka.connect.valid-through-ts"
 """What Kafka Connect writes into the summary of an Iceberg snapshot."""
 
@@ -96,7 +107,9 @@ class Completeness:
         return Completeness(writers, tuple(each for each in self.others if each not in names))
 
 
-def complete_until(place: Any, *, table: str = "", progress_topics: Sequence[str] = (), **client: Any) -> Completeness:
+def complete_until(
+    place: Any, *, table: str = "", progress_topics: str | Sequence[str] = (), **client: Any
+) -> Completeness:
     """Up to when a place has all rows that sparkjet's queries write there, by the watermarks beside their rows.
 
     Needs no Spark session and starts nothing, so that an orchestrator may ask often. Event times are those of the
@@ -108,9 +121,9 @@ def complete_until(place: Any, *, table: str = "", progress_topics: Sequence[str
             PostgreSQL with ``table``; of other databases that ``format("jdbc")`` writes into a connection of Python's
             DB API, whose transaction is rolled back, or in a driver of Spark ``jdbc:…``, with ``table``; or
             ``kafka://host:9092/topic`` with ``progress_topics``.
-        table: As the query names it; of PostgreSQL with its schema unless that is ``public``. All outputs beside it
-            count with JDBC, also those into other tables of the same schema.
-        progress_topics: Of Kafka, the progress topics of the queries that write there.
+        table: As the query names it. All outputs beside it count with JDBC, also those into other tables of the same
+            schema.
+        progress_topics: Of Kafka, the progress topics of the queries that write there, or the only one.
         client: Of Kafka, more properties of librdkafka's, with ``_`` for each dot; of ``jdbc:…`` Spark's options, such
             as ``user`` and ``password``.
 
@@ -121,10 +134,11 @@ def complete_until(place: Any, *, table: str = "", progress_topics: Sequence[str
     >>> complete_until(tempfile.mkdtemp()).why
     'no query has written there yet'
     """
-    told = _asked(place, table, progress_topics, client)
+    told = _asked(place, table, [progress_topics] if isinstance(progress_topics, str) else progress_topics, client)
     if told is not None:
         return Completeness(tuple(map(_writer, told)))
     if isinstance(place, str | os.PathLike):
+        _check_directory(os.fspath(place))
         return _of_directory(local_path(os.fspath(place), "complete_until"))
     if hasattr(place, "history") and hasattr(place, "transaction_version"):
         return _of_delta(place)
@@ -143,7 +157,7 @@ def _asked(
 ) -> list[dict[str, Any]] | None:
     """What the writers of a place tell that says nothing of others; None of any other place."""
     is_text = isinstance(place, str)
-    if is_text and place.startswith("kafka://"):
+    if is_text and place.lower().startswith("kafka://"):
         from sparkjet.connectors.kafka.completeness import told_of  # noqa: PLC0415 - confluent-kafka is optional
 
         return told_of(place, progress_topics, client)
@@ -171,6 +185,17 @@ def _by_jdbc(place: Any, table: str, options: Mapping[str, Any]) -> list[dict[st
         message = "complete_until: jdbc:… is asked through Spark, and there is no session. Give a connection instead."
         raise AnalysisError(message)
     return told_in(session, place, table, options)
+
+
+def _check_directory(place: str) -> None:
+    # Not the location itself: it may have a password.
+    scheme = _SCHEME.match(place)
+    if scheme is not None and scheme[0].lower() != "file:":
+        message = (
+            f"complete_until: {scheme[0]}… is no directory of this machine. Of a database, give table=… as well; of a "
+            'table in a store, the table: DeltaTable("s3://…"), or one of pyiceberg.'
+        )
+        raise AnalysisError(message)
 
 
 def _of_directory(path: Path) -> Completeness:

@@ -11,7 +11,7 @@ from functools import cached_property
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sparkjet.errors import AnalysisError
+from sparkjet.errors import AnalysisError, nearest
 from sparkjet.time import SubstreamTracker, limiting_lag
 from sparkjet.time.durations import Duration, format_duration, parse_duration
 
@@ -118,7 +118,7 @@ class LagReport:
         lines = [f"lag {_shown(best)} loses {self.lost(best)} of {self._all(self.rows)} rows"]
         lines += [
             f"{'->' if lag == best else '  '} {_shown(lag):>24}  "
-            + "  ".join(f"{name}: {self.lost(lag, name)} ({self.share(lag, name):.4%})" for name in self.rows)
+            + "  ".join(f"{_told(name)}: {self.lost(lag, name)} ({self.share(lag, name):.4%})" for name in self.rows)
             for lag in sorted(shown)
         ]
         return "\n".join(lines)
@@ -151,7 +151,7 @@ def lag_for(
     arrival: str | Column = "timestamp",
     by: str | Column | Sequence[str | Column] = (),
     trigger: Duration | None = "1 second",
-    substreams: Sequence[str] = (),
+    substreams: str | Sequence[str] = (),
 ) -> LagReport:
     """Which lag loses how many rows, by a history of when rows came: no lag has to be guessed.
 
@@ -170,10 +170,11 @@ def lag_for(
         by: Of a DataFrame, the columns that name the substream, as in ``withWatermark``.
         trigger: Rows that come within this time are one epoch, judged by the watermark before it; None for those of
             the same moment only. With a shorter one than the query's, it loses less than is said.
-        substreams: Substreams to wait for from the start; others are known from their first row on.
+        substreams: Substreams to wait for from the start, of which history has rows; others are known from their first
+            row on.
 
     Raises:
-        AnalysisError: No share, no rows with both times, or columns that are no timestamps.
+        AnalysisError: No share, no rows with both times or none of a substream, or columns that are no timestamps.
 
     >>> events = [(second * 10**6, "a", (second - late) * 10**6) for second, late in enumerate([0, 0, 1, 4, 0, 5])]
     >>> found = lag_for(events, loss="20 %")
@@ -189,6 +190,7 @@ def lag_for(
     length = 1 if trigger is None else parse_duration(trigger, "trigger", minimum=1)
     rows: Counter[str] = Counter()
     late: defaultdict[str, Counter[int]] = defaultdict(Counter)
+    substreams = [substreams] if isinstance(substreams, str) else substreams
     for substream, behind, count in _counted(history, event_time, arrival, by, length, substreams):
         rows[substream] += count
         if behind > 0:
@@ -196,11 +198,21 @@ def lag_for(
     if not rows:
         message = "lag_for: history has no rows with an event time and a time of arrival"
         raise AnalysisError(message)
+    absent = [each for each in substreams if each not in rows]
+    if absent:
+        # The watermark would wait for it, and no row would be late with any lag.
+        message = f"substreams: history has no rows of {absent[0]!r}; {nearest(str(absent[0]), map(str, rows))}"
+        raise AnalysisError(message)
     return LagReport(allowed, dict(sorted(rows.items())), {name: dict(late[name]) for name in sorted(late)})
 
 
 def _shown(lag: int) -> str:
     return format_duration(lag) if lag else "0 seconds"
+
+
+def _told(name: str) -> str:
+    # A line break would end the row, and control characters change the terminal.
+    return name if name and name.isprintable() else repr(name)
 
 
 def share_of(loss: float | str) -> Fraction:
@@ -235,7 +247,7 @@ def _counted(
     if not hasattr(history, "sparkSession"):
         arrivals = [
             (at // trigger, "null" if substream is None else substream, time)
-            for at, substream, time in history
+            for at, substream, time in map(_arrival, history)
             if at is not None and time is not None
         ]
         highest: dict[tuple[int, str], int] = {}
@@ -249,6 +261,19 @@ def _counted(
 
     found = told(history, event_time, arrival, by, trigger)
     yield from behind(found, list(_watermarks(epochs(found), substreams)), DIGITS)
+
+
+def _arrival(given: Any) -> tuple[int | None, str | None, int | None]:
+    found = tuple(given) if isinstance(given, tuple | list) else ()
+    of = {int, type(None)}, {str, type(None)}, {int, type(None)}
+    if len(found) != len(of) or any(type(each) not in kinds for each, kinds in zip(found, of, strict=True)):
+        message = (
+            f"history: {given!r} is no Arrival: when it came, its substream, and its event time, the times as whole "
+            "microseconds"
+        )
+        raise AnalysisError(message)
+    at, substream, time = found
+    return at, substream, time
 
 
 def _watermarks(highest: Iterable[tuple[int, str, int]], substreams: Sequence[str]) -> Iterator[tuple[int, int]]:

@@ -228,7 +228,10 @@ def test_markers_tell_up_to_when_the_table_is_complete(spark: SparkSession, tmp_
         handle = sink.prepare(rows, replace(transaction(epoch), watermark=epoch * 1_000_000))
         assert handle is not None
         sink.commit(handle, lambda: None)
-    assert complete_until(dsn, table="public.out").until == datetime.fromtimestamp(2, timezone.utc)
+    for name in ("public.out", "Out", '"public"."out"'):
+        assert complete_until(dsn, table=name).until == datetime.fromtimestamp(2, timezone.utc)
+    with pytest.raises(AnalysisError, match='table: there is no schema "nope"'):
+        complete_until(dsn, table="nope.out")
     assert complete_until(dsn, table="other").writers == ()
     # An epoch without rows: a marker alone.
     assert sink.prepare(rows.where("false"), replace(transaction(3), watermark=3_000_000, clock=0)) is None

@@ -38,18 +38,23 @@ def told_by(connection: Any, table: str) -> list[dict[str, Any]]:
     """The same by a connection of Python's DB API; its transaction is rolled back."""
     failure: Exception | None = None
     for quote in _QUOTES:
-        cursor = connection.cursor()
         try:
-            cursor.execute(f"SELECT * FROM {qualifier_of(table)}{quote}{EPOCHS}{quote}")
-            return _read([each[0] for each in cursor.description], cursor.fetchall())
+            return _read(*_answer(connection, f"SELECT * FROM {qualifier_of(table)}{quote}{EPOCHS}{quote}"))
         except Exception as error:  # noqa: BLE001 - each driver has its own
             failure = error
-        finally:
-            with contextlib.suppress(Exception):
-                cursor.close()
-            # In some databases an open transaction would see the same for ever, and a failed one nothing.
-            connection.rollback()
     raise _unknown(table, failure) from failure
+
+
+def _answer(connection: Any, query: str) -> tuple[list[str], list[Sequence[Any]]]:
+    cursor = connection.cursor()
+    try:
+        cursor.execute(query)
+        return [each[0] for each in cursor.description], cursor.fetchall()
+    finally:
+        with contextlib.suppress(Exception):
+            cursor.close()
+        # In some databases an open transaction would see the same for ever, and a failed one nothing.
+        connection.rollback()
 
 
 def _read(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ import psycopg
 from psycopg import sql
 
 from sparkjet.connectors.postgres.copying import connect
+from sparkjet.connectors.postgres.names import parsed
 from sparkjet.connectors.postgres.target import MARKERS
 from sparkjet.errors import AnalysisError
 
@@ -20,9 +21,11 @@ _NEWEST = (
 
 def told_in(dsn: str, table: str) -> list[dict[str, Any]]:
     """The newest progress of each output that writes into a table."""
-    schema, _, name = (table if "." in table else f"public.{table}").partition(".")
+    schema = ""
     try:
         with closing(connect(dsn)) as connection:
+            # As the sink does: Orders is orders, and what is in quotes may have dots.
+            schema, name = parsed(connection, table, "table")
             rows = connection.execute(sql.SQL(_NEWEST).format(sql.Identifier(schema, MARKERS), schema, name)).fetchall()
     except psycopg.errors.UndefinedTable:
         return []

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from psycopg import sql
 
 from sparkjet.connectors.postgres.copying import IMPATIENT
+from sparkjet.connectors.postgres.names import one, parsed
 from sparkjet.connectors.postgres.refusals import Refusals, refusals_of
 from sparkjet.connectors.postgres.target import MARKERS, Target
 from sparkjet.errors import AnalysisError, nearest
@@ -52,7 +53,7 @@ def look(
 ) -> Table:
     """Create what is missing, check everything that can be checked without rows, and describe the table."""
     check_server(connection)
-    schema, table = _parsed(connection, name)
+    schema, table = parsed(connection, name)
     instants = frozenset(n for n, column in enumerate(columns) if column.is_instant)
     target = Target(schema, table, tuple(column.name for column in columns), keys, instants)
     with connection.transaction(force_rollback=not create):
@@ -70,9 +71,9 @@ def look(
             connection.execute(target.create_markers())
         _check_privileges(connection, oid, target)
         told = "SELECT 1 FROM pg_attribute WHERE attrelid = %s::oid AND attname = 'progress' AND NOT attisdropped"
-        target = replace(target, tells=_one(connection, told, _ident(connection, schema, MARKERS)) is not None)
+        target = replace(target, tells=one(connection, told, _ident(connection, schema, MARKERS)) is not None)
         refusals = refusals_of(connection, oid, target, columns)
-        limit = int(_one(connection, "SHOW max_prepared_transactions"))
+        limit = int(one(connection, "SHOW max_prepared_transactions"))
         encoding = connection.info.parameter_status("server_encoding") or ""
         return Table(target, limit, tuple({*required, *keys}), refusals, encoding)
 
@@ -83,10 +84,10 @@ def check_server(connection: psycopg.Connection[Any]) -> None:
         version = connection.info.parameter_status("server_version")
         message = f"postgres: the server is PostgreSQL {version}; 13 or newer is needed."
         raise AnalysisError(message)
-    if _one(connection, "SELECT pg_is_in_recovery()"):
+    if one(connection, "SELECT pg_is_in_recovery()"):
         message = "postgres: the server is a read-only standby. Point host and port at the primary."
         raise AnalysisError(message)
-    if _one(connection, "SHOW default_transaction_read_only") == "on":
+    if one(connection, "SHOW default_transaction_read_only") == "on":
         message = (
             f'postgres: transactions of user "{connection.info.user}" in database "{connection.info.dbname}" are '
             "read-only (default_transaction_read_only). Set it to off for the role or the database, or in the dsn: "
@@ -95,45 +96,14 @@ def check_server(connection: psycopg.Connection[Any]) -> None:
         raise AnalysisError(message)
 
 
-def _parsed(connection: psycopg.Connection[Any], name: str) -> tuple[str, str]:
-    """Schema and table of a name, by the server's own rules for quotes and case."""
-    from psycopg import errors  # noqa: PLC0415 - the extra is optional
-
-    try:
-        parts = _one(connection, "SELECT parse_ident(%s)", name)
-    except errors.InvalidParameterValue as error:
-        message = f'dbtable: "{name}" is not a table name: {error.diag.message_primary}. Write table or schema.table.'
-        raise AnalysisError(message) from error
-    if len(parts) > 2:  # noqa: PLR2004 - schema and table
-        message = (
-            f'dbtable: "{name}" has {len(parts)} parts. Write table or schema.table; the database is option dbname.'
-        )
-        raise AnalysisError(message)
-    if len(parts) == 2:  # noqa: PLR2004 - as above
-        if not _one(connection, "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = %s)", parts[0]):
-            message = f'dbtable: there is no schema "{parts[0]}". Create it, or correct the name.'
-            raise AnalysisError(message)
-        return parts[0], parts[1]
-    found = _one(
-        connection,
-        "SELECT nspname FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace WHERE c.oid = to_regclass(%s)",
-        name,
-    )
-    schema = found or _one(connection, "SELECT current_schema()")
-    if schema is None:
-        message = f'dbtable: no schema of the search_path exists to create "{name}" in. Write schema.{name}.'
-        raise AnalysisError(message)
-    return schema, parts[0]
-
-
 def _ident(connection: psycopg.Connection[Any], schema: str, table: str) -> int | None:
     found = "SELECT to_regclass(format('%%I.%%I', %s::text, %s::text))::oid"
-    oid: int | None = _one(connection, found, schema, table)
+    oid: int | None = one(connection, found, schema, table)
     return oid
 
 
 def _check_may_create(connection: psycopg.Connection[Any], schema: str) -> None:
-    if not _one(connection, "SELECT has_schema_privilege(%s, 'CREATE')", schema):
+    if not one(connection, "SELECT has_schema_privilege(%s, 'CREATE')", schema):
         message = (
             f'dbtable: user "{connection.info.user}" may not create tables in schema "{schema}", and the target or '
             f'"{MARKERS}" is missing. Grant CREATE, or have its owner create them.'
@@ -154,7 +124,7 @@ def _check_columns(
 ) -> list[str]:
     """Reject columns that do not fit; returns those that are NOT NULL."""
     where = f'dbtable: "{target.schema}.{target.table}"'
-    if _one(connection, "SELECT relkind IN ('r', 'p') FROM pg_class WHERE oid = %s", oid) is not True:
+    if one(connection, "SELECT relkind IN ('r', 'p') FROM pg_class WHERE oid = %s", oid) is not True:
         message = f"{where} is not a table but a view or the like, which COPY cannot write."
         raise AnalysisError(message)
     listing = connection.execute(
@@ -196,7 +166,7 @@ def _check_columns(
 def _check_keys(connection: psycopg.Connection[Any], oid: int, target: Target) -> None:
     if not target.keys:
         return
-    matching = _one(
+    matching = one(
         connection,
         "SELECT EXISTS (SELECT FROM pg_index i WHERE indrelid = %s AND indisunique AND indpred IS NULL "
         "AND indexprs IS NULL AND indimmediate AND (SELECT array_agg(attname::text ORDER BY attname) FROM pg_attribute "
@@ -210,7 +180,7 @@ def _check_keys(connection: psycopg.Connection[Any], oid: int, target: Target) -
             f"({', '.join(target.keys)}), which mode=upsert needs."
         )
         raise AnalysisError(message)
-    rule = _one(
+    rule = one(
         connection,
         "SELECT rulename::text FROM pg_rewrite WHERE ev_class = %s "
         "AND (ev_type = '2' OR ev_type = '3' AND ev_enabled <> 'D') "
@@ -231,7 +201,7 @@ def _check_privileges(connection: psycopg.Connection[Any], oid: int, target: Tar
     if target.keys:
         needed += [(oid, target.table, "SELECT"), (oid, target.table, "UPDATE")]
     for table, name, privilege in needed:
-        if not _one(connection, "SELECT has_table_privilege(%s::oid, %s)", table, privilege):
+        if not one(connection, "SELECT has_table_privilege(%s::oid, %s)", table, privilege):
             quoted = f'"{target.schema}"."{name}"'
             message = (
                 f'dbtable: user "{connection.info.user}" lacks the privilege {privilege} on {quoted}. '
@@ -239,20 +209,15 @@ def _check_privileges(connection: psycopg.Connection[Any], oid: int, target: Tar
             )
             raise AnalysisError(message)
 
-    if target.keys and not _one(connection, "SELECT has_database_privilege(current_database(), 'TEMPORARY')"):
+    if target.keys and not one(connection, "SELECT has_database_privilege(current_database(), 'TEMPORARY')"):
         message = (
             f'mode=upsert: user "{connection.info.user}" lacks the privilege TEMPORARY on database '
             f'"{connection.info.dbname}": rows are merged in a temporary table. Grant it.'
         )
         raise AnalysisError(message)
-    if not target.keys and _one(connection, "SELECT row_security_active(%s::oid)", oid):
+    if not target.keys and one(connection, "SELECT row_security_active(%s::oid)", oid):
         message = (
             f'dbtable: "{target.schema}.{target.table}" has row-level security for user "{connection.info.user}", '
             "which COPY does not support. Use a user with BYPASSRLS or the table's owner, or mode=upsert."
         )
         raise AnalysisError(message)
-
-
-def _one(connection: psycopg.Connection[Any], query: str, *values: object) -> Any:
-    row = connection.execute(query.encode(), values or None).fetchone()
-    return None if row is None else row[0]
