@@ -49,6 +49,11 @@ def run_with(*reports: ProgressReport) -> Run:
             "It has rows that are not read yet: nothing is lost by waiting.",
         ),
         (
+            {"a": substream(1, caught_up=False), "b": substream(9 * SECOND, held=(9 * SECOND, "a"))},
+            "“a” holds the stream back by 9.0 s. 1 substream ahead of it waits (maxWatermarkDrift).",
+            "It has rows that are not read yet: nothing is lost by waiting.",
+        ),
+        (
             {"a": substream(1), "b": substream(1), "c": substream(2 * SECOND)},
             "“a” and 1 other hold the stream back by 2.0 s. It has not moved for 5 min.",
             RETIRE,
