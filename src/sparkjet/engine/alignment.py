@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sparkjet.engine.caught_up import shared_out, substream_of
@@ -48,21 +47,22 @@ class Alignment:
             tracker: The watermarks after the batch.
         """
         files = dict(_reached(inputs, offsets, tracker))
-        for name, reached in files.items():
-            alignment.write(name, reached)
         if files and (not self._written or self._written[-1] != files.keys()):
             self._written.append(set(files))
-        while len(self._written) > _KEPT:
-            self._remove(self._written.pop(0))
+            for name in files:
+                alignment.keep(name)
+        for name, reached in files.items():
+            alignment.write(name, reached)
+        self._drop(_KEPT)
 
     def close(self) -> None:
         """Remove the files: the query has ended."""
-        while self._written:
-            self._remove(self._written.pop())
+        self._drop(0)
 
-    def _remove(self, names: set[str]) -> None:
-        for name in names.difference(*self._written):
-            (Path(alignment.place()) / name).unlink(missing_ok=True)
+    def _drop(self, kept: int) -> None:
+        while len(self._written) > kept:
+            for name in self._written.pop(0):
+                alignment.drop(name)
 
 
 def held_back(inputs: Sequence[Input], offsets: Sequence[str]) -> dict[str, HeldBack]:

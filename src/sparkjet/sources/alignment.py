@@ -12,6 +12,8 @@ import hashlib
 import json
 import shutil
 import tempfile
+import threading
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -138,6 +140,25 @@ def place() -> str:
     made = tempfile.mkdtemp(prefix="sparkjet-alignment-")
     atexit.register(shutil.rmtree, made, ignore_errors=True)
     return made
+
+
+_KEPT: Counter[str] = Counter()
+_LOCK = threading.Lock()
+
+
+def keep(name: str) -> None:
+    """Keep a file, which need not be there yet, until :func:`drop` has been called as often as this."""
+    with _LOCK:
+        _KEPT[name] += 1
+
+
+def drop(name: str) -> None:
+    """Remove a file, unless another query of this driver keeps it: a fork begins with the offsets of its origin."""
+    with _LOCK:
+        _KEPT[name] -= 1
+        if not _KEPT[name]:
+            del _KEPT[name]
+            (Path(place()) / name).unlink(missing_ok=True)
 
 
 def write(name: str, reached: Mapping[str, int]) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.errors import AnalysisException
 
 import sparkjet as sj
 from tests.sources.feed import options, send_at
@@ -101,3 +102,34 @@ def test_it_waits_for_the_slow_one_and_all_is_read_across_a_crash(
     assert query.lastProgress["lateRows"]["total"] == 0
     # As without alignment: ten messages of the slow one, or ten of each of the others, in each window.
     assert windows(tmp_path) == {**dict.fromkeys(range(6), 10), **dict.fromkeys(range(36, 42), 20)}
+
+
+def test_what_cannot_be_aligned_is_refused_before_the_start(spark: SparkSession, tmp_path: Path) -> None:
+    sj.register_sources(spark)
+    reader = spark.readStream.format("sparkjet-kafka").option("kafka.bootstrap.servers", "127.0.0.1:1")
+    reader = reader.option("subscribe", "a").option("maxWatermarkDrift", "5 minutes")
+    with pytest.raises(AnalysisException, match=r"maxWatermarkDrift needs maxOffsetsPerTrigger"):
+        reader.load()
+    df = reader.option("maxOffsetsPerTrigger", "9").load()
+
+    def refused(stream: sj.Stream, match: str) -> None:
+        writer = stream.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "home"))
+        with pytest.raises(sj.AnalysisError, match=rf"maxWatermarkDrift.*{match}"):
+            writer.start()
+
+    def timed(rows: DataFrame, policy: Any = "0 seconds", **more: str) -> Any:
+        return (
+            sj.stream(rows).withWatermark("timestamp", policy, **more).groupBy(sj.window("timestamp", "1 hour")).count()
+        )
+
+    refused(sj.stream(df), r"each source of the query needs one withWatermark")
+    refused(timed(df.select("value", "timestamp")), r"not the partitions of sparkjet-kafka. Keep its columns topic and")
+    refused(timed(df, by="key"), r"not the partitions of sparkjet-kafka")
+    refused(timed(df, sj.limiting_real_time_lag("1 minute")), r"the clock moves the watermarks")
+    rate = spark.readStream.format("rate").option("maxwatermarkdrift", "1m").load()
+    refused(timed(rate), r"='1m': the source 'rate' does not know it.*sparkjet-grid-journal, sparkjet-kafka")
+    (tmp_path / "in").mkdir()
+    files = spark.readStream.schema("timestamp timestamp").option("maxWatermarkDrift", "1m").json(str(tmp_path / "in"))
+    refused(timed(files), r"the source 'json' does not know it")
+    refused(timed(df).join(timed(rate), "window"), "the source 'rate' does not know it")
+    assert not (tmp_path / "home").exists()
