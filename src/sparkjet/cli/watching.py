@@ -150,7 +150,7 @@ def screen(runs: Sequence[dict[str, Any]]) -> Group:
                 column.justify = "right"
             for each in run["substreams"]:
                 # As text: a name may look like markup.
-                table.add_row(Text(printable(each["name"])), *_cells(each, run["now"]))
+                table.add_row(Text(printable(each["name"])), *map(Text, _cells(each, run["now"])))
             parts.append(table)
         if run.get("otherSubstreams"):
             parts.append(Text(f"and {run['otherSubstreams']:,} more, idle or less far behind", style="dim"))
