@@ -54,8 +54,8 @@ def started(df: DataFrame, tmp_path: Path, fails_in: int = 0) -> StreamingQuery:
     counts = sj.stream(df).withWatermark("timestamp", "0 seconds").groupBy(sj.window("timestamp", "10 minutes")).count()
     writer = counts.writeStream.format("files").option("path", str(tmp_path / "out")).option("fileFormat", "json")
     writer = writer.option("checkpointLocation", str(tmp_path / "home"))
-    if not fails_in:
-        writer = writer.option("closeWindowsAtEnd", "true")
+    # With overlap, the next batch is planned before its predecessor is decided.
+    writer = writer.option("overlapEpochs", "true").option("closeWindowsAtEnd", str(not fails_in).lower())
     return writer.onEpochPhase(listener).trigger(availableNow=True).start()
 
 
