@@ -82,6 +82,7 @@ def test_keys_nulls_late_rows_and_progress(spark: SparkSession, feed: Feed, tmp_
     assert progress["substreams"]["a"]["lateRows"] == 2
     assert progress["substreams"]["c"] == {
         "watermark": None, "idle": False, "holdsWatermark": False, "caughtUp": None, "lateRows": 0, "nullTimestamps": 2,
+        "heldBack": None, "heldBy": None,
     }  # fmt: skip
     assert progress["snapshot"] == {"deltas": 0, "entries": 0, "partitions": 2}
     third = query.recentProgress[2]

@@ -71,6 +71,7 @@ def shown(*runs: Run) -> str:
 def test_a_screen_has_a_sentence_and_a_line_for_each_substream() -> None:
     run = Run("query", "run", "flights", NOW)
     known = {"[red]a": substream(NOW - 252 * SECOND, holds=True), "b": substream(NOW), "c": substream(None, idle=True)}
+    known["d"] = substream(NOW, held=(252 * SECOND, "[red]a"))
     known |= {f"p{i}": substream(NOW) for i in range(50)}
     run.history.add(report(3, known, late=1234, sinks=[SinkReport("results", 7, {"epoch": 3})]), NOW)
     text = shown(run, Run("query", "other", "new", NOW))
@@ -78,7 +79,8 @@ def test_a_screen_has_a_sentence_and_a_line_for_each_substream() -> None:
     assert "epoch 3 · late rows 1,234 · without event time 0 · rows of state 5 · aggregate 40 ms  commit 7 ms" in text
     lines = [" ".join(line.split()) for line in text.splitlines()]
     assert "[red]a 4 min 12 s is waited for 0 0" in lines
-    assert "and 33 more, idle or less far behind" in lines
+    assert "d 0.0 s waits, 4 min 12 s ahead of [red]a 0 0" in lines
+    assert "and 34 more, idle or less far behind" in lines
     assert "no epoch yet" in lines
 
 

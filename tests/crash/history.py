@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from sparkjet.connectors.kafka.positions import positions_in
 from sparkjet.snapshots.record import Record
 from sparkjet.storage.posix_directory import PosixDirectory
 
@@ -38,8 +39,7 @@ def keep(place: Place) -> None:
 def end_of(position: SparkPosition) -> Offsets:
     """The end of a record's batch, in a query whose only source is Kafka."""
     # After a line for the version and one for the batch, there is one for each source.
-    ends = json.loads(position.files[f"offsets/{position.batch}"].splitlines()[2])
-    return {(topic, int(number)): end for topic, partitions in ends.items() for number, end in partitions.items()}
+    return positions_in(json.loads(position.files[f"offsets/{position.batch}"].splitlines()[2]))
 
 
 def offsets(place: Place) -> list[Offsets]:

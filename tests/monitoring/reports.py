@@ -18,9 +18,14 @@ NOW = 1_700_000_000 * SECOND
 
 
 def substream(
-    watermark: int | None, *, idle: bool = False, holds: bool = False, caught_up: bool | None = None
+    watermark: int | None,
+    *,
+    idle: bool = False,
+    holds: bool = False,
+    caught_up: bool | None = None,
+    held: tuple[int, str] | tuple[None, None] = (None, None),
 ) -> SubstreamReport:
-    return SubstreamReport(watermark, idle, holds, caught_up, late_rows=0, null_timestamps=0)
+    return SubstreamReport(watermark, idle, holds, caught_up, 0, 0, *held)
 
 
 def report(

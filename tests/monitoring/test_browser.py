@@ -11,7 +11,7 @@ from sparkjet.clock import ManualClock
 from sparkjet.monitoring import Run
 from sparkjet.monitoring.page import Page
 from tests.monitoring.browser import Browser
-from tests.monitoring.reports import NOW, report, substream
+from tests.monitoring.reports import NOW, SECOND, report, substream
 from tests.monitoring.screenshots import IMAGES, PHONE, WIDTH, open_there, runs
 
 LARGEST = 120_000
@@ -91,12 +91,14 @@ def test_without_the_token_the_page_asks_for_it(browser: Browser, page: Page) ->
 def test_a_thousand_substreams_stay_readable(browser: Browser, page: Page) -> None:
     run = Run("many", "many", "many", NOW + 1)
     many = {f"p{number}": substream(NOW - number, holds=number == 999) for number in range(1000)}
+    many["p990"] = substream(NOW - 990, held=(252 * SECOND, "p999"))
     run.history.add(report(1, {f"p{number}": substream(NOW + number) for number in range(1000)}), NOW)
     run.history.add(report(2, many), NOW + 1)
     page._routes.runs.add(run)
     browser.shows(page.url, WIDTH)
     browser.waits_for("document.title.startsWith('many')", "the newest query")
     assert browser.value("document.querySelectorAll('#substreams tbody tr').length") == 20
+    assert "waits, 4 min 12 s ahead of p999" in browser.value("document.getElementById('substreams').textContent")
     # Others were the last ones before, and the chart has those of now.
     assert browser.value("document.querySelectorAll('#watermarks .legend li').length") == 21
     assert "p999" in browser.value("document.getElementById('watermarks').textContent")

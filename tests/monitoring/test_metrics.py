@@ -27,7 +27,7 @@ def one(name: str, started: int = 0) -> Run:
 
 def test_every_metric_has_a_value_and_the_table_is_what_is_scraped() -> None:
     runs, run = Runs(), one("q")
-    known = {"a": substream(NOW - 9 * SECOND, holds=True), "b": substream(NOW, idle=True)}
+    known = {"a": substream(NOW - 9 * SECOND, holds=True), "b": substream(NOW, idle=True, held=(9 * SECOND, "a"))}
     dead = {"failed": {"where px > 0": 2}, "violated": {"positive": 1}}
     sinks = [SinkReport("results", 5, {"epoch": 1})]
     run.history.add(report(1, known, late=3, sinks=sinks, **dead), NOW - 2 * SECOND, 11)
@@ -40,6 +40,7 @@ def test_every_metric_has_a_value_and_the_table_is_what_is_scraped() -> None:
     assert found["sparkjet_watermark_lag_seconds"] == {(query, ("substream", "a")): 9, (query, ("substream", "b")): 0}
     assert found["sparkjet_substream_holds"][query, ("substream", "a")] == 1
     assert found["sparkjet_substream_idle"][query, ("substream", "b")] == 1
+    assert found["sparkjet_substream_held_back"] == {(query, ("substream", "a")): 0, (query, ("substream", "b")): 1}
     assert found["sparkjet_late_rows_total"] == {(query,): 3}
     assert found["sparkjet_rows_in_total"] == {(query,): 11}
     assert found["sparkjet_rows_out_total"] == {(("output", "results"), query): 5}

@@ -163,6 +163,7 @@ def test_the_dashboard_names_only_metrics_that_there_are() -> None:
     # What nothing shows may as well not be there.
     assert names - used <= {
         "sparkjet_query_watermark_lag_seconds",
+        "sparkjet_substream_held_back",
         "sparkjet_substream_idle",
         "sparkjet_epochs_total",
         "sparkjet_state_deltas",

@@ -9,7 +9,13 @@ from sparkjet.engine.progress_report import SubstreamReport
 from sparkjet.monitoring.standing import FURTHEST, standing_of
 from tests.monitoring.reports import substream
 
-one = st.builds(substream, st.none() | st.integers(-3, 3), idle=st.booleans(), holds=st.booleans())
+one = st.builds(
+    substream,
+    st.none() | st.integers(-3, 3),
+    idle=st.booleans(),
+    holds=st.booleans(),
+    held=st.sampled_from([(None, None), (7, "a")]),
+)
 some = st.dictionaries(st.text("abcdefgh", min_size=1, max_size=3), one, max_size=60)
 
 
@@ -30,6 +36,7 @@ def test_it_is_what_the_definition_says(known: dict[str, SubstreamReport]) -> No
     others = [each for name, each in known.items() if name not in found.named]
     counts = len(others), sum(each.holds_watermark for each in others), sum(each.idle for each in others)
     assert (found.others.count, found.others.holding, found.others.idle) == counts
+    assert found.others.held == sum(each.held_back is not None for each in others)
     with_rows = [each for each in others if each.watermark is not None]
     least = min(((each.idle, each.watermark) for each in with_rows), default=None)
     furthest = found.others.furthest

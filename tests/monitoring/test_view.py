@@ -27,6 +27,9 @@ def run_with(*reports: ProgressReport) -> Run:
     return run
 
 
+STILL = " It has not moved for 5 min."
+
+
 @pytest.mark.parametrize(
     ("substreams", "told", "advice"),
     [
@@ -46,6 +49,11 @@ def run_with(*reports: ProgressReport) -> Run:
         (
             {"a": substream(NOW - 252 * SECOND, caught_up=False), "b": substream(NOW)},
             "“a” holds the stream back by 4 min 12 s. It has not moved for 5 min.",
+            "It has rows that are not read yet: nothing is lost by waiting.",
+        ),
+        (
+            {"a": substream(1, caught_up=False), "b": substream(9 * SECOND, held=(9 * SECOND, "a"))},
+            "“a” holds the stream back by 9.0 s. 1 substream ahead of it waits (maxWatermarkDrift)." + STILL,
             "It has rows that are not read yet: nothing is lost by waiting.",
         ),
         (

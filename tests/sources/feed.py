@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -62,6 +62,15 @@ def send(server: KafkaServer, topic: str, *messages: bytes | None, **more: Any) 
     producer.list_topics(topic, timeout=30)
     for message in messages:
         producer.produce(topic, message, **{"partition": 0, **more})
+    assert producer.flush(30) == 0
+
+
+def send_at(server: KafkaServer, topic: str, partition: int, times: Iterable[int]) -> None:
+    """Write a message for each of some times, in milliseconds since 1970, and wait until they are there."""
+    producer = _producer(**server.client())
+    producer.list_topics(topic, timeout=30)
+    for time in times:
+        producer.produce(topic, b"%d" % time, partition=partition, timestamp=time)
     assert producer.flush(30) == 0
 
 

@@ -26,6 +26,7 @@ from sparkjet.options import (
     Option,
     Options,
 )
+from sparkjet.plan.aligned import check_aligned
 from sparkjet.plan.diverting import letters_shape
 from sparkjet.plan.outputs import AnyOutput, DeadLetterOutput, Rows, StageOutput
 from sparkjet.plan.own_input import check_own_input
@@ -90,6 +91,7 @@ def checked(
     overlap = _overlap(plan, settings.overlap, ends=bool(trigger.get("availableNow")))
     check_streaming(plan.source)
     check_own_input(plan)
+    check_aligned(plan)
     name = name if name is not None else results[0].name
     place = _home(plan, settings, name, needs_one=any(output.is_durable for output in outputs))
     with about(name or place):

@@ -20,6 +20,7 @@ from sparkjet.engine.state_reader import StateReader
 from sparkjet.errors import AnalysisError, SparkjetError, refuse_connect
 from sparkjet.known_types import known
 from sparkjet.query_log import logger
+from sparkjet.sources import alignment
 from sparkjet.storage.schemes import directory_at
 
 if TYPE_CHECKING:
@@ -44,15 +45,19 @@ def register_sources(spark: SparkSession) -> None:
     >>> sj.register_sources(spark)
     """
     refuse_connect("register_sources", spark)
-    formats.register_sources(spark, lambda source: _bound(source, spark) if source.name() == SOURCE_NAME else source)
+    formats.register_sources(spark, lambda source: _bound(source, spark))
 
 
 def _bound(source: type[DataSource], spark: SparkSession) -> type[DataSource]:
-    """The source with the address that it asks.
+    """The source with the address that it asks, or the directory in which the engine leaves files for it.
 
     Not passed in the workers' environment: Spark would start separate processes for everything registered afterwards.
     """
-    return type(source.__name__, (source,), {"address": _answering(spark)})
+    if source.name() == SOURCE_NAME:
+        return type(source.__name__, (source,), {"address": _answering(spark)})
+    if hasattr(source, "place"):
+        return type(source.__name__, (source,), {"place": alignment.place()})
+    return source
 
 
 class _Request(msgspec.Struct):

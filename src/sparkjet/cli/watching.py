@@ -150,7 +150,7 @@ def screen(runs: Sequence[dict[str, Any]]) -> Group:
                 column.justify = "right"
             for each in run["substreams"]:
                 # As text: a name may look like markup.
-                table.add_row(Text(printable(each["name"])), *_cells(each, run["now"]))
+                table.add_row(Text(printable(each["name"])), *map(Text, _cells(each, run["now"])))
             parts.append(table)
         if run.get("otherSubstreams"):
             parts.append(Text(f"and {run['otherSubstreams']:,} more, idle or less far behind", style="dim"))
@@ -164,6 +164,8 @@ _COLUMNS = "behind the clock", "", "late rows", "no event time"
 def _cells(substream: dict[str, Any], now: int) -> tuple[str, ...]:
     watermark = substream["watermark"]
     held = "is waited for" if substream["holdsWatermark"] else "idle" if substream["idle"] else ""
+    if substream["heldBack"] is not None:
+        held = f"waits, {shown(substream['heldBack'])} ahead of {printable(substream['heldBy'])}"
     no_watermark = "no rows yet" if substream["holdsWatermark"] else "–"
     behind = no_watermark if watermark is None else shown(now - watermark)
     return behind, held, f"{substream['lateRows']:,}", f"{substream['nullTimestamps']:,}"

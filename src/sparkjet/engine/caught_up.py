@@ -74,7 +74,7 @@ def carried(inputs: Sequence[Input], offsets: Sequence[str], tracker: InputTrack
     >>> list(carried([one], [offset], tracker))
     [('a', 7)]
     """
-    for each, own in _shared_out(inputs, offsets):
+    for each, own in shared_out(inputs, offsets):
         found = [CarryingOffset.found_in(None if text == VOID else json.loads(text)) for text in own]
         carrying = [offset for offset in found if offset is not None]
         if not carrying or VOID in own:
@@ -87,7 +87,7 @@ def carried(inputs: Sequence[Input], offsets: Sequence[str], tracker: InputTrack
         if each.watermark.partitions:
             columns = len(each.watermark.by)
             for path, watermark in (item for of_source in watermarks for item in of_source.items()):
-                yield each.prefix + _substream(path, columns), watermark
+                yield each.prefix + substream_of(path, columns), watermark
         else:
             complete = len(carrying) == len(own)
             least = least_carried(mark for of_source in watermarks for mark in of_source.values()) if complete else None
@@ -105,7 +105,7 @@ def announced(inputs: Sequence[Input], offsets: Sequence[str]) -> Iterator[str]:
     >>> list(announced([one], ['{"clicks": {"0": 5, "1": 0}}']))
     ['clicks/0', 'clicks/1']
     """
-    for each, own in _shared_out(inputs, offsets):
+    for each, own in shared_out(inputs, offsets):
         if each.watermark.partitions:
             for offset in own:
                 for name in _partitions(offset, columns=len(each.watermark.by)):
@@ -123,7 +123,7 @@ def caught_up_by(
     return {name: None if answer is None else idle[name] for name, answer in answers.items()}
 
 
-def _shared_out(inputs: Sequence[Input], offsets: Sequence[str]) -> Iterator[tuple[Input, Sequence[str]]]:
+def shared_out(inputs: Sequence[Input], offsets: Sequence[str]) -> Iterator[tuple[Input, Sequence[str]]]:
     """Each input with the offsets of its sources."""
     if len(offsets) not in {1, sum(each.sources for each in inputs)}:
         # Some of several sources are read by two inputs: which offset belongs to which is unknown.
@@ -141,7 +141,8 @@ def _positions(offset: object) -> dict[str, Any]:
     return leaves(offset if carrying is None else carrying.offsets)
 
 
-def _substream(path: str, columns: int) -> str:
+def substream_of(path: str, columns: int) -> str:
+    """The name of the substream that a partition is, by so many columns."""
     return path if columns > 1 else path.rpartition("/")[2]
 
 
@@ -151,7 +152,7 @@ def _partitions(offset: str, *, columns: int) -> Iterator[str]:
         yield from received.queues
     elif offset != VOID:
         for path in _positions(json.loads(offset)):
-            yield _substream(path, columns)
+            yield substream_of(path, columns)
 
 
 def _all(answers: Any) -> bool | None:

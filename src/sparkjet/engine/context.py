@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from sparkjet.engine.alignment import Alignment
 from sparkjet.engine.hash_table import CAPACITY, USUAL
 from sparkjet.engine.on_change import OnChange
 from sparkjet.engine.start_steps import StartSteps
@@ -47,6 +48,7 @@ class EngineContext:
         steps: Told what a start or a recovery is doing.
         on_change: Whether to continue from a record of the query before it was changed.
         publish_after: Home of the query whose windows come before, None if all windows are this one's.
+        alignment: Tells the planners of aligned sources how far event time has come.
         refill: Finds the fork with whose state a changed query continues, None for its own state.
     """
 
@@ -68,6 +70,7 @@ class EngineContext:
     on_change: OnChange = field(default_factory=OnChange)
     publish_after: Directory | None = None
     refill: Callable[[], Refill] | None = None
+    alignment: Alignment = field(default_factory=Alignment)
 
     @property
     def label(self) -> object:

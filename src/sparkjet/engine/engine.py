@@ -280,6 +280,7 @@ class Engine:
         """
         self._beside.shutdown()
         self._maps.close()
+        self._context.alignment.close()
         # A context that was stopped has already freed it.
         if not is_stopped(self._context.session.sparkContext):
             self.state.close()

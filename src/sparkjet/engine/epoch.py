@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from sparkjet.catalyst.moments import Moment
+from sparkjet.engine.alignment import held_back
 from sparkjet.engine.caught_up import announced, carried, in_order
 from sparkjet.engine.dead_letters import DeadLetters
 from sparkjet.engine.expectations import Expectations
@@ -137,6 +138,7 @@ class Epoch:
             else:
                 tracker.advance(request.now, request.caught_up)
                 self._results.close(share.closing(tracker.watermark))
+        self._align(ends, record)
         # Now: if epochs overlap, the next one may have advanced it by the time the sinks ask.
         reached = share.closing(tracker.watermark)
         watermark = None if reached == MIN else reached
@@ -149,6 +151,14 @@ class Epoch:
                 request.batch_id, record.spark, self._context.store, prefix
             )
         self._reached(EpochPhase.ADVANCE)
+
+    def _align(self, ends: Sequence[str], record: Record) -> None:
+        """Say how far event time has come; also after a tick, by which a partition may have become idle or retired."""
+        plan = self._context.plan
+        if not ends and record.spark is not None:
+            ends = in_order(ends_of(record.spark), plan.source_names)
+        self._context.alignment.tell(plan.inputs, ends, self._state.tracker)
+        self.progress.held = held_back(plan.inputs, ends)
 
     @property
     def name(self) -> str:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from sparkjet.engine.progress_report import (
@@ -25,6 +26,7 @@ from sparkjet.time import MIN, WindowGrid
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery as SparkQuery
 
+    from sparkjet.engine.alignment import HeldBack
     from sparkjet.engine.arrival import Arrival
     from sparkjet.engine.phases import EpochPhase
     from sparkjet.engine.state import QueryState
@@ -44,6 +46,7 @@ class EpochProgress:
     null_timestamps: Counter[str] = field(default_factory=Counter)
     failed: dict[Divert | None, Counter[str]] = field(default_factory=dict)
     violated: Counter[str] = field(default_factory=Counter)
+    held: Mapping[str, HeldBack] = field(default_factory=dict)
     durations: dict[EpochPhase, float] = field(default_factory=dict)
 
     def count(self, arrivals: Iterable[Arrival]) -> None:
@@ -76,7 +79,7 @@ class EpochProgress:
         return ProgressReport(
             batch_id=self.batch,
             watermark=known(state.tracker.watermark),
-            substreams=substream_reports(state.tracker.progress(), late, null_timestamps),
+            substreams=substream_reports(state.tracker.progress(), late, null_timestamps, self.held),
             accepted_rows=self.accepted,
             late_rows=DroppedCount(self.late.total(), late.total()),
             null_timestamps=DroppedCount(self.null_timestamps.total(), null_timestamps.total()),
@@ -132,7 +135,10 @@ def newest_progress(query: SparkQuery) -> dict[str, Any] | None:
 
 
 def substream_reports(
-    progress: Iterable[SubstreamProgress], late: Mapping[str, int], null_timestamps: Mapping[str, int]
+    progress: Iterable[SubstreamProgress],
+    late: Mapping[str, int],
+    null_timestamps: Mapping[str, int],
+    held: Mapping[str, HeldBack] = MappingProxyType({}),
 ) -> dict[str, SubstreamReport]:
     """Every substream that is tracked, or that had dropped rows: one without event time is not tracked."""
     tracked = {substream.id: substream for substream in progress}
@@ -144,6 +150,8 @@ def substream_reports(
             caught_up=tracked[name].caught_up if name in tracked else None,
             late_rows=late.get(name, 0),
             null_timestamps=null_timestamps.get(name, 0),
+            held_back=held[name].ahead if name in held else None,
+            held_by=held[name].by if name in held else None,
         )
         for name in sorted(tracked.keys() | late.keys() | null_timestamps.keys())
     }

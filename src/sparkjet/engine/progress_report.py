@@ -36,6 +36,11 @@ class SubstreamReport(msgspec.Struct, frozen=True, rename="camel"):
     """Its late rows since the query's first start."""
     null_timestamps: int
     """Its rows without an event time since the query's first start."""
+    held_back: int | None = None
+    """By how many microseconds it was ahead when `maxWatermarkDrift` gave it no rows in the last batch; null if it was
+    not held back."""
+    held_by: str | None = None
+    """The slowest substream, of which it was ahead; null if it was not held back."""
 
 
 class EpochReport(msgspec.Struct, frozen=True, rename="camel"):

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from sparkjet.clock import SteadyClock
+from sparkjet.engine.caught_up import in_order
 from sparkjet.engine.changed_results import nulls_refused
 from sparkjet.engine.changed_windows import check_changed_windows
 from sparkjet.engine.comparing import compared, lacking_of
 from sparkjet.engine.engine import Engine
 from sparkjet.engine.sharing import Sharing
-from sparkjet.engine.spark_checkpoint import SparkCheckpoint, check_agreement, check_readable
+from sparkjet.engine.spark_checkpoint import SparkCheckpoint, check_agreement, check_readable, ends_of
 from sparkjet.engine.state import QueryState
 from sparkjet.errors import FencedError, RecoveryError
 from sparkjet.snapshots.record import EpochKind, Record
@@ -93,6 +94,10 @@ def _recovered(
     state.tracker.resume(now)
     checkpoint = SparkCheckpoint(spark_directory / f"{record.takeover:06d}")
     checkpoint.rebuild(record.query, record.spark, context.store)
+    if record.spark is not None:
+        # Spark plans the first batch of this run from there.
+        ends = in_order(ends_of(record.spark), context.plan.source_names)
+        context.alignment.tell(context.plan.inputs, ends, state.tracker)
     for run in _runs(spark_directory):
         if int(run.name) < record.takeover:
             # A fenced driver may still write there, to no effect; it cannot reach this run's directory.

@@ -125,6 +125,13 @@ METRICS = (
         _each(lambda each, _: float(each.idle), lambda others, _: others.idle),
     ),
     Metric(
+        "sparkjet_substream_held_back",
+        "gauge",
+        "1 if maxWatermarkDrift holds the substream back, as it is ahead; of the others, how many it does.",
+        ("substream",),
+        _each(lambda each, _: float(each.held_back is not None), lambda others, _: others.held),
+    ),
+    Metric(
         "sparkjet_late_rows_total",
         "counter",
         "Late rows since the query's first start.",

@@ -23,12 +23,14 @@ class Others:
         count: Their number.
         holding: Number of them that hold the query's watermark.
         idle: Number of them that are silent.
+        held: Number of them that ``maxWatermarkDrift`` holds back.
         furthest: The one furthest behind among those that have rows; an idle one only if all are idle.
     """
 
     count: int
     holding: int
     idle: int
+    held: int
     furthest: SubstreamReport | None
 
 
@@ -87,5 +89,6 @@ def _others(substreams: dict[str, SubstreamReport], named: set[str]) -> Others:
         count=len(others),
         holding=[each.holds_watermark for each in others].count(True),
         idle=[each.idle for each in others].count(True),
+        held=[each.held_back is not None for each in others].count(True),
         furthest=others[min(known)[2]] if known else None,
     )

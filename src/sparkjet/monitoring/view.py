@@ -157,6 +157,9 @@ def _holder(report: ProgressReport, run: Run, now: int) -> tuple[str, str | None
         return None
     others = f" and {_count(standing.last - 1, 'other')} hold" if standing.last > 1 else " holds"
     told = f"“{first}”{others} the stream back by {shown(standing.behind)}."
+    held = standing.others.held + sum(report.substreams[name].held_back is not None for name in standing.named)
+    if held:
+        told += f" {_count(held, 'substream')} ahead of it wait{'s' if held == 1 else ''} (maxWatermarkDrift)."
     stands = now - (run.history.moved_at(first) or now)
     if stands < STANDS:
         return told, None

@@ -192,6 +192,19 @@ def source_names(df: DataFrame) -> list[str]:
     return [_name(df, leaf) for leaf in _leaves(df)]
 
 
+def options_given(df: DataFrame, option: str) -> list[tuple[str, str | None]]:
+    """For each source of a streaming DataFrame, in order: its name, and the value of an option, None without it."""
+    found = []
+    for leaf in _leaves(df):
+        value = None
+        if leaf.nodeName() == "StreamingRelation":
+            value = _options(leaf).get(option.lower())
+        elif leaf.nodeName() == "StreamingRelationV2" and leaf.extraOptions().containsKey(option):
+            value = str(leaf.extraOptions().get(option))
+        found.append((_name(df, leaf), value))
+    return found
+
+
 def acknowledging_source(df: DataFrame, without: Collection[str] = ()) -> str | None:
     """A source that discards, or may discard, rows that Spark has committed; None if only those in ``without`` do."""
     for leaf in _leaves(df):

@@ -16,6 +16,7 @@ from sparkjet.connectors.grid.location import Location
 from sparkjet.connectors.grid.unregistered import UNREGISTERED
 from sparkjet.errors import AnalysisError, SourceError, SparkjetError
 from sparkjet.options import Options
+from sparkjet.sources.alignment import file_of, place, write
 from sparkjet.testing.source_contract import SourceContract, SourceUnderTest, through_json
 from sparkjet.time import MIN
 from sparkjet_grid.access import create_token
@@ -124,6 +125,29 @@ def test_a_watermark_that_moves_without_rows_makes_a_batch(setting: Setting) -> 
     assert rows_of(reader, end, moved) == []
     # It has been read to its end all the same.
     assert reader.reportLatestOffset()["offsets"] == moved["offsets"]
+
+
+def test_a_partition_that_is_too_far_ahead_is_held_back(setting: Setting) -> None:
+    setting.write({0: 6, 1: 6})
+    reader = JournalStreamReader(JournalSettings(setting.location(), max_offsets=4, max_drift=300), NAMES, place())
+    setting.readers.append(reader)
+    limit = reader.getDefaultReadLimit()
+    first = latest(reader, reader.initialOffset(), limit)
+    assert first["offsets"] == {"0": 2, "1": 2, "2": 0, "3": 0}
+    # As the engine says it after the batch.
+    write(file_of(first), {"0": 400, "1": 0})
+    second = latest(reader, first, limit)
+    assert second["offsets"] == {"0": 2, "1": 6, "2": 0, "3": 0}
+    assert second["alignment"] == {**first["alignment"], "held": {"0": 400}, "slowest": "1"}
+    write(file_of(second), {"0": 400, "1": 0})
+    # Who has been read to its end holds nobody.
+    last = latest(reader, second, limit)
+    assert last["offsets"] == {"0": 6, "1": 6, "2": 0, "3": 0}
+    assert last["alignment"] == {**first["alignment"], "held": {}, "slowest": ""}
+    write(file_of(last), {})
+    assert latest(reader, last, limit) == last
+    # Without the option, the offset does not say anything of it any more.
+    assert "alignment" not in latest(setting.reader(), last)
 
 
 def test_available_now_ends_at_the_epoch_that_was_the_newest(setting: Setting) -> None:

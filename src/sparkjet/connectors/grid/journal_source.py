@@ -20,6 +20,7 @@ from sparkjet.errors import SourceError
 from sparkjet.known_types import known
 from sparkjet.options import Options
 from sparkjet.query_log import logger
+from sparkjet.sources.alignment import KEY, Aligner, Held
 from sparkjet.sources.backlog import limited
 from sparkjet.sources.carrying import CarryingOffset
 from sparkjet_grid.errors import FallenBehindError
@@ -49,11 +50,13 @@ class JournalOffset(CarryingOffset, frozen=True):
         reader: The name under which the journal keeps rows for the query; empty until it has one, and
             ``UNREGISTERED`` for a fork, which never has.
         lost: The number of rows in each partition that were gone before they were read, since the query's first start.
+        alignment: What ``maxWatermarkDrift`` has decided; None without it.
     """
 
     writer: str = ""
     reader: str = ""
     lost: dict[str, int] = msgspec.field(default_factory=dict)
+    alignment: dict[str, Any] | None = None
 
     @property
     def positions(self) -> dict[int, int]:
@@ -62,7 +65,9 @@ class JournalOffset(CarryingOffset, frozen=True):
 
     def to_spark(self) -> dict[str, Any]:
         """The form in which Spark gets it."""
-        return msgspec.structs.asdict(self)
+        found = msgspec.structs.asdict(self)
+        # As before there was such an option: another text would make a batch.
+        return found if self.alignment is not None else {name: found[name] for name in found if name != KEY}
 
     @staticmethod
     def of(offset: dict[str, Any]) -> JournalOffset:
@@ -83,6 +88,9 @@ class Range:
 class GridJournalDataSource(DataSource):
     """A journal of a grid; see docs/guide/journal.md."""
 
+    place = ""
+    """The directory of :mod:`sparkjet.sources.alignment`; set where the source is registered."""
+
     @classmethod
     def name(cls) -> str:
         """The name in ``readStream.format(…)``."""
@@ -101,7 +109,7 @@ class GridJournalDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> JournalStreamReader:
         """A reader of the journal."""
-        return JournalStreamReader(self.settings, schema.names)
+        return JournalStreamReader(self.settings, schema.names, self.place)
 
 
 class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -113,10 +121,12 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     Args:
         settings: The options.
         names: The columns known to Spark.
+        place: The directory in which the engine says how far event time has come.
     """
 
-    def __init__(self, settings: JournalSettings, names: Sequence[str]) -> None:
+    def __init__(self, settings: JournalSettings, names: Sequence[str], place: str = "") -> None:
         self._settings, self._names = settings, list(names)
+        self._aligner = None if settings.max_drift is None else Aligner(settings.max_drift, place, NAME)
         self._placed: dict[int, int] = {}
         self._target: Position | None = None
         self._reader = ""
@@ -161,13 +171,22 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # Their rows would be lost if the first batch were run again: it would start at a later end.
         ends |= {each: place for each, place in self._placed.items() if asked[each] == place}
         self._placed = {}
+        held = Held()
+        if self._aligner is not None:
+            held = self._aligner.held(start, [str(each) for each, end in ends.items() if end > first[each]])
+            ends = {each: first[each] if str(each) in held.ahead else end for each, end in ends.items()}
         if isinstance(limit, ReadMaxRows):
             ends = limited(first, ends, limit.max_rows)
         watermarks = self._epochs.watermarks(ends, None if self._target is None else self._target.epoch)
         lost = {each: begun.lost.get(str(each), 0) + first[each] - asked[each] for each in first}
         end = self._offset(ends, watermarks, begun.reader, lost)
-        # A name alone is no reason for a batch.
-        return (begun if end == begun else msgspec.structs.replace(end, reader=self._reader or begun.reader)).to_spark()
+        if self._aligner is not None:
+            end = msgspec.structs.replace(end, alignment=begun.alignment)
+        # A name alone is no reason for a batch, nor is who waits.
+        if end == begun:
+            return begun.to_spark()
+        named = msgspec.structs.replace(end, reader=self._reader or begun.reader).to_spark()
+        return named if self._aligner is None else Aligner.described(start, named, held)
 
     def reportLatestOffset(self) -> dict[str, Any]:
         """The end of every partition."""

@@ -19,6 +19,7 @@ from sparkjet.connectors.grid.options import (
 )
 from sparkjet.errors import AnalysisError, nearest
 from sparkjet.options import Options
+from sparkjet.sources.alignment import MAX_DRIFT, check_limited
 from sparkjet_grid.journal_reader import Journal
 from sparkjet_grid.places import JournalPlace
 
@@ -41,6 +42,7 @@ class JournalSettings:
         fail_on_data_loss: The option of the same name.
         reader: The option of the same name.
         metadata: The option ``includeMetadata``.
+        max_drift: The option ``maxWatermarkDrift``, in microseconds.
     """
 
     location: Location
@@ -49,11 +51,13 @@ class JournalSettings:
     fail_on_data_loss: bool = True
     reader: str | None = None
     metadata: bool = False
+    max_drift: int | None = None
 
     @staticmethod
     def of(options: Options) -> JournalSettings:
         """The settings in some options; connects to nothing."""
         options.only(JOURNAL_SOURCE_OPTIONS, NAME)
+        check_limited(options[MAX_DRIFT], options[MAX_OFFSETS], MAX_OFFSETS.name)
         reader = options[READER]
         if reader is not None:
             JournalPlace.of(reader, "reader")
@@ -64,6 +68,7 @@ class JournalSettings:
             options[FAIL_ON_DATA_LOSS],
             reader,
             options[INCLUDE_METADATA],
+            options[MAX_DRIFT],
         )
 
     def starts(self, first: Mapping[int, int], ends: Mapping[int, int]) -> dict[int, int]:

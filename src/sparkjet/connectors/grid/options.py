@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sparkjet.options import Option, choice, flag, interval, names, number, text
+from sparkjet.sources.alignment import MAX_DRIFT
 
 
 def _size(name: str, meaning: str, default: str = "") -> Option[str]:
@@ -75,7 +76,7 @@ READER = text("reader", "Name under which the journal keeps rows for this query;
 INCLUDE_METADATA = flag("includeMetadata", "Whether to add the columns _partition, _offset and _epoch.")
 JOURNAL_SOURCE_OPTIONS: Sequence[Option[Any]] = (
     *(JOURNAL_PATH, *ACCESS),
-    *(STARTING_OFFSETS, MAX_OFFSETS, FAIL_ON_DATA_LOSS, READER, INCLUDE_METADATA),
+    *(STARTING_OFFSETS, MAX_OFFSETS, MAX_DRIFT, FAIL_ON_DATA_LOSS, READER, INCLUDE_METADATA),
 )
 
 EPOCH = number("epoch", "The epoch to read, while it is visible; the newest by default.")

@@ -23,6 +23,7 @@ from sparkjet.connectors.kafka.starting import Starting
 from sparkjet.connectors.kafka.subscription import Subscription
 from sparkjet.errors import AnalysisError
 from sparkjet.options import Options
+from sparkjet.sources.alignment import MAX_DRIFT, check_limited
 
 _OURS = {
     "auto.offset.reset": "use startingOffsets",
@@ -72,6 +73,7 @@ class KafkaSourceSettings:
         headers: The option ``includeHeaders``.
         progress_topics: The option ``progressTopic``.
         patience: Seconds to wait for a broker.
+        max_drift: The option ``maxWatermarkDrift``, in microseconds.
     """
 
     subscription: Subscription
@@ -82,12 +84,14 @@ class KafkaSourceSettings:
     headers: bool = False
     progress_topics: tuple[str, ...] = ()
     patience: float = 120.0
+    max_drift: int | None = None
 
     @staticmethod
     def of(given: Mapping[str, str]) -> KafkaSourceSettings:
         """The settings in the options of a reader; does not connect."""
         options = Options(given)
         options.only(SOURCE_OPTIONS, SOURCE_NAME)
+        check_limited(options[MAX_DRIFT], options[MAX_OFFSETS], MAX_OFFSETS.name)
         return KafkaSourceSettings(
             Subscription.of(options),
             Starting.of(options),
@@ -97,6 +101,7 @@ class KafkaSourceSettings:
             options[INCLUDE_HEADERS],
             options[WRITERS_TOPICS],
             options[POLL_TIMEOUT] / 1000,
+            options[MAX_DRIFT],
         )
 
     @property

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sparkjet.options import MOST_PARTITIONS, PROGRESS_INTERVAL, Option, choice, family, flag, names, number, text
+from sparkjet.sources.alignment import MAX_DRIFT
 
 SOURCE_NAME = "sparkjet-kafka"
 """The name of the source."""
@@ -75,6 +76,6 @@ POLL_TIMEOUT = number("kafkaConsumer.pollTimeoutMs", "How long to wait for an un
 SOURCE_OPTIONS: Sequence[Option[Any]] = (
     *(_PROPERTIES, SUBSCRIBE, SUBSCRIBE_PATTERN, ASSIGN),
     *(STARTING_OFFSETS, STARTING_TIMESTAMP, STARTING_OFFSETS_BY_TIMESTAMP, STRATEGY),
-    *(MAX_OFFSETS, FAIL_ON_DATA_LOSS, INCLUDE_HEADERS, WRITERS_TOPICS, POLL_TIMEOUT),
+    *(MAX_OFFSETS, MAX_DRIFT, FAIL_ON_DATA_LOSS, INCLUDE_HEADERS, WRITERS_TOPICS, POLL_TIMEOUT),
 )
 """Options of the source, with the names that Spark's source gives them."""

@@ -25,6 +25,7 @@ from sparkjet.connectors.kafka.options import PACKAGES, SOURCE_NAME
 from sparkjet.connectors.kafka.positions import Positions, TopicPartition, positions_in, to_offset
 from sparkjet.connectors.kafka.starting import LATEST
 from sparkjet.errors import AnalysisError, lacking
+from sparkjet.sources.alignment import Aligner
 from sparkjet.sources.backlog import limited
 
 try:
@@ -64,6 +65,9 @@ _Offset = dict[str, Any]
 class KafkaDataSource(DataSource):
     """Kafka topics, with the columns and options of Spark's own source; see docs/guide/kafka-source.md."""
 
+    place = ""
+    """The directory of :mod:`sparkjet.sources.alignment`; set where the source is registered."""
+
     @classmethod
     def name(cls) -> str:
         """The name in ``readStream.format(…)``."""
@@ -85,7 +89,7 @@ class KafkaDataSource(DataSource):
         if schema.simpleString() != self.schema().simpleString():
             message = f'format("{SOURCE_NAME}") has a fixed schema: leave schema(…) out and select from its columns.'
             raise AnalysisError(message)
-        return KafkaStreamReader(self.settings)
+        return KafkaStreamReader(self.settings, self.place)
 
 
 class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -93,11 +97,17 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     An offset holds the next offset of each partition: ``{"topic": {"0": 17}}``. It includes every partition that is
     read, with or without rows. With ``progressTopic`` it also has the watermark of each: see
-    :class:`~sparkjet.sources.carrying.CarryingOffset`.
+    :class:`~sparkjet.sources.carrying.CarryingOffset`. With ``maxWatermarkDrift`` it also has the partitions that were
+    held back in the batch: see :mod:`sparkjet.sources.alignment`.
+
+    Args:
+        settings: The parsed options.
+        place: The directory in which the engine says how far event time has come.
     """
 
-    def __init__(self, settings: KafkaSourceSettings) -> None:
+    def __init__(self, settings: KafkaSourceSettings, place: str = "") -> None:
         self._settings = settings
+        self._aligner = None if settings.max_drift is None else Aligner(settings.max_drift, place, SOURCE_NAME)
         self._moving: dict[TopicPartition, int] = {}
 
     @cached_property
@@ -168,10 +178,15 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ends, news = self._end_offsets.ends(starts)
         placed = {**news, **placed}
         ends = {each: end for each, end in ends.items() if each not in placed}
+        held = None
+        if self._aligner is not None:
+            held = self._aligner.held(start, [_path(each) for each, end in ends.items() if end > starts[each]])
+            ends = {each: starts[each] if _path(each) in held.ahead else end for each, end in ends.items()}
         if isinstance(limit, ReadMaxRows):
             ends = limited(starts, ends, limit.max_rows)
         until = {**ends, **placed}
-        return self._offset(until, {} if self._progress is None else self._progress.watermarks(until))
+        end = self._offset(until, {} if self._progress is None else self._progress.watermarks(until))
+        return end if held is None else Aligner.described(start, end, held)
 
     def reportLatestOffset(self) -> _Offset:
         """The end of every partition, beyond open transactions.
@@ -194,9 +209,12 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _offset(self, positions: Positions, watermarks: Mapping[TopicPartition, int | None] | None = None) -> _Offset:
         """An offset in the form that Spark gets; Spark compares text."""
         offset = to_offset(positions)
-        if self._progress is None:
+        if self._progress is not None:
+            return {"source": SOURCE_NAME, "offsets": offset, "watermarks": to_offset(watermarks or {})}
+        if self._aligner is None:
             return offset
-        return {"source": SOURCE_NAME, "offsets": offset, "watermarks": to_offset(watermarks or {})}
+        # None: nobody says what the watermark of the writers is, and no policy must wait for it.
+        return {"source": SOURCE_NAME, "offsets": offset, "watermarks": to_offset(dict.fromkeys(positions))}
 
     def _first_at(self, times: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
         """The first offset at or after a time in each partition."""
@@ -214,3 +232,8 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._moving[each] = ends[each]
             first[each] = ends[each] if offset is None else offset
         return first
+
+
+def _path(partition: TopicPartition) -> str:
+    """The path of a partition in an offset, as in :func:`~sparkjet.sources.carrying.leaves`."""
+    return f"{partition[0]}/{partition[1]}"

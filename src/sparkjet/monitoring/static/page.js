@@ -256,7 +256,7 @@ function watermarks(run) {
     (run.substreams ?? []).map((each) => [each.holdsWatermark ? "holds" : "", [
       each.name,
       each.watermark === null ? "–" : duration(run.now - each.watermark),
-      each.holdsWatermark ? "is waited for" : each.idle ? "idle" : each.caughtUp ? "caught up" : "",
+      each.holdsWatermark ? "is waited for" : each.heldBack ? `waits, ${duration(each.heldBack)} ahead of ${each.heldBy}` : each.idle ? "idle" : each.caughtUp ? "caught up" : "",
       time(each.watermark),
       count(each.lateRows),
       count(each.nullTimestamps),

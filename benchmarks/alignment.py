@@ -1,0 +1,90 @@
+"""Alignment: a topic of 32 partitions, of which one is six hours behind, read with and without ``maxWatermarkDrift``.
+
+``python -m benchmarks.alignment [PARTITIONS]``. The last one has twelve hours with an event every two seconds, the
+others have the second half of these with one every 20 seconds. A query counts by minute and key, and reads all there is
+in batches of 5,000 offsets. *State* is the partial rows that the record of an epoch names, *final* are the rows of
+results that are so when half of the batches have run.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from confluent_kafka import Producer
+
+import sparkjet as sj
+from benchmarks.local import local_session
+from tests.servers.kafka import KafkaServer
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PARTITIONS = 32
+HOURS = 6
+EVERY, OFTEN = 20, 2
+"""Seconds between two events, in others and in the slow one."""
+KEYS = 10
+LIMIT = 5_000
+DRIFT = "10 minutes"
+START = 1_700_006_400
+"""Seconds since 1970; a full hour."""
+
+
+def fill(server: KafkaServer, partitions: int) -> str:
+    """Write the topic."""
+    topic = server.topic(partitions=partitions)
+    producer = Producer({**server.client(), "linger.ms": 20, "queue.buffering.max.messages": 10_000_000})
+    for partition in range(partitions):
+        is_slow = partition == partitions - 1
+        times = range(0 if is_slow else HOURS * 3600, 2 * HOURS * 3600, OFTEN if is_slow else EVERY)
+        for number, at in enumerate(times):
+            key = b"%d" % (number % KEYS)
+            producer.produce(topic, b"", key, partition=partition, timestamp=(START + at) * 1000)
+    if producer.flush(120):
+        sys.exit("the messages were not written")
+    return topic
+
+
+def read(spark: SparkSession, server: KafkaServer, topic: str, **options: str) -> str:
+    """Read all of it, and say what that took."""
+    given = {f"kafka.{name}": value for name, value in server.client().items()}
+    given |= {"subscribe": topic, "startingOffsets": "earliest", "maxOffsetsPerTrigger": str(LIMIT), **options}
+    events = spark.readStream.format("sparkjet-kafka").options(**given).load()
+    timed = sj.stream(events).withWatermark("timestamp", "0 seconds")
+    counts = timed.groupBy(sj.window("timestamp", "1 minute"), "partition", "key").count()
+    with tempfile.TemporaryDirectory() as place:
+        writer = counts.writeStream.format("files").option("path", str(Path(place) / "out"))
+        writer = writer.option("checkpointLocation", str(Path(place) / "home")).option("closeWindowsAtEnd", "true")
+        began = time.perf_counter()
+        query = writer.trigger(availableNow=True).start()
+        query.awaitTermination()
+        took = time.perf_counter() - began
+        epochs = [each for each in query.recentProgress if each["batchId"] is not None]
+        rows = [sum(sink["rows"] or 0 for sink in each["sinks"]) for each in epochs]
+        total = sj.read_files(str(Path(place) / "out")).count()
+    state = [each["snapshot"]["entries"] for each in epochs]
+    late = epochs[-1]["lateRows"]["total"]
+    return (
+        f"{len(epochs):3} batches, {took:5.1f} s; state {max(state):,} at most, {sum(state) // len(state):,} mean; "
+        f"final at half time {sum(rows[: len(rows) // 2]):,}, in the end {total:,}; late {late}"
+    )
+
+
+def main() -> None:
+    """Read it both ways, in turns, twice; the first turn also warms up."""
+    partitions = int(sys.argv[1]) if len(sys.argv) > 1 else PARTITIONS
+    spark = local_session()
+    sj.register_sources(spark)
+    with KafkaServer() as server:
+        topic = fill(server, partitions)
+        for _ in range(2):
+            print("without", read(spark, server, topic), flush=True)
+            print("aligned", read(spark, server, topic, maxWatermarkDrift=DRIFT), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""What the engine says to planners of aligned sources, and which files it leaves for how long; without Spark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sparkjet.engine.alignment import Alignment, HeldBack, held_back
+from sparkjet.plan.inputs import Input, WatermarkSettings, tracker_of
+from sparkjet.sources import alignment
+from sparkjet.time import InputTracker, limiting_lag
+
+
+def an_input(prefix: str = "", *by: str, lag: int = 0, idle: int | None = None) -> Input:
+    columns = by or ("topic", "partition")
+    return Input(prefix, WatermarkSettings("ts", limiting_lag(lag), columns, idle_timeout=idle, partitions=True), 1)
+
+
+def offset(reader: str = "r", **ends: int) -> str:
+    said = {"reader": reader, "held": {"t/0": 400}, "slowest": "t/1"}
+    return json.dumps({"source": "s", "offsets": {"t": ends}, "watermarks": {}, "alignment": said})
+
+
+def reaching(inputs: list[Input], **times: int) -> InputTracker:
+    tracker = tracker_of(inputs, [None] * len(inputs))
+    for each in inputs:
+        for name, time in times.items():
+            tracker.report(f"{each.prefix}t/{name.removeprefix('p')}", time, now=0)
+    tracker.advance(now=0)
+    return tracker
+
+
+def said(text: str) -> dict[str, int] | None:
+    path = Path(alignment.place()) / alignment.file_of(json.loads(text))
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+@pytest.fixture
+def told() -> Iterator[Alignment]:
+    made = Alignment()
+    yield made
+    made.close()
+
+
+def test_it_says_how_far_each_partition_has_come_that_is_neither_new_nor_idle_nor_retired(told: Alignment) -> None:
+    one, end = an_input(idle=10), offset(**{"0": 5, "1": 5, "2": 0, "3": 9})
+    tracker = reaching([one], p0=400, p1=7, p3=3)
+    tracker.add("t/2", now=0)
+    told.tell([one], [end], tracker)
+    assert said(end) == {"t/0": 400, "t/1": 7, "t/3": 3}
+    tracker.retire("t/1", now=5)
+    tracker.report("t/0", 500, now=5)
+    tracker.advance(now=12)
+    told.tell([one], [end], tracker)
+    assert said(end) == {"t/0": 500}
+
+
+def test_of_two_inputs_of_one_source_the_one_that_has_come_least_far_decides(told: Alignment) -> None:
+    inputs, end = [an_input("a/"), an_input("b/", lag=50)], offset(**{"0": 5})
+    told.tell(inputs, [end], reaching(inputs, p0=400))
+    assert said(end) == {"t/0": 350}
+    assert held_back(inputs, [end]) == {"a/t/0": HeldBack(400, "a/t/1"), "b/t/0": HeldBack(400, "b/t/1")}
+
+
+def test_a_file_stays_while_its_epoch_may_be_run_again(told: Alignment) -> None:
+    one = an_input()
+    tracker, ends = reaching([one], p0=400), [offset(**{"0": number}) for number in range(4)]
+    for end in ends:
+        # The second time as after a tick.
+        told.tell([one], [end], tracker)
+        told.tell([one], [end], tracker)
+    assert [said(end) is not None for end in ends] == [False, False, True, True]
+    # A fork begins with the same offset, and ends before.
+    fork = Alignment()
+    fork.tell([one], ends[-1:], tracker)
+    fork.close()
+    assert [said(end) is not None for end in ends] == [False, False, True, True]
+    told.close()
+    assert not any(map(said, ends))
+
+
+def test_other_offsets_are_left_alone(told: Alignment) -> None:
+    one = an_input()
+    plain = [
+        '{"t": {"0": 5}}',
+        "-",
+        '{"alignment": {"0": 5}}',
+        '{"source": "s", "offsets": {"0": 1}, "watermarks": {}}',
+    ]
+    for end in plain:
+        told.tell([one], [end], reaching([one], p0=1))
+        assert held_back([one], [end]) == {}
+    assert not any(said(end) for end in plain if end != "-")
