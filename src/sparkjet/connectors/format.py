@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from sparkjet.errors import AnalysisError
 from sparkjet.options import upsert_keys
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from sparkjet.clock import Clock
     from sparkjet.options import Option, Options
     from sparkjet.sinks.protocol import Sink
+    from sparkjet.time import Heard
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,19 @@ class SinkFormat:
     cleaner: str | None = None
 
 
+class Hearing(Protocol):
+    """Hears what the writers of a table tell, for a stream of others whose offsets have no place for it."""
+
+    def heard(self, offset: Any, before: Heard | None) -> Heard | None:
+        """What they had told up to the end of a batch; None if nothing counts yet.
+
+        Args:
+            offset: The end, from its JSON.
+            before: What they had told up to an earlier one.
+        """
+        ...
+
+
 @dataclass(frozen=True)
 class KnownSource:
     """What is known of a source by its name.
@@ -107,11 +121,14 @@ class KnownSource:
         partitions: The columns that name its partitions, outermost first, where its offsets name them all, also those
             without rows.
         packages: Those that executors need to read it: the name to install, by the name that is imported.
+        hearing: Hears what the writers of what it reads tell, by its place and its options in lower case; None where
+            its offsets have the watermark, or nobody tells any.
     """
 
     keeps: bool | None = True
     partitions: tuple[str, ...] = ()
     packages: Mapping[str, str] = field(default_factory=dict)
+    hearing: Callable[[SparkSession, str, Mapping[str, str]], Hearing] | None = None
 
 
 @dataclass(frozen=True)

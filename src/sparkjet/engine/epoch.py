@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from sparkjet.catalyst.moments import Moment
-from sparkjet.engine.caught_up import announced, carried, in_order
+from sparkjet.engine.caught_up import announced, carried, heard_in, in_order
 from sparkjet.engine.dead_letters import DeadLetters
 from sparkjet.engine.expectations import Expectations
 from sparkjet.engine.input_batch import InputBatch
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from sparkjet.engine.spark_checkpoint import SparkCheckpoint
     from sparkjet.engine.state import QueryState
     from sparkjet.snapshots.record import PreparedTransaction, Record, SparkPosition
-    from sparkjet.time import InputsState
+    from sparkjet.time import Heard, InputsState
 
 
 class Epoch:
@@ -80,6 +80,7 @@ class Epoch:
         self._received: dict[str, int] = {}
         self._queues: dict[str, str] = {}
         self._ends: dict[str, str] = {}
+        self._heard: dict[str, Heard] = {}
         self.request = request
         self.progress = EpochProgress(epoch=transaction.epoch, batch=request.batch_id)
 
@@ -114,7 +115,7 @@ class Epoch:
         for name, side in list(self._arrivals):
             self._results.accept(name, side, self._arrivals.pop((name, side)))
         self.progress.count(self._results.arrivals)
-        self._queues = record.queues
+        self._queues, self._heard = record.queues, record.heard
         inputs = self._context.plan.inputs
         ends: list[str] = []
         if request.batch_id is not None:
@@ -123,7 +124,9 @@ class Epoch:
             self._ends = dict(offsets)
             self._received = self._context.receivers.meet(offsets, record.queues)
             # Before the watermark advances: a partition without rows yet would find its first rows late.
-            ends = in_order(offsets, self._context.plan.source_names)
+            names = self._context.plan.source_names
+            ends = in_order(offsets, names)
+            ends, self._heard = heard_in(self._context.plan.hearings, ends, names, record.heard)
             for substream in announced(inputs, ends):
                 tracker.add(substream, request.now)
         for substream, timestamp in self._highest.items():
@@ -203,6 +206,7 @@ class Epoch:
                     polled=self._polled,
                     # Transactions to be committed must be named by the newest record: only that one is read again.
                     queues=self._queues,
+                    heard=self._heard,
                     transactions=[*committer.unsettled, *decided],
                     published=committer.published(before, decided),
                     # Not at the takeover: its predecessor's checkpoint may be checked once more.

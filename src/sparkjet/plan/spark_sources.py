@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 from py4j.java_gateway import is_instance_of
 
 from sparkjet.catalyst.logical_plans import analyzed, attribute_id, children, kind_of, listed, streaming_nodes
-from sparkjet.connectors.format import KnownSource
+from sparkjet.connectors.delta import format as delta
+from sparkjet.connectors.format import Hearing, KnownSource
 from sparkjet.connectors.formats import SOURCES
 from sparkjet.errors import AnalysisError
 from sparkjet.query_log import logger
 from sparkjet.sinks.protocol import Guarantee
+from sparkjet.sinks.table import location
 from sparkjet.spark_line import LINE
 
 if TYPE_CHECKING:
@@ -23,9 +25,10 @@ if TYPE_CHECKING:
 
 
 KNOWN = {
-    **dict.fromkeys(("avro", "csv", "delta", "json", "kafka", "orc", "parquet"), KnownSource()),
+    **dict.fromkeys(("avro", "csv", "json", "kafka", "orc", "parquet"), KnownSource()),
     **dict.fromkeys(("rate", "rate-micro-batch", "text", "xml"), KnownSource()),
     "socket": KnownSource(keeps=False),
+    "delta": delta.SOURCE,
     **{each.name: each.known for each in SOURCES.values() if each.known is not None},
 }
 """The known sources, by their short names."""
@@ -113,6 +116,20 @@ def described_sources(df: DataFrame) -> list[tuple[str, str]]:
             reads = " ".join(options[each] for each in _WHERE if each in options)
         found.append((name, f"{_name(df, leaf)} {reads}".strip()))
     return found
+
+
+def hearings(df: DataFrame) -> tuple[Hearing | None, ...]:
+    """For each source of a streaming DataFrame, in order, who hears what its writers tell; None where nobody must."""
+    return tuple(_hearing(df, leaf) for leaf in _leaves(df))
+
+
+def _hearing(df: DataFrame, leaf: Any) -> Hearing | None:
+    create = _known(_name(df, leaf)).hearing
+    if create is None or leaf.nodeName() != "StreamingRelation":
+        return None
+    options, table = _options(leaf), leaf.dataSource().catalogTable()
+    place = location(table.get().location()) if table.isDefined() else options["path"]
+    return create(df.sparkSession, place, options)
 
 
 def _newer_options(leaf: Any) -> dict[str, str]:
