@@ -166,6 +166,7 @@ def iceberg(place: Path) -> None:
     assert _rows(spark) == sorted([*expected[:-1], ("5", 5), ("a", 5)])
     rewrite = "CALL lake.system.rewrite_data_files(table => 'db.archive', options => map('rewrite-all', 'true'))"
     Archived(spark, place, "iceberg", "lake.db.archive").check(lambda: spark.sql(rewrite).collect())
+    following.iceberg(spark, place)
 
 
 def _rows(spark: SparkSession) -> list[tuple[Any, ...]]:

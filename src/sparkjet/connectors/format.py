@@ -98,6 +98,23 @@ class SinkFormat:
     cleaner: str | None = None
 
 
+@dataclass(frozen=True)
+class Followed:
+    """A table that a connector of others reads as a stream.
+
+    Attributes:
+        session: The session.
+        place: Its directory, for sources of API version 1.
+        options: Those of the source, by their names in lower case, likewise.
+        table: Spark's table in the JVM, for sources of version 2.
+    """
+
+    session: SparkSession
+    place: str = ""
+    options: Mapping[str, str] = field(default_factory=dict)
+    table: Any = None
+
+
 class Hearing(Protocol):
     """Hears what the writers of a table tell, for a stream of others whose offsets have no place for it."""
 
@@ -121,14 +138,14 @@ class KnownSource:
         partitions: The columns that name its partitions, outermost first, where its offsets name them all, also those
             without rows.
         packages: Those that executors need to read it: the name to install, by the name that is imported.
-        hearing: Hears what the writers of what it reads tell, by its place and its options in lower case; None where
-            its offsets have the watermark, or nobody tells any.
+        hearing: Hears what the writers of a table that it reads tell; None where its offsets have the watermark, or
+            nobody tells any.
     """
 
     keeps: bool | None = True
     partitions: tuple[str, ...] = ()
     packages: Mapping[str, str] = field(default_factory=dict)
-    hearing: Callable[[SparkSession, str, Mapping[str, str]], Hearing] | None = None
+    hearing: Callable[[Followed], Hearing] | None = None
 
 
 @dataclass(frozen=True)

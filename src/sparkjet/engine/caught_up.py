@@ -76,7 +76,9 @@ def heard_in(
     Returns:
         Also what had been told up to this one.
     """
-    if not hearings or len(hearings) != len(offsets):
+    # A source that several inputs read appears once in the batch.
+    hearings = hearings[:1] if len(offsets) == 1 else hearings
+    if len(hearings) != len(offsets):
         return [*offsets], {}
     texts, heard = [*offsets], {}
     for number, (hearing, text) in enumerate(zip(hearings, offsets, strict=True)):

@@ -10,8 +10,9 @@ from py4j.java_gateway import is_instance_of
 
 from sparkjet.catalyst.logical_plans import analyzed, attribute_id, children, kind_of, listed, streaming_nodes
 from sparkjet.connectors.delta import format as delta
-from sparkjet.connectors.format import Hearing, KnownSource
+from sparkjet.connectors.format import Followed, Hearing, KnownSource
 from sparkjet.connectors.formats import SOURCES
+from sparkjet.connectors.iceberg import format as iceberg
 from sparkjet.errors import AnalysisError
 from sparkjet.query_log import logger
 from sparkjet.sinks.protocol import Guarantee
@@ -124,12 +125,14 @@ def hearings(df: DataFrame) -> tuple[Hearing | None, ...]:
 
 
 def _hearing(df: DataFrame, leaf: Any) -> Hearing | None:
-    create = _known(_name(df, leaf)).hearing
-    if create is None or leaf.nodeName() != "StreamingRelation":
+    create = _known_of(df, leaf).hearing
+    if create is None:
         return None
+    if leaf.nodeName() == "StreamingRelationV2":
+        return create(Followed(df.sparkSession, table=leaf.table()))
     options, table = _options(leaf), leaf.dataSource().catalogTable()
     place = location(table.get().location()) if table.isDefined() else options["path"]
-    return create(df.sparkSession, place, options)
+    return create(Followed(df.sparkSession, place, options))
 
 
 def _newer_options(leaf: Any) -> dict[str, str]:
@@ -141,7 +144,7 @@ def _newer_options(leaf: Any) -> dict[str, str]:
 
 def packages_of_sources(df: DataFrame) -> dict[str, str]:
     """The packages that executors need to read a streaming DataFrame, according to :class:`KnownSource`."""
-    return {key: value for leaf in _leaves(df) for key, value in _known(_name(df, leaf)).packages.items()}
+    return {key: value for leaf in _leaves(df) for key, value in _known_of(df, leaf).packages.items()}
 
 
 @dataclass(frozen=True)
@@ -190,7 +193,7 @@ def acknowledging_source(df: DataFrame, without: Collection[str] = ()) -> str | 
             cleaning = _options(leaf).get("cleansource", "off")
             if cleaning.lower() != "off":
                 return f"{name} with cleanSource={cleaning}"
-        if not _known(name).keeps and not _reads_files(leaf) and name not in without:
+        if not _known_of(df, leaf).keeps and not _reads_files(leaf) and name not in without:
             return name
     return None
 
@@ -233,7 +236,7 @@ def _options(leaf: Any) -> dict[str, str]:
 
 def _replayability(df: DataFrame, leaf: Any) -> tuple[Replayability, str]:
     name = _name(df, leaf)
-    keeps = _known(name).keeps
+    keeps = _known_of(df, leaf).keeps
     if keeps is False:
         return Replayability.NO, name
     # Python sources must return the same rows for the same offsets, as Spark requests them again after a restart.
@@ -243,6 +246,13 @@ def _replayability(df: DataFrame, leaf: Any) -> tuple[Replayability, str]:
 
 def _known(name: str) -> KnownSource:
     return KNOWN.get(name.lower(), _UNKNOWN)
+
+
+def _known_of(df: DataFrame, leaf: Any) -> KnownSource:
+    """What is known of a source; of a table of another catalog by its class, as it has the name of the table."""
+    if leaf.nodeName() == "StreamingRelationV2" and str(leaf.table().getClass().getName()) == iceberg.TABLE:
+        return iceberg.SOURCE
+    return _known(_name(df, leaf))
 
 
 def _leaves(df: DataFrame) -> list[Any]:

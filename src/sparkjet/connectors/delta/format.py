@@ -21,11 +21,7 @@ from sparkjet.sinks.pace import Pace
 from sparkjet.storage.schemes import directory_at
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from pyspark.sql import SparkSession
-
-    from sparkjet.connectors.format import Hearing
+    from sparkjet.connectors.format import Followed, Hearing
     from sparkjet.sinks.protocol import Sink
 
 
@@ -64,11 +60,12 @@ def _sink(target: Target) -> Sink:
     )
 
 
-def _hearing(session: SparkSession, place: str, options: Mapping[str, str]) -> Hearing:
+def _hearing(followed: Followed) -> Hearing:
     from sparkjet.connectors.delta.heard import DeltaWriters  # noqa: PLC0415 - most queries read no such table
 
-    rereads = any(options.get(name, "false").lower() == "true" for name in _REREADING)
-    return DeltaWriters(directory_at(place, "path", lambda: session).below("_delta_log"), rereads=rereads)
+    rereads = any(followed.options.get(name, "false").lower() == "true" for name in _REREADING)
+    table = directory_at(followed.place, "path", lambda: followed.session)
+    return DeltaWriters(table.below("_delta_log"), rereads=rereads)
 
 
 _REREADING = ("ignorechanges", "readchangefeed", "readchangedata")

@@ -14,7 +14,7 @@ from pyarrow import parquet
 from sparkjet.connectors.delta.log import file_of, told_in
 from sparkjet.errors import SourceError
 from sparkjet.known_types import known
-from sparkjet.query_log import logger
+from sparkjet.sources.carrying import warn_of_others
 from sparkjet.time import MIN, Heard
 
 if TYPE_CHECKING:
@@ -77,15 +77,7 @@ class DeltaWriters:
             # The stream goes on behind versions that it has lost (failOnDataLoss=false).
             begun = self._begun(end.reservoirId, version)
             found = msgspec.structs.replace(begun, others=[*dict.fromkeys([*before.others, *begun.others])])
-        for other in found.others[len(before.others) :]:
-            logger.warning(
-                "%s has rows of others up to version %s (%s), who tell no watermark: carried() takes that of "
-                "otherwise=… from now on, or waits without. If such rows do not count, carried(without=[%r])",
-                self._log,
-                version,
-                other,
-                other,
-            )
+        warn_of_others(str(self._log), found.others[len(before.others) :])
         return found
 
     def _later(self, before: Heard, version: int) -> Heard:
@@ -100,25 +92,32 @@ class DeltaWriters:
     def _begun(self, table: str, version: int) -> Heard:
         """The same without anything known before."""
         names = self._log.names()
-        commits = {int(found[1]) for name in names if (found := _COMMIT.fullmatch(name))}
+        commits = {int(match[1]) for name in names if (match := _COMMIT.fullmatch(name))}
         checkpoints = _checkpoints(names)
         below = max((each for each in checkpoints if each <= version), default=-1)
+        above = min((each for each in checkpoints if each > version), default=None)
         if all(number in commits for number in range(below + 1, version + 1)):
             writers = self._checkpointed(checkpoints[below]) if below >= 0 else {}
-            return self._later(Heard(table=table, version=below, writers=writers), version)
-        above = min((each for each in checkpoints if each > version), default=None)
-        if above is None:
+            found = self._later(Heard(table=table, version=below, writers=writers), version)
+        elif above is not None:
+            # Of who has written since, the checkpoint has a later watermark: their next version tells theirs.
+            writers = self._checkpointed(checkpoints[above])
+            for number in range(version + 1, above + 1):
+                since = self._commit(number).told if number in commits else writers
+                writers |= dict.fromkeys(since, MIN)
+            found = Heard(table=table, version=version, writers=writers)
+        else:
             message = (
                 f"carried: {self._log} has neither all commits up to version {version} nor a checkpoint, so it does "
                 "not say how far the table's writers were. Start with a newer version (startingVersion), or use a lag."
             )
             raise SourceError(message)
-        # Of who has written since, the checkpoint has a later watermark: their next version tells theirs.
-        writers = self._checkpointed(checkpoints[above])
-        for number in range(version + 1, above + 1):
-            since = self._commit(number).told if number in commits else writers
-            writers |= dict.fromkeys(since, MIN)
-        return Heard(table=table, version=version, writers=writers)
+        # Who comes later in what is there already is waited for: others' watermarks say nothing of these rows.
+        newest = max(checkpoints, default=-1)
+        later = self._checkpointed(checkpoints[newest]).keys() if newest > version else set()
+        for number in commits:
+            later |= self._commit(number).told.keys() if number > max(newest, version) else set()
+        return msgspec.structs.replace(found, writers=dict.fromkeys(later, MIN) | found.writers)
 
     def _commit(self, version: int) -> _Commit:
         lines = self._log.read(file_of(version)).splitlines()
