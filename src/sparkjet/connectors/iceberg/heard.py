@@ -79,23 +79,15 @@ class IcebergWriters:
         reached = self._reached(found, end)
         if reached is None:
             return before
-        is_known = before is not None and before.table == found.table
-        known_before = before if is_known else None
-        told, others, is_joined = _told_since(found, reached, None if known_before is None else known_before.version)
-        if known_before is None:
+        mine = before if before is not None and before.table == found.table else None
+        told, others = _told_since(found, reached, None if mine is None else mine.version)
+        if mine is None:
             # Whatever was written up to the first end cannot be late, so others up to there do not count.
             return Heard(table=found.table, version=reached, writers=_merged(self._expired(found, reached), told))
-        older = known_before.writers
-        if not is_joined:
-            older = _merged(older, self._expired(found, reached))
-        new = [each for each in others if each not in known_before.others]
+        new = [each for each in others if each not in mine.others]
         warn_of_others(f"Iceberg's table {found.table}", new)
-        return Heard(
-            table=found.table,
-            version=reached,
-            writers=_merged(older, told),
-            others=[*known_before.others, *new],
-        )
+        writers = _merged(mine.writers, told)
+        return Heard(table=found.table, version=reached, writers=writers, others=[*mine.others, *new])
 
     def _reached(self, found: Snapshots, end: _End) -> int | None:
         """The last snapshot of which all rows have been read."""
@@ -124,17 +116,17 @@ class IcebergWriters:
         return writers
 
 
-def _told_since(found: Snapshots, reached: int, version: int | None) -> tuple[dict[str, int | None], list[str], bool]:
-    """What snapshots up to one have told, and who else has written in them; and whether they follow on a version."""
+def _told_since(found: Snapshots, reached: int, version: int | None) -> tuple[dict[str, int | None], list[str]]:
+    """What snapshots after a version and up to another one have told, and who else has written in them."""
     told: dict[str, int | None] = {}
     others: dict[str, None] = {}
     for snapshot in found.ancestors(reached):
         if snapshot.id == version:
-            return told, [*others], True
+            break
         here, other = told_by(snapshot)
         told = _merged(here, told)
         others |= {} if other is None else {other: None}
-    return told, [*others], False
+    return told, [*others]
 
 
 def _merged(older: Mapping[str, int | None], newer: Mapping[str, int | None]) -> dict[str, int | None]:
