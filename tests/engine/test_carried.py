@@ -84,7 +84,7 @@ class Hears:
 def test_what_is_heard_counts_as_if_the_offset_had_it() -> None:
     heard = Heard(table="t", version=3, writers={"q/results": 30, "r/results": 20, "r/more": MIN})
     hears, offsets = Hears(heard), ['{"reservoirVersion": 4}', an_offset('{"0": 5}', '{"0": 40}')]
-    texts, kept = heard_in([hears, None], offsets, ["first", "second"], {"first": heard})
+    texts, kept = heard_in([hears, None], offsets, ["first", "second"], {"first": heard}, {})
     assert (kept, texts[1], hears.before) == ({"first": heard}, offsets[1], [heard])
     several = an_input("", "sensor", partitions=False, sources=2)
     assert found([several], texts, "a") == {"a": MIN}
@@ -94,16 +94,18 @@ def test_what_is_heard_counts_as_if_the_offset_had_it() -> None:
         assert found([named], texts, "a") == {"a": least}
     # Others tell nothing; and in the middle of the first rows nobody counts.
     with_others = Hears(Heard(table="t", version=3, writers={"q/results": 30}, others=["WRITE by x/y"]))
-    texts, _ = heard_in([with_others], offsets[:1], [], {})
+    texts, _ = heard_in([with_others], offsets[:1], [], {}, {})
     assert found([an_input("", "sensor", partitions=False)], texts, "a") == {"a": None}
     one = Input("", WatermarkSettings("ts", sj.carried(without=["WRITE by x/y"]), by=("sensor",)), 1)
     assert found([one], texts, "a") == {"a": 30}
-    texts, kept = heard_in([Hears(None)], offsets[:1], [], {})
+    texts, kept = heard_in([Hears(None)], offsets[:1], [], {}, {})
     assert (found([one], texts, "a"), kept) == ({"a": MIN}, {})
     # A source that no batch has read, and one that two inputs read.
-    assert heard_in([hears, None], ["-", offsets[1]], [], {}) == (["-", offsets[1]], {})
-    assert heard_in([hears, hears], offsets[:1], [], {})[1] == {"0": heard}
-    assert heard_in([], offsets, [], {}) == (offsets, {})
+    assert heard_in([hears, None], ["-", offsets[1]], [], {}, {}) == (["-", offsets[1]], {})
+    assert heard_in([hears, hears], offsets[:1], [], {}, {})[1] == {"0": heard}
+    assert heard_in([], offsets, [], {}, {}) == (offsets, {})
+    # A replay does not look again: logs are cleaned.
+    assert heard_in([Hears(None)], offsets[:1], [], {}, {"0": heard})[1] == {"0": heard}
     with pytest.raises(sj.AnalysisError, match=r"carried: without='q' is no list of names"):
         sj.carried(without="q")
 

@@ -63,7 +63,11 @@ def in_order(offsets: Mapping[str, str], names: Sequence[str]) -> list[str]:
 
 
 def heard_in(
-    hearings: Sequence[Hearing | None], offsets: Sequence[str], names: Sequence[str], before: Mapping[str, Heard]
+    hearings: Sequence[Hearing | None],
+    offsets: Sequence[str],
+    names: Sequence[str],
+    before: Mapping[str, Heard],
+    recorded: Mapping[str, Heard],
 ) -> tuple[list[str], dict[str, Heard]]:
     """The offsets of a batch with what writers had told up to there, where it is not in them already.
 
@@ -72,6 +76,7 @@ def heard_in(
         offsets: Of the same sources.
         names: Their names; none if Spark numbers them.
         before: What had been told up to the batch before, by the source's name or number.
+        recorded: What had been told up to this one, when it was run first; that counts.
 
     Returns:
         Also what had been told up to this one.
@@ -85,7 +90,7 @@ def heard_in(
         if hearing is None or text == VOID:
             continue
         key = names[number] if names else str(number)
-        found = hearing.heard(json.loads(text), before.get(key))
+        found = recorded.get(key) or hearing.heard(json.loads(text), before.get(key))
         if found is None:
             # Waited for, as one that has not begun.
             texts[number] = msgspec.json.encode(CarryingOffset(key, {"": 0}, {})).decode()

@@ -126,7 +126,8 @@ class Epoch:
             # Before the watermark advances: a partition without rows yet would find its first rows late.
             names = self._context.plan.source_names
             ends = in_order(offsets, names)
-            ends, self._heard = heard_in(self._context.plan.hearings, ends, names, record.heard)
+            then = {} if again is None else again.heard
+            ends, self._heard = heard_in(self._context.plan.hearings, ends, names, record.heard, then)
             for substream in announced(inputs, ends):
                 tracker.add(substream, request.now)
         for substream, timestamp in self._highest.items():
