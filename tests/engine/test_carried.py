@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql import functions as F
 
 import sparkjet as sj
-from sparkjet.engine.caught_up import announced, carried, caught_up
+from sparkjet.engine.caught_up import announced, carried, caught_up, heard_in
 from sparkjet.errors import StorageError
 from sparkjet.plan.inputs import Input, WatermarkSettings, tracker_of
 from sparkjet.sinks.protocol import Guarantee, Handle, Later, TransactionId
 from sparkjet.testing.stream_driver import StreamDriver
-from sparkjet.time import MAX, MIN, WriterProgress
+from sparkjet.time import MAX, MIN, Heard, WriterProgress
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -66,6 +66,48 @@ def test_each_input_has_that_of_its_sources() -> None:
     assert found(inputs, offsets, "2/a", "1/0") == {"1/0": 30, "2/a": 20}
     # One source that both read is one in the batch.
     assert found(inputs, offsets[:1], "2/a", "1/0") == {"1/0": 30, "2/a": 30}
+
+
+@dataclass
+class Hears:
+    """Hears of a table what a test says, and notes what it was given."""
+
+    found: Heard | None
+    before: list[Heard | None] = field(default_factory=list)
+
+    def heard(self, offset: Any, before: Heard | None) -> Heard | None:
+        assert offset == {"reservoirVersion": 4}
+        self.before.append(before)
+        return self.found
+
+
+def test_what_is_heard_counts_as_if_the_offset_had_it() -> None:
+    heard = Heard(table="t", version=3, writers={"q/results": 30, "r/results": 20, "r/more": MIN})
+    hears, offsets = Hears(heard), ['{"reservoirVersion": 4}', an_offset('{"0": 5}', '{"0": 40}')]
+    texts, kept = heard_in([hears, None], offsets, ["first", "second"], {"first": heard}, {})
+    assert (kept, texts[1], hears.before) == ({"first": heard}, offsets[1], [heard])
+    several = an_input("", "sensor", partitions=False, sources=2)
+    assert found([several], texts, "a") == {"a": MIN}
+    for without, least in ((["r"], 30), (["r/more"], 20), (["r", "q/results"], 40), (["q"], MIN)):
+        policy = sj.carried(without=without)
+        named = Input("", WatermarkSettings("ts", policy, by=("sensor",)), 2)
+        assert found([named], texts, "a") == {"a": least}
+    # Others tell nothing; and in the middle of the first rows nobody counts.
+    with_others = Hears(Heard(table="t", version=3, writers={"q/results": 30}, others=["WRITE by x/y"]))
+    texts, _ = heard_in([with_others], offsets[:1], [], {}, {})
+    assert found([an_input("", "sensor", partitions=False)], texts, "a") == {"a": None}
+    one = Input("", WatermarkSettings("ts", sj.carried(without=["WRITE by x/y"]), by=("sensor",)), 1)
+    assert found([one], texts, "a") == {"a": 30}
+    texts, kept = heard_in([Hears(None)], offsets[:1], [], {}, {})
+    assert (found([one], texts, "a"), kept) == ({"a": MIN}, {})
+    # A source that no batch has read, and one that two inputs read.
+    assert heard_in([hears, None], ["-", offsets[1]], [], {}, {}) == (["-", offsets[1]], {})
+    assert heard_in([hears, hears], offsets[:1], [], {}, {})[1] == {"0": heard}
+    assert heard_in([], offsets, [], {}, {}) == (offsets, {})
+    # A replay does not look again: logs are cleaned.
+    assert heard_in([Hears(None)], offsets[:1], [], {}, {"0": heard})[1] == {"0": heard}
+    with pytest.raises(sj.AnalysisError, match=r"carried: without='q' is no list of names"):
+        sj.carried(without="q")
 
 
 def test_only_positions_name_partitions_and_say_what_is_read() -> None:

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 import sparkjet as sj
 from sparkjet.engine.phases import EpochPhase
-from sparkjet.engine.spark_checkpoint import SparkCheckpoint, check_readable
+from sparkjet.engine.spark_checkpoint import SparkCheckpoint, check_readable, with_sources
 from sparkjet.errors import RecoveryError
 from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.record import SparkPosition
@@ -75,11 +75,18 @@ def test_an_empty_directory_is_no_state(checkpoint: SparkCheckpoint, tmp_path: P
     assert capture(checkpoint, tmp_path) == ["sources/0/1.compact", "sources/1/0"]
 
 
+def test_where_iceberg_s_source_began_is_saved_and_moves_with_it(checkpoint: SparkCheckpoint, tmp_path: Path) -> None:
+    add(checkpoint.directory, {"sources/1/offsets/0": "{}"})
+    assert capture(checkpoint, tmp_path) == ["sources/0/1.compact", "sources/1/0", "sources/1/offsets/0"]
+    position = SparkPosition(4, {"offsets/4": "v1\n{}\n5\n6"}, {"sources/1/offsets/0": "blob"})
+    assert with_sources(position, [("0", ("1", 1))]).sources == {"sources/0/offsets/0": "blob"}
+
+
 @pytest.mark.parametrize(
     "foreign",
     [
         "sources/1/_schema_log/0",
-        "sources/1/offsets/0",
+        "sources/1/offsets/1",
         "sources/1/0/0.json",
         "sources/1/state.json",
         "sources/1/7.tmp",

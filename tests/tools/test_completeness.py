@@ -140,6 +140,10 @@ def test_iceberg_by_its_properties_and_kafka_connect_by_its_snapshots() -> None:
         assert complete_until(replace(table, kept=[*table.kept, connect])).until == earlier
     silent = complete_until(replace(table, kept=[*table.kept, Snapshot(Summary(commit))]))
     assert silent.why == "no watermark yet, or none at all: Kafka Connect"
+    # Each connector is a writer, by its control topic and group.
+    groups = [Snapshot(Summary({**commit, f"kafka.connect.offsets.control.{name}": "{}"})) for name in "ab"]
+    both = complete_until(replace(table, kept=[*table.kept, *groups]))
+    assert [each.name for each in both.writers] == ["q/results", "Kafka Connect control.a", "Kafka Connect control.b"]
     found = complete_until(replace(table, kept=[*table.kept, Snapshot(Summary({"engine-name": "trino"}, "delete"))]))
     assert (found.until, found.others) == (None, ("delete by trino",))
 

@@ -24,6 +24,7 @@ from sparkjet.testing.sink_contract import RUN, transaction
 from tests.api.test_backfill import Archived
 from tests.servers.iceberg import library
 from tests.servers.programs import SMALL, jars
+from tests.versions import following
 
 if TYPE_CHECKING:
     from sparkjet.sinks.protocol import Handle
@@ -80,6 +81,7 @@ def delta(place: Path) -> None:
     _kept(spark, place / "kept")
     table = str(place / "archive")
     Archived(spark, place, "delta", table).check(lambda: spark.sql(f"OPTIMIZE delta.`{table}`"))
+    following.delta(spark, place / "followed")
 
 
 def _mapped(spark: SparkSession, place: Path) -> None:
@@ -164,6 +166,7 @@ def iceberg(place: Path) -> None:
     assert _rows(spark) == sorted([*expected[:-1], ("5", 5), ("a", 5)])
     rewrite = "CALL lake.system.rewrite_data_files(table => 'db.archive', options => map('rewrite-all', 'true'))"
     Archived(spark, place, "iceberg", "lake.db.archive").check(lambda: spark.sql(rewrite).collect())
+    following.iceberg(spark, place)
 
 
 def _rows(spark: SparkSession) -> list[tuple[Any, ...]]:

@@ -60,6 +60,12 @@ def watermark_settings(
                 " and ".join(partitions.columns),
                 partitions.source,
             )
+    if isinstance(policy, Carried) and policy.without and partitions is not None:
+        message = (
+            f"withWatermark: carried(without={[*policy.without]}): the offsets of {partitions.source} have watermarks "
+            "by partition, not by writer. Leave their progress topics out of progressTopic; a journal has one writer."
+        )
+        raise AnalysisError(message)
     return WatermarkSettings(
         event_time=event_time,
         policy=limiting_lag(policy) if not hasattr(policy, "create") else policy,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from sparkjet.errors import AnalysisError
 from sparkjet.options import upsert_keys
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from sparkjet.clock import Clock
     from sparkjet.options import Option, Options
     from sparkjet.sinks.protocol import Sink
+    from sparkjet.time import Heard
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,36 @@ class SinkFormat:
 
 
 @dataclass(frozen=True)
+class Followed:
+    """A table that a connector of others reads as a stream.
+
+    Attributes:
+        session: The session.
+        place: Its directory, for sources of API version 1.
+        options: Those of the source, by their names in lower case, likewise.
+        table: Spark's table in the JVM, for sources of version 2.
+    """
+
+    session: SparkSession
+    place: str = ""
+    options: Mapping[str, str] = field(default_factory=dict)
+    table: Any = None
+
+
+class Hearing(Protocol):
+    """Hears what the writers of a table tell, for a stream of others whose offsets have no place for it."""
+
+    def heard(self, offset: Any, before: Heard | None) -> Heard | None:
+        """What they had told up to the end of a batch; None if nothing counts yet.
+
+        Args:
+            offset: The end, from its JSON.
+            before: What they had told up to an earlier one.
+        """
+        ...
+
+
+@dataclass(frozen=True)
 class KnownSource:
     """What is known of a source by its name.
 
@@ -109,6 +140,8 @@ class KnownSource:
         packages: Those that executors need to read it: the name to install, by the name that is imported.
         takes: Whether each row goes to one of its readers, so that another query would take rows away from this one.
         begins: Options of which one says where a new query begins, if without any it reads only rows that come later.
+        hearing: Hears what the writers of a table that it reads tell; None where its offsets have the watermark, or
+            nobody tells any.
     """
 
     keeps: bool | None = True
@@ -116,6 +149,7 @@ class KnownSource:
     packages: Mapping[str, str] = field(default_factory=dict)
     takes: bool = False
     begins: tuple[str, ...] = ()
+    hearing: Callable[[Followed], Hearing] | None = None
 
 
 @dataclass(frozen=True)

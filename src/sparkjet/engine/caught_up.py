@@ -6,14 +6,17 @@ import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from sparkjet.engine.spark_checkpoint import VOID
 from sparkjet.sources.acknowledging.offset import QueueOffset
 from sparkjet.sources.carrying import CarryingOffset, leaves
-from sparkjet.time import MIN, least_carried
+from sparkjet.time import MIN, Carried, least_carried
 
 if TYPE_CHECKING:
+    from sparkjet.connectors.format import Hearing
     from sparkjet.plan.inputs import Input
-    from sparkjet.time import InputTracker, SubstreamProgress
+    from sparkjet.time import Heard, InputTracker, SubstreamProgress
 
 
 def caught_up(
@@ -59,6 +62,46 @@ def in_order(offsets: Mapping[str, str], names: Sequence[str]) -> list[str]:
     return [offsets[number] for number in sorted(offsets, key=int)]
 
 
+def heard_in(
+    hearings: Sequence[Hearing | None],
+    offsets: Sequence[str],
+    names: Sequence[str],
+    before: Mapping[str, Heard],
+    recorded: Mapping[str, Heard],
+) -> tuple[list[str], dict[str, Heard]]:
+    """The offsets of a batch with what writers had told up to there, where it is not in them already.
+
+    Args:
+        hearings: Of the query's sources; none if none of them has to be asked.
+        offsets: Of the same sources.
+        names: Their names; none if Spark numbers them.
+        before: What had been told up to the batch before, by the source's name or number.
+        recorded: What had been told up to this one, when it was run first; that counts.
+
+    Returns:
+        Also what had been told up to this one.
+    """
+    # A source that several inputs read appears once in the batch.
+    hearings = hearings[:1] if len(offsets) == 1 else hearings
+    if len(hearings) != len(offsets):
+        return [*offsets], {}
+    texts, heard = [*offsets], {}
+    for number, (hearing, text) in enumerate(zip(hearings, offsets, strict=True)):
+        if hearing is None or text == VOID:
+            continue
+        key = names[number] if names else str(number)
+        found = recorded.get(key) or hearing.heard(json.loads(text), before.get(key))
+        if found is None:
+            # Waited for, as one that has not begun.
+            texts[number] = msgspec.json.encode(CarryingOffset(key, {"": 0}, {})).decode()
+            continue
+        heard[key] = found
+        watermarks = found.writers | dict.fromkeys(found.others)
+        carrying = CarryingOffset(key, dict.fromkeys(watermarks, found.version), watermarks)
+        texts[number] = msgspec.json.encode(carrying).decode()
+    return texts, heard
+
+
 def carried(inputs: Sequence[Input], offsets: Sequence[str], tracker: InputTracker) -> Iterator[tuple[str, int | None]]:
     """The watermark that the offsets of a batch carry for each substream.
 
@@ -80,8 +123,10 @@ def carried(inputs: Sequence[Input], offsets: Sequence[str], tracker: InputTrack
         if not carrying or VOID in own:
             # Nothing is known yet about a source that no batch has read.
             continue
+        policy = each.watermark.policy
+        left_out = policy.leaves_out if isinstance(policy, Carried) and not each.watermark.partitions else _nobody
         watermarks = [
-            {path: watermarks.get(path, MIN) for path in leaves(offset.offsets)}
+            {path: watermarks.get(path, MIN) for path in leaves(offset.offsets) if not left_out(path)}
             for offset, watermarks in ((offset, leaves(offset.watermarks)) for offset in carrying)
         ]
         if each.watermark.partitions:
@@ -94,6 +139,10 @@ def carried(inputs: Sequence[Input], offsets: Sequence[str], tracker: InputTrack
             for name in [progress.id for progress in tracker.progress()]:
                 if name.startswith(each.prefix):
                     yield name, least
+
+
+def _nobody(_: str) -> bool:
+    return False
 
 
 def announced(inputs: Sequence[Input], offsets: Sequence[str]) -> Iterator[str]:

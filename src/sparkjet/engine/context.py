@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from sparkjet.snapshots.record import History, SparkPosition
     from sparkjet.snapshots.record_log import RecordLog
     from sparkjet.storage.directory import Directory
-    from sparkjet.time import InputsState
+    from sparkjet.time import Heard, InputsState
 
 CaughtUp = Mapping[str, bool | None]
 """For each substream, by full name, whether it has been read to its end; None if its source does not say."""
@@ -90,11 +90,13 @@ class Again:
         query: Id of that query, which seeds random numbers.
         position: Position of Spark's checkpoint after the batch; None without one.
         polled: The state from which the watermarks continued; None if it is the state that they have reached here.
+        heard: What the writers of tables had told then: their logs may be gone.
     """
 
     query: str
     position: SparkPosition | None
     polled: InputsState | None
+    heard: Mapping[str, Heard]
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import msgspec
 
 from sparkjet.catalyst.moments import Moment
 from sparkjet.engine.alignment import held_back
-from sparkjet.engine.caught_up import announced, carried, in_order
+from sparkjet.engine.caught_up import announced, carried, heard_in, in_order
 from sparkjet.engine.dead_letters import DeadLetters
 from sparkjet.engine.expectations import Expectations
 from sparkjet.engine.input_batch import InputBatch
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from sparkjet.engine.spark_checkpoint import SparkCheckpoint
     from sparkjet.engine.state import QueryState
     from sparkjet.snapshots.record import PreparedTransaction, Record, SparkPosition
-    from sparkjet.time import InputsState
+    from sparkjet.time import Heard, InputsState
 
 
 class Epoch:
@@ -81,6 +81,7 @@ class Epoch:
         self._received: dict[str, int] = {}
         self._queues: dict[str, str] = {}
         self._ends: dict[str, str] = {}
+        self._heard: dict[str, Heard] = {}
         self.request = request
         self.progress = EpochProgress(epoch=transaction.epoch, batch=request.batch_id)
 
@@ -115,7 +116,7 @@ class Epoch:
         for name, side in list(self._arrivals):
             self._results.accept(name, side, self._arrivals.pop((name, side)))
         self.progress.count(self._results.arrivals)
-        self._queues = record.queues
+        self._queues, self._heard = record.queues, record.heard
         inputs = self._context.plan.inputs
         ends: list[str] = []
         if request.batch_id is not None:
@@ -124,7 +125,10 @@ class Epoch:
             self._ends = dict(offsets)
             self._received = self._context.receivers.meet(offsets, record.queues)
             # Before the watermark advances: a partition without rows yet would find its first rows late.
-            ends = in_order(offsets, self._context.plan.source_names)
+            names = self._context.plan.source_names
+            ends = in_order(offsets, names)
+            then = {} if again is None else again.heard
+            ends, self._heard = heard_in(self._context.plan.hearings, ends, names, record.heard, then)
             for substream in announced(inputs, ends):
                 tracker.add(substream, request.now)
         for substream, timestamp in self._highest.items():
@@ -213,6 +217,7 @@ class Epoch:
                     polled=self._polled,
                     # Transactions to be committed must be named by the newest record: only that one is read again.
                     queues=self._queues,
+                    heard=self._heard,
                     transactions=[*committer.unsettled, *decided],
                     published=committer.published(before, decided),
                     # Not at the takeover: its predecessor's checkpoint may be checked once more.

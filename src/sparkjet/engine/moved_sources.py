@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import msgspec
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from sparkjet.snapshots.record import Record
     from sparkjet.time import InputsState
 
+T = TypeVar("T")
 SOURCES = "sources"
 """The key in a record's ``unsaid`` for the list of sources."""
 _UNTOLD = (
@@ -85,15 +86,17 @@ class MovedSources:
             record,
             spark=None if record.spark is None else with_sources(record.spark, moved),
             watermarks=record.watermarks.among(self.inputs, self.fresh),
-            queues={
-                now: record.queues[before[0]]
-                for now, before in moved
-                if before is not None and before[0] in record.queues
-            },
+            queues=_moved(record.queues, moved),
+            heard=_moved(record.heard, moved),
             # Along with what they belong to: everything that is derived from this record fits together.
             fingerprint={**record.fingerprint, "inputs": dict(self.fingerprint)},
             unsaid={**record.unsaid, SOURCES: [[*each] for each in self.now]},
         )
+
+
+def _moved(found: Mapping[str, T], moved: Sequence[tuple[str, tuple[str, int] | None]]) -> dict[str, T]:
+    """What a record has by source, under the sources' keys of now."""
+    return {now: found[before[0]] for now, before in moved if before is not None and before[0] in found}
 
 
 def moved_sources(plan: Plan, record: Record) -> tuple[MovedSources | None, list[Change]]:

@@ -294,7 +294,7 @@ class Rerun:
             None if position is None else self._batch(record, position, sources),
             None if position is None else position.batch,
             self._caught_up(recorded),
-            again=Again(record.query, kept, recorded.polled if self._is_same else None),
+            again=Again(record.query, kept, recorded.polled if self._is_same else None, record.heard),
         )
         engine.repeat(request)
         if self._is_same and not engine.state.tracker.snapshot().goes_on_like(record.watermarks):

@@ -103,11 +103,17 @@ class SparkCheckpoint:
         path.write_bytes(content)
 
     def _source_files(self) -> list[Path]:
-        """Files below ``sources`` that a restart reads: of a compacting log, the newest compaction and what follows."""
+        """Files below ``sources`` that a restart reads: of a compacting log, the newest compaction and what follows.
+
+        Iceberg's source keeps where it began in ``offsets/0``.
+        """
         files = []
         for folder in _visible(self.directory / "sources"):
             names = []
             for path in _visible(folder) if folder.is_dir() else [folder]:
+                if path == folder / "offsets" and _visible(path) == [path / "0"]:
+                    files.append(path / "0")
+                    continue
                 if path == folder or not path.is_file() or not re.fullmatch(r"\d+(\.compact)?", path.name):
                     message = (
                         f"a source keeps {path.relative_to(self.directory).as_posix()} in {self.directory}. sparkjet "
@@ -168,7 +174,7 @@ def with_sources(position: SparkPosition, moved: Sequence[tuple[str, tuple[str, 
             folders |= {str(before[1]): str(place), before[0]: name}
     sources = {}
     for path, blob in position.sources.items():
-        above, folder, file = path.split("/")
+        above, folder, file = path.split("/", 2)
         if folder in folders:
             sources[f"{above}/{folders[folder]}/{file}"] = blob
     return SparkPosition(position.batch, files, sources)

@@ -15,10 +15,10 @@ from sparkjet.plan.diverting import has_failed
 from sparkjet.plan.inputs import several_substreams, tracker_of
 from sparkjet.plan.outputs import DeadLetterOutput, Output, Rows, StageOutput, StreamOutput
 from sparkjet.plan.partial_rows import ProgressDetail
-from sparkjet.plan.spark_sources import described_sources, given_names
+from sparkjet.plan.spark_sources import described_sources, given_names, hearings
 from sparkjet.sinks.protocol import Clocked, Telling
 from sparkjet.snapshots.record import Shown
-from sparkjet.time import MIN, clamp, delay_of
+from sparkjet.time import MIN, Carried, clamp, delay_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from sparkjet.catalyst.unsaid import Unsaid
+    from sparkjet.connectors.format import Hearing
     from sparkjet.plan.expectations import Expected
     from sparkjet.plan.inputs import Input
     from sparkjet.plan.sources import Sources
@@ -223,6 +224,17 @@ class Plan:
         # A source that two inputs read is listed once.
         prefixes = prefixes if len(prefixes) == len(described) else [""] * len(described)
         return [[prefix, *each] for prefix, each in zip(prefixes, described, strict=True)]
+
+    @cached_property
+    def hearings(self) -> tuple[Hearing | None, ...]:
+        """For each of Spark's sources, in order, who hears what its writers tell; None where nobody asks, or need."""
+        asked = [isinstance(each.watermark.policy, Carried) for each in self.inputs for _ in range(each.sources)]
+        if not any(asked):
+            return ()
+        found = hearings(self.source)
+        # A source that two inputs read is listed once.
+        asked = asked if len(asked) == len(found) else [True] * len(found)
+        return tuple(each if wanted else None for each, wanted in zip(found, asked, strict=True))
 
     @property
     def uses_clock(self) -> bool:

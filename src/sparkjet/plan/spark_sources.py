@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Any
 from py4j.java_gateway import is_instance_of
 
 from sparkjet.catalyst.logical_plans import analyzed, attribute_id, children, kind_of, listed, streaming_nodes
-from sparkjet.connectors.format import KnownSource
+from sparkjet.connectors.delta import format as delta
+from sparkjet.connectors.format import Followed, Hearing, KnownSource
 from sparkjet.connectors.formats import SOURCES
+from sparkjet.connectors.iceberg import format as iceberg
 from sparkjet.connectors.kafka.options import BEGINS
 from sparkjet.errors import AnalysisError
 from sparkjet.query_log import logger
 from sparkjet.sinks.protocol import Guarantee
+from sparkjet.sinks.table import location
 from sparkjet.spark_line import LINE
 
 if TYPE_CHECKING:
@@ -24,10 +27,11 @@ if TYPE_CHECKING:
 
 
 KNOWN = {
-    **dict.fromkeys(("avro", "csv", "delta", "json", "orc", "parquet"), KnownSource()),
+    **dict.fromkeys(("avro", "csv", "json", "orc", "parquet"), KnownSource()),
     "kafka": KnownSource(begins=BEGINS),
     **dict.fromkeys(("rate", "rate-micro-batch", "text", "xml"), KnownSource()),
     "socket": KnownSource(keeps=False),
+    "delta": delta.SOURCE,
     **{each.name: each.known for each in SOURCES.values() if each.known is not None},
 }
 """The known sources, by their short names."""
@@ -116,14 +120,14 @@ def described_sources(df: DataFrame) -> list[tuple[str, str]]:
 
 def taking_sources(df: DataFrame) -> list[str]:
     """The sources of a streaming DataFrame that take what they read away from other readers, as they are described."""
-    return [_described(df, leaf) for leaf in _leaves(df) if _known(_name(df, leaf)).takes or _cleaning(leaf) != "off"]
+    return [_described(df, leaf) for leaf in _leaves(df) if _known_of(df, leaf).takes or _cleaning(leaf) != "off"]
 
 
 def beginning_late(df: DataFrame) -> list[tuple[str, tuple[str, ...]]]:
     """The sources that begin with rows that come later, as nothing says where, and the options that could."""
     found = []
     for leaf in _leaves(df):
-        options = _known(_name(df, leaf)).begins
+        options = _known_of(df, leaf).begins
         if options and not _given(leaf, [each.lower() for each in options]):
             found.append((_described(df, leaf), options))
     return found
@@ -142,6 +146,22 @@ def _given(leaf: Any, names: Sequence[str]) -> dict[str, str]:
     return {each: options[each] for each in names if each in options}
 
 
+def hearings(df: DataFrame) -> tuple[Hearing | None, ...]:
+    """For each source of a streaming DataFrame, in order, who hears what its writers tell; None where nobody must."""
+    return tuple(_hearing(df, leaf) for leaf in _leaves(df))
+
+
+def _hearing(df: DataFrame, leaf: Any) -> Hearing | None:
+    create = _known_of(df, leaf).hearing
+    if create is None:
+        return None
+    if leaf.nodeName() == "StreamingRelationV2":
+        return create(Followed(df.sparkSession, table=leaf.table()))
+    options, table = _options(leaf), leaf.dataSource().catalogTable()
+    place = location(table.get().location()) if table.isDefined() else options["path"]
+    return create(Followed(df.sparkSession, place, options))
+
+
 def _newer_options(leaf: Any, names: Sequence[str]) -> dict[str, str]:
     """Those of some options that a source of API version 2 has."""
     options, table = leaf.extraOptions(), leaf.identifier()
@@ -151,7 +171,7 @@ def _newer_options(leaf: Any, names: Sequence[str]) -> dict[str, str]:
 
 def packages_of_sources(df: DataFrame) -> dict[str, str]:
     """The packages that executors need to read a streaming DataFrame, according to :class:`KnownSource`."""
-    return {key: value for leaf in _leaves(df) for key, value in _known(_name(df, leaf)).packages.items()}
+    return {key: value for leaf in _leaves(df) for key, value in _known_of(df, leaf).packages.items()}
 
 
 @dataclass(frozen=True)
@@ -211,7 +231,7 @@ def acknowledging_source(df: DataFrame, without: Collection[str] = ()) -> str | 
         name = _name(df, leaf)
         if _cleaning(leaf) != "off":
             return f"{name} with cleanSource={_cleaning(leaf)}"
-        if not _known(name).keeps and not _reads_files(leaf) and name not in without:
+        if not _known_of(df, leaf).keeps and not _reads_files(leaf) and name not in without:
             return name
     return None
 
@@ -259,7 +279,7 @@ def _options(leaf: Any) -> dict[str, str]:
 
 def _replayability(df: DataFrame, leaf: Any) -> tuple[Replayability, str]:
     name = _name(df, leaf)
-    keeps = _known(name).keeps
+    keeps = _known_of(df, leaf).keeps
     if keeps is False:
         return Replayability.NO, name
     # Python sources must return the same rows for the same offsets, as Spark requests them again after a restart.
@@ -269,6 +289,13 @@ def _replayability(df: DataFrame, leaf: Any) -> tuple[Replayability, str]:
 
 def _known(name: str) -> KnownSource:
     return KNOWN.get(name.lower(), _UNKNOWN)
+
+
+def _known_of(df: DataFrame, leaf: Any) -> KnownSource:
+    """What is known of a source; of a table of another catalog by its class, as it has the name of the table."""
+    if leaf.nodeName() == "StreamingRelationV2" and str(leaf.table().getClass().getName()) == iceberg.TABLE:
+        return iceberg.SOURCE
+    return _known(_name(df, leaf))
 
 
 def _leaves(df: DataFrame) -> list[Any]:

@@ -11,7 +11,7 @@ import msgspec
 from sparkjet.errors import RecoveryError
 from sparkjet.known_types import known
 from sparkjet.snapshots.store import Delta
-from sparkjet.time import InputsState
+from sparkjet.time import Heard, InputsState
 
 FORMAT = 5
 """The format that is written.
@@ -253,7 +253,7 @@ class Record(msgspec.Struct, frozen=True):
     ``outputs`` says for each output at which ends its windows can be shared with another query. ``until`` is the switch
     to another query: any process may write it into the next slot, and nothing else, on behalf of the run that the slot
     belongs to; windows that end up to it are this query's. ``after`` is the switch from another query, whose record
-    says where.
+    says where. ``heard`` has what the writers of tables had told, by the number or name of the source that reads them.
     """
 
     kind: EpochKind
@@ -281,6 +281,7 @@ class Record(msgspec.Struct, frozen=True):
     outputs: dict[str, Ends] = {}
     until: Border | None = None
     after: Border | None = None
+    heard: dict[str, Heard] = {}
     format: int = FORMAT
 
     def encode(self) -> bytes:

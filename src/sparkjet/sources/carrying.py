@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
 
 from sparkjet.known_types import known
+from sparkjet.query_log import logger
 
 Tree = dict[str, Any]
 """Values by partition name; names may be nested: ``{"clicks": {"0": 17}}``."""
@@ -43,6 +44,18 @@ class CarryingOffset(msgspec.Struct, frozen=True):
         if isinstance(offset, dict) and isinstance(offset.get("source"), str) and "watermarks" in offset:
             return msgspec.convert(offset, known(CarryingOffset))
         return None
+
+
+def warn_of_others(where: str, others: Iterable[str]) -> None:
+    """Say that a table has rows of writers who tell no watermark, which a stream of it has just read."""
+    for other in others:
+        logger.warning(
+            "%s has rows of others (%s), who tell no watermark: carried() takes that of otherwise=… from now on, or "
+            "waits without. If such rows do not count, carried(without=[%r])",
+            where,
+            other,
+            other,
+        )
 
 
 def leaves(offset: object, path: str = "") -> dict[str, Any]:

@@ -42,7 +42,7 @@ from sparkjet.time.throttling import (
     no_throttling,
 )
 from sparkjet.time.watermark_emitter import Advance
-from sparkjet.time.writer_progress import WriterProgress, least_carried
+from sparkjet.time.writer_progress import Heard, WriterProgress, least_carried
 
 __all__ = [
     "IDLE",
@@ -56,6 +56,7 @@ __all__ = [
     "EmitByMinStep",
     "FrameGrid",
     "Frontier",
+    "Heard",
     "InputTracker",
     "InputsState",
     "Json",

@@ -22,6 +22,8 @@ from sparkjet.time.policy_states import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sparkjet.time.states import Json
 
 DEFAULT_SAMPLES = 16
@@ -186,6 +188,7 @@ class Carried:
     """Settings of :func:`carried`."""
 
     otherwise: PolicySettings | None = None
+    without: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.otherwise is not None and not isinstance(self.otherwise, PolicySettings):
@@ -193,6 +196,10 @@ class Carried:
                 f"carried: otherwise={self.otherwise!r} is not a policy; write e.g. "
                 f'carried(otherwise=limiting_lag("1 minute"))'
             )
+
+    def leaves_out(self, writer: str) -> bool:
+        """Whether the rows of a writer do not count, by its name: of one of sparkjet's ``QUERY/OUTPUT``."""
+        return not {writer, writer.split("/", maxsplit=1)[0]}.isdisjoint(self.without)
 
     @property
     def uses_clock(self) -> bool:
@@ -267,7 +274,7 @@ def limiting_real_time_lag(lag: Duration) -> LimitingRealTimeLag:
     return LimitingRealTimeLag(parse_duration(lag, "limiting_real_time_lag: lag"))
 
 
-def carried(otherwise: PolicySettings | None = None) -> Carried:
+def carried(otherwise: PolicySettings | None = None, *, without: Sequence[str] = ()) -> Carried:
     """The watermark of the query that wrote the rows, as carried by the source: no lag has to be guessed.
 
     A partition has it whether or not it got rows, so an idle one holds nothing back. It holds for the writer's own
@@ -275,6 +282,11 @@ def carried(otherwise: PolicySettings | None = None) -> Carried:
 
     Args:
         otherwise: The policy for substreams that have no watermark in the source; without it they wait for one.
+        without: Writers of a directory or a table whose rows do not count, as in :meth:`Completeness.without`: by their
+            names, or of a query all outputs. For one that will never write again, and holds the watermark back.
+
+    Raises:
+        AnalysisError: ``otherwise`` is no policy, or ``without`` no list of names.
 
     >>> policy = carried(otherwise=limiting_lag("1 second")).create()
     >>> policy.report(5_000_000, now=0)
@@ -283,4 +295,7 @@ def carried(otherwise: PolicySettings | None = None) -> Carried:
     >>> policy.carry(3_000_000), policy.current(now=0)
     (True, 3000000)
     """
-    return Carried(otherwise)
+    if isinstance(without, str) or not all(isinstance(name, str) for name in without):
+        message = f'carried: without={without!r} is no list of names; write e.g. without=["QUERY"]'
+        raise AnalysisError(message)
+    return Carried(otherwise, tuple(without))

@@ -33,6 +33,23 @@ class WriterProgress(msgspec.Struct, frozen=True, kw_only=True):
     version: int = VERSION
 
 
+class Heard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the writers of a table had told up to the end of a batch, where its stream's offsets have no place for it.
+
+    Attributes:
+        table: Id of the table: one that was made anew begins anew.
+        version: The last version of which all rows have been read.
+        writers: The newest watermark of each writer (``QUERY/OUTPUT``) up to there, in microseconds: MIN as long as it
+            has none, None if its rows have none.
+        others: Who else has written rows that were read after the first batch, and tells nothing.
+    """
+
+    table: str
+    version: int
+    writers: dict[str, int | None]
+    others: list[str] = []
+
+
 def least_carried(newest: Iterable[int | None]) -> int | None:
     """The least watermark of several writers; None if one of them carries none, or there are no writers.
 

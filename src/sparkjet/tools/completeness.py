@@ -11,6 +11,7 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
+from sparkjet.connectors.iceberg.kafka_connect import connector_of, valid_through
 from sparkjet.errors import AnalysisError
 from sparkjet.storage.paths import local_path
 from sparkjet.time import MIN
@@ -35,8 +36,6 @@ _MOVING |= {"CREATE TABLE", "SET TBLPROPERTIES", "UNSET TBLPROPERTIES", "UPDATE 
 _MOVING |= {f"{verb} COLUMN{plural}" for verb in ("ADD", "CHANGE", "DROP", "RENAME", "REPLACE") for plural in ("", "S")}
 _MOVING |= {"UPDATE FIELD METADATA", "UPDATE TABLE METADATA", "ROW TRACKING BACKFILL", "ROW TRACKING UNBACKFILL"}
 """Operations of Delta's, and of delta-rs's, that neither add rows nor remove any."""
-_CONNECT, _VALID_THROUGH = "kafka.connect.commit-id", "kafka.connect.valid-through-ts"
-"""What Kafka Connect writes into the summary of an Iceberg snapshot."""
 
 
 @dataclass(frozen=True)
@@ -270,17 +269,17 @@ def _of_iceberg(table: Any) -> Completeness:
         if key.startswith("sparkjet/"):
             query, output = key.split("/", 2)[1:]
             writers.append(_writer({"query": query, "output": output, **json.loads(text)}))
-    connect: Mapping[str, Any] | None = None
+    connectors: dict[str, Mapping[str, Any]] = {}
     others: dict[str, None] = {}
     for snapshot in table.snapshots():
         summary = _summary(snapshot)
-        if _CONNECT in summary or _VALID_THROUGH in summary:
-            connect = summary
+        connector = connector_of(summary)
+        if connector is not None:
+            connectors[connector] = summary
         elif "sparkjet" not in summary and summary.get("operation") != "replace":
             others[f"{summary.get('operation')} by {summary.get('engine-name', 'an unknown engine')}"] = None
-    if connect is not None:
-        # Its newest snapshot: without the property its tasks have not told one time.
-        writers.append(Writer("Kafka Connect", None, _valid_through(connect.get(_VALID_THROUGH))))
+    # Its newest snapshot: without the property its tasks have not told one time.
+    writers += [Writer(name, None, valid_through(summary)) for name, summary in connectors.items()]
     return Completeness(tuple(writers), tuple(others))
 
 
@@ -290,15 +289,6 @@ def _summary(snapshot: Any) -> Mapping[str, Any]:
         return {}
     operation = getattr(found.operation, "value", found.operation)
     return {**found.additional_properties, "operation": operation}
-
-
-def _valid_through(text: str | None) -> datetime | None:
-    if text is None:
-        return None
-    if text.isdecimal():
-        return _EPOCH + timedelta(milliseconds=int(text))
-    # Python 3.10 knows no Z.
-    return datetime.fromisoformat(text.replace("Z", "+00:00"))
 
 
 def _writer(told: Mapping[str, Any]) -> Writer:

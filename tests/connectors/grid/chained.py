@@ -26,9 +26,9 @@ def per_ten_minutes(rows: sj.Stream) -> Any:
     return sums.where("k <> 'nobody'").select(F.expr("window.end - INTERVAL 1 MICROSECOND AS ts"), "k", "n", "v")
 
 
-def per_hour(journal: DataFrame) -> Any:
+def per_hour(journal: DataFrame, policy: Any = None) -> Any:
     """The second."""
-    windows = sj.stream(journal).withWatermark("ts", sj.carried()).groupBy(sj.window("ts", "1 hour"), "k")
+    windows = sj.stream(journal).withWatermark("ts", policy or sj.carried()).groupBy(sj.window("ts", "1 hour"), "k")
     sums = windows.agg(F.sum("n").alias("n"), F.sum("v").alias("v"), F.count("*").alias("windows"))
     return sums.select(F.col("window.start").alias("hour"), "k", "n", "v", "windows")
 

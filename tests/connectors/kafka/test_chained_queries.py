@@ -12,6 +12,9 @@ import pytest
 from pyspark.sql import functions as F
 
 import sparkjet as sj
+from sparkjet.connectors.kafka.producer_settings import KafkaSettings
+from sparkjet.connectors.kafka.sink import KafkaSink
+from sparkjet.options import Options
 from sparkjet.testing import StreamDriver
 from tests.connectors.grid.chained import SCHEMA, at, both_in_batch, per_hour, per_ten_minutes
 from tests.connectors.kafka.test_staged import sink_of
@@ -19,10 +22,12 @@ from tests.protocol.kafka.checks import committed
 from tests.sources.feed import options
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from sparkjet.sinks.protocol import Sink
     from tests.servers.kafka import KafkaServer
 
 ROW = "ts timestamp, k string, n long, v long"
@@ -41,13 +46,34 @@ def second_rows(topic: DataFrame) -> DataFrame:
     return topic.select(parsed.alias("row"), "topic", "partition").select("row.*", "topic", "partition")
 
 
-@pytest.mark.parametrize(("length", "limit"), [(300, None), pytest.param(150, "3", marks=pytest.mark.long)])
+def prepared_sink_of(spark: SparkSession, kafka: KafkaServer, _: Path, **given: str) -> KafkaSink:
+    """Of prepared transactions."""
+    sink = KafkaSink(KafkaSettings.of(Options(options(kafka, **given))))
+    sink.check(spark.createDataFrame([], "key string, value string").schema)
+    sink.create()
+    return sink
+
+
+@pytest.mark.parametrize(
+    ("written_by", "length", "limit"),
+    [
+        (sink_of, 300, None),
+        (prepared_sink_of, 300, None),
+        pytest.param(sink_of, 150, "3", marks=pytest.mark.long),
+        pytest.param(prepared_sink_of, 150, "3", marks=pytest.mark.long),
+    ],
+)
 def test_the_second_query_needs_no_lag_and_no_row_is_late(
-    spark: SparkSession, kafka: KafkaServer, tmp_path: Path, length: int, limit: str | None
+    spark: SparkSession,
+    kafka: KafkaServer,
+    tmp_path: Path,
+    written_by: Callable[..., Sink],
+    length: int,
+    limit: str | None,
 ) -> None:
     sj.register_sources(spark)
     topic, progress = kafka.topic(partitions=3), f"progress-{kafka.topic(partitions=1)}"
-    sink = sink_of(spark, kafka, tmp_path / "box", topic=topic, progressTopic=progress, progressInterval="1s")
+    sink = written_by(spark, kafka, tmp_path / "box", topic=topic, progressTopic=progress, progressInterval="1s")
     first = StreamDriver(spark, first_query, SCHEMA, sinks=[sink], directory=tmp_path / "first")
     given = {"subscribe": topic, "startingOffsets": "earliest", "progressTopic": progress}
     if limit is not None:

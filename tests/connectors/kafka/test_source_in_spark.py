@@ -97,6 +97,10 @@ def test_partitions_are_the_substreams_by_default(spark: SparkSession, caplog: p
     caplog.clear()
     assert watermark(df.select("value", "timestamp")) == ((), False)
     assert "all partitions of sparkjet-kafka are one substream" in caplog.text
+    with pytest.raises(
+        sj.AnalysisError, match=r"carried\(without=\['q'\]\): the offsets of sparkjet-kafka have .* by part"
+    ):
+        sj.stream(df).withWatermark("timestamp", sj.carried(without=["q"]))
 
 
 @pytest.mark.crash

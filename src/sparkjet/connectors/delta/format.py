@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sparkjet.connectors.format import SinkFormat, Target, extra, unless_upserting
+from sparkjet.connectors.format import KnownSource, SinkFormat, Target, extra, unless_upserting
 from sparkjet.errors import AnalysisError
 from sparkjet.options import (
     COMPRESSION,
@@ -21,6 +21,7 @@ from sparkjet.sinks.pace import Pace
 from sparkjet.storage.schemes import directory_at
 
 if TYPE_CHECKING:
+    from sparkjet.connectors.format import Followed, Hearing
     from sparkjet.sinks.protocol import Sink
 
 
@@ -59,6 +60,18 @@ def _sink(target: Target) -> Sink:
     )
 
 
+def _hearing(followed: Followed) -> Hearing:
+    from sparkjet.connectors.delta.heard import DeltaWriters  # noqa: PLC0415 - most queries read no such table
+
+    rereads = any(followed.options.get(name, "false").lower() == "true" for name in _REREADING)
+    table = directory_at(followed.place, "path", lambda: followed.session)
+    return DeltaWriters(table.below("_delta_log"), rereads=rereads)
+
+
+_REREADING = ("ignorechanges", "readchangefeed", "readchangedata")
+"""Options with which its connector delivers rows of versions that change files."""
+SOURCE = KnownSource(hearing=_hearing)
+"""A table read by Delta's connector."""
 SINK = SinkFormat(
     "delta",
     _sink,

@@ -69,10 +69,10 @@ def _of(content: bytes, version: int, application: str) -> Logged | None:
         return None
     files = frozenset(unquote(each["add"]["path"]) for each in actions if "add" in each)
     info: dict[str, Any] = next((each["commitInfo"] for each in actions if "commitInfo" in each), {})
-    return Logged(version, int(mine[-1]), _told(info.get("userMetadata")), files)
+    return Logged(version, int(mine[-1]), told_in(info.get("userMetadata")), files)
 
 
-def _told(text: str | None) -> dict[str, Any]:
+def told_in(text: str | None) -> dict[str, Any]:
     """A writer's description, empty if the writer was not ours."""
     try:
         found = json.loads(text or "{}")

@@ -73,9 +73,6 @@ def appended(
         names = _names(session, version)
         properties.set(NAMES, static_method(session, f"{ICEBERG}.mapping.NameMappingParser.toJson")(names))
     properties.commit()
-    if not added.files:
-        # An epoch that only tells the watermark: a snapshot would say nothing more.
-        return transaction.currentMetadata()
     deletes = any(file.keys for file in added.files)
     change = (transaction.newRowDelta() if deletes else transaction.newAppend()).set(TOLD, json.dumps(told))
     if added.branch != MAIN:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sparkjet.connectors.format import SinkFormat, Target, extra, unless_upserting
+from sparkjet.connectors.format import KnownSource, SinkFormat, Target, extra, unless_upserting
 from sparkjet.errors import AnalysisError
 from sparkjet.options import (
     COMPRESSION,
@@ -21,6 +21,7 @@ from sparkjet.sinks.pace import Pace
 from sparkjet.storage.schemes import directory_at
 
 if TYPE_CHECKING:
+    from sparkjet.connectors.format import Followed, Hearing
     from sparkjet.sinks.protocol import Sink
 
 
@@ -61,6 +62,18 @@ def _sink(target: Target) -> Sink:
     )
 
 
+TABLE = "org.apache.iceberg.spark.source.SparkTable"
+"""The class of what Iceberg's connector reads."""
+
+
+def _hearing(followed: Followed) -> Hearing:
+    from sparkjet.connectors.iceberg.heard import IcebergWriters, java_snapshots  # noqa: PLC0415 - most queries read no such table
+
+    return IcebergWriters(partial(java_snapshots, followed.table.table()))
+
+
+SOURCE = KnownSource(hearing=_hearing)
+"""A table read by Iceberg's connector: a snapshot is the same for ever."""
 SINK = SinkFormat(
     "iceberg",
     _sink,

@@ -77,7 +77,7 @@ class IcebergSink:
         commit_every: Number of epochs per snapshot.
         branch: The branch that gets the rows; it must exist, except the table's main one.
         merge_schema: Whether the start adds columns that the table lacks.
-        pace: When epochs without rows tell readers of the watermark, each as a commit of the property alone.
+        pace: When epochs without rows tell readers of the watermark, each as a snapshot without files.
     """
 
     table: IcebergTable

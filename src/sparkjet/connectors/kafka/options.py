@@ -26,7 +26,8 @@ COMMIT = choice(
     STAGED,
 )
 PROGRESS_TOPIC = text(
-    "progressTopic", "commit=staged: compacted topic of the markers; named after query and output by default."
+    "progressTopic",
+    "Compacted topic of the markers; named after query and output by default. With commit=prepared none by default.",
 )
 _WAYS = ("fail", "continue")
 ON_LOST_TRANSACTION = choice(

@@ -109,8 +109,18 @@ class TransactionPool:
         self._use = replace(use, known={**use.known, **made}, handle=handle, is_regular=regular)
         return handle
 
+    def without_rows(self, transaction: TransactionId) -> Handle:
+        """The handle of an epoch without rows; a start finds in it, as in others, which ids were used last."""
+        known = (
+            self._use.known if self._use is not None and _driver(self._use.transaction) == _driver(transaction) else {}
+        )
+        return {**self._transactions.handle_of(transaction, []), "pool": dict(known)}
+
     def commit(self, handle: Handle, between: Callable[[], None]) -> None:
         """Commit what this driver or an earlier one prepared."""
+        if not handle["transactions"]:
+            between()
+            return
         seen = self._transactions.commit(handle, between)
         use = self._use
         if use is None or use.handle != handle:

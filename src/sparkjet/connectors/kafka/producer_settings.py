@@ -19,8 +19,9 @@ from sparkjet.connectors.kafka.options import (
     PROGRESS_TOPIC,
     TOPIC,
 )
+from sparkjet.connectors.kafka.producing import NAME, NAMES
 from sparkjet.errors import AnalysisError
-from sparkjet.options import PROCESSING_GUARANTEE
+from sparkjet.options import PROCESSING_GUARANTEE, PROGRESS_INTERVAL
 from sparkjet.sinks.protocol import Guarantee
 
 if TYPE_CHECKING:
@@ -68,6 +69,9 @@ class KafkaSettings:
         continues: Whether to continue when rows are lost (``onLostTransaction``).
         guarantee: Exactly once in transactions, or at least once without.
         repeats: Whether to continue from snapshots that are older than the topic (``onRestoredBackup``).
+        progress: The option ``progressTopic``; without it there are no markers.
+        client: librdkafka's properties for clients that only ask and read; never shown.
+        progress_interval: The option ``progressInterval``, in microseconds.
     """
 
     access: Access
@@ -77,6 +81,9 @@ class KafkaSettings:
     continues: bool = False
     guarantee: Guarantee = Guarantee.EXACTLY_ONCE
     repeats: bool = False
+    progress: str | None = None
+    client: Mapping[str, str] = field(default_factory=dict, repr=False)
+    progress_interval: int | None = None
 
     @property
     def timeout(self) -> int:
@@ -88,14 +95,21 @@ class KafkaSettings:
         """The settings in some options."""
         given = kafka_properties.properties_of(options, OURS)
         access = Access.of(given)
-        if PROGRESS_TOPIC in options:
-            message = (
-                "progressTopic: this is for commit=staged. Prepared transactions, and rows that are written at least "
-                "once, have no markers: leave it out."
-            )
-            raise AnalysisError(message)
         guarantee = guarantee_of(options)
         promises = guarantee if guarantee is Guarantee.EXACTLY_ONCE else Guarantee.AT_LEAST_ONCE
+        progress = progress_topic(options)
+        if progress and promises is not Guarantee.EXACTLY_ONCE:
+            message = (
+                "progressTopic: rows that are written at least once are there before their epoch is decided, so no "
+                "marker says where it ends: leave it out."
+            )
+            raise AnalysisError(message)
+        if options[PROGRESS_INTERVAL] is not None and not progress:
+            message = (
+                "progressInterval: without progressTopic nobody is told: with commit=prepared, there are markers only "
+                'where option("progressTopic", "…") names their topic.'
+            )
+            raise AnalysisError(message)
         return KafkaSettings(
             access,
             producer_properties({**DEFAULTS, **given}, in_transactions=promises is Guarantee.EXACTLY_ONCE),
@@ -104,7 +118,27 @@ class KafkaSettings:
             options[ON_LOST_TRANSACTION] == "continue",
             promises,
             options[ON_RESTORED_BACKUP] == "continue",
+            progress,
+            # Clients would log which properties are for producers only.
+            {**given, "log_level": "0"},
+            options[PROGRESS_INTERVAL],
         )
+
+
+def progress_topic(options: Options) -> str | None:
+    """The option ``progressTopic``.
+
+    Raises:
+        AnalysisError: It is the topic of the rows, or no topic's name.
+    """
+    topic, progress = options[TOPIC], options[PROGRESS_TOPIC]
+    if progress and progress == topic:
+        message = f'progressTopic: "{progress}" is the topic of the rows, whose readers would get the markers too.'
+        raise AnalysisError(message)
+    if progress and not NAME.fullmatch(progress):
+        message = f'progressTopic: "{progress}" cannot be the name of a topic: {NAMES}.'
+        raise AnalysisError(message)
+    return progress
 
 
 def guarantee_of(options: Options) -> Guarantee:

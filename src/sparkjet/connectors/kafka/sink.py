@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 import tenacity
 
 from sparkjet.connectors.kafka import producing
-from sparkjet.connectors.kafka.cluster import INVALID_TIMEOUT, NO_LEADER, UNKNOWN_TOPIC, Cluster, error_name
+from sparkjet.connectors.kafka.cluster import INVALID_TIMEOUT, NO_LEADER, PATIENCE, UNKNOWN_TOPIC, Cluster, error_name
 from sparkjet.connectors.kafka.columns import check_columns, records
 from sparkjet.connectors.kafka.connection import BrokerError
+from sparkjet.connectors.kafka.epoch_markers import EpochMarkers
 from sparkjet.connectors.kafka.options import PACKAGES
 from sparkjet.connectors.kafka.pool import TaskResult, TransactionPool
 from sparkjet.connectors.kafka.producer_settings import TIMEOUT
@@ -22,6 +23,7 @@ from sparkjet.connectors.kafka.transactions import KafkaTransactions, check_aliv
 from sparkjet.errors import AnalysisError, SinkError
 from sparkjet.query_log import logger
 from sparkjet.sinks.attempt import THREAD, is_first
+from sparkjet.sinks.pace import Pace
 from sparkjet.sinks.protocol import Guarantee, Handle, Later, TransactionId, Unknown
 from sparkjet.sinks.tasks import run_tasks
 
@@ -57,6 +59,10 @@ class KafkaSink:
         self._transactions = KafkaTransactions(settings.access, settings.continues)
         self._pool = TransactionPool(self._transactions)
         self._looked = "", 0.0
+        self._pace = Pace(settings.progress_interval)
+        self._markers: EpochMarkers | None = None
+        if settings.progress is not None:
+            self._markers = EpochMarkers(settings.progress, settings.producer, settings.client, PATIENCE)
         # If the clock were set during an epoch, its transactions would seem hours older or younger than they are.
         self._since = time.time() - time.monotonic()
         self.guarantee = settings.guarantee
@@ -79,6 +85,13 @@ class KafkaSink:
                 "kafka.security.protocol; transactions need Kafka 3.0 or newer."
             )
             raise AnalysisError(message) from error
+        if self._markers is not None:
+            self._markers.check(settings.topic)
+
+    def create(self) -> None:
+        """See :meth:`Creating.create`: the progress topic."""
+        if self._markers is not None:
+            self._markers.create(self._settings.topic)
 
     def prepare(self, rows: DataFrame, transaction: TransactionId) -> Handle | None:
         """See :meth:`Sink.prepare`; with at-least-once it publishes, and there is nothing to commit."""
@@ -89,18 +102,14 @@ class KafkaSink:
         prefix = self._pool.begin(transaction)
         try:
             handle = self._pool.fix(self._written(rows, prefix), speculates=_speculates(rows))
+            if handle is not None:
+                # None of its transactions was opened earlier.
+                self._finish(handle, transaction, prepared)
         except BaseException:
             # Best effort: consumers would wait for the transactions of the other tasks. The next start aborts them too.
             with contextlib.suppress(SinkError):
                 self._pool.abort(transaction)
             raise
-        if handle is not None:
-            # None of its transactions was opened earlier.
-            handle["prepared"] = prepared
-            if self._settings.repeats:
-                # The start that commits it may no longer have the option, and must not take other runs' commits for a
-                # copy's.
-                handle["run"] = ""
         taken = 1000 * (time.monotonic() - began)
         if 2 * taken > self._settings.timeout:
             logger.warning(
@@ -112,6 +121,29 @@ class KafkaSink:
                 self._settings.timeout,
             )
         return handle
+
+    def tells(self, clock: int, watermark: int | None) -> bool:
+        """See :meth:`Telling.tells`: with ``progressInterval``, at intervals, if the watermark has changed."""
+        return self._pace.is_due(clock, watermark)
+
+    def tell(self, transaction: TransactionId) -> Handle:
+        """See :meth:`Telling.tell`: a marker alone, after everything in the topic."""
+        handle = self._pool.without_rows(transaction)
+        self._finish(handle, transaction, int(1000 * self._now()))
+        return handle
+
+    def _finish(self, handle: Handle, transaction: TransactionId, prepared: int) -> None:
+        """Complete the handle of an epoch whose rows are written."""
+        handle["prepared"] = prepared
+        if self._settings.repeats:
+            # The start that commits it may no longer have the option, and must not take other runs' commits for a
+            # copy's.
+            handle["run"] = ""
+        if self._markers is not None:
+            topics = [topic for slot in handle["transactions"] for topic, _ in slot["written"]]
+            given = [] if self._settings.topic is None else [self._settings.topic]
+            handle["told"] = self._markers.described([*given, *topics], transaction.reached)
+            self._pace.note(transaction)
 
     def check_alive(self, handle: Handle) -> None:
         """See :meth:`Expiring.check_alive`."""
@@ -129,6 +161,14 @@ class KafkaSink:
             self._transactions.check_copies(handle)
             self._looked = run, now
         self._pool.commit(handle, between)
+        if "told" in handle:
+            self._teller(handle["told"]["progress"]).write(handle)
+
+    def _teller(self, name: str) -> EpochMarkers:
+        """Of epochs that were decided when the option had another value, too."""
+        if self._markers is None or self._settings.progress != name:
+            return EpochMarkers(name, self._settings.producer, self._settings.client, PATIENCE)
+        return self._markers
 
     def abort(self, transaction: TransactionId) -> None:
         """See :meth:`Aborting.abort`."""

@@ -15,11 +15,16 @@ from sparkjet.connectors.kafka.options import (
     NUM_PARTITIONS,
     ON_LOST_TRANSACTION,
     ON_RESTORED_BACKUP,
-    PROGRESS_TOPIC,
     TOPIC,
 )
-from sparkjet.connectors.kafka.producer_settings import DEFAULTS, OURS, TIMEOUT, guarantee_of, producer_properties
-from sparkjet.connectors.kafka.producing import NAME, NAMES
+from sparkjet.connectors.kafka.producer_settings import (
+    DEFAULTS,
+    OURS,
+    TIMEOUT,
+    guarantee_of,
+    producer_properties,
+    progress_topic,
+)
 from sparkjet.connectors.kafka.publishing import READER
 from sparkjet.errors import AnalysisError
 from sparkjet.options import PROGRESS_INTERVAL
@@ -110,13 +115,7 @@ class StagedSettings:
                 "brokers, where they could be lost: leave it out."
             )
             raise AnalysisError(message)
-        topic, progress = options[TOPIC], options[PROGRESS_TOPIC]
-        if progress and progress == topic:
-            message = f'progressTopic: "{progress}" is the topic of the rows, whose readers would get the markers too.'
-            raise AnalysisError(message)
-        if progress and not NAME.fullmatch(progress):
-            message = f'progressTopic: "{progress}" cannot be the name of a topic: {NAMES}.'
-            raise AnalysisError(message)
+        progress = progress_topic(options)
         if options[NUM_PARTITIONS] > _MOST_PARTS:
             message = f"option: numPartitions must be {_MOST_PARTS} at most, not {options[NUM_PARTITIONS]}."
             raise AnalysisError(message)
@@ -129,7 +128,7 @@ class StagedSettings:
             producer,
             client,
             _access(given),
-            topic,
+            options[TOPIC],
             options[NUM_PARTITIONS],
             progress,
             options[ON_RESTORED_BACKUP] == "continue",

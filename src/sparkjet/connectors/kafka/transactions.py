@@ -47,6 +47,10 @@ class KafkaTransactions:
         """
         if not slots:
             return None
+        return self.handle_of(transaction, slots)
+
+    def handle_of(self, transaction: TransactionId, slots: Sequence[tuple[str, int]]) -> Handle:
+        """The handle of an epoch with these transactions, if any."""
         with self._connected() as cluster:
             manifest = [self._slot(cluster, name, rows) for name, rows in sorted(slots)]
             return {
