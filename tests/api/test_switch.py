@@ -376,6 +376,13 @@ def test_a_border_stays_when_the_old_home_is_set_back(spark: SparkSession, tmp_p
 
 UNCUT: dict[str, tuple[Callable[[Any], Any], str, str]] = {
     "sessions": (lambda stream: tens(stream, function=sj.session_window).count(), "of sessions", "append"),
+    "windows over sessions": (
+        lambda stream: (
+            tens(stream, function=sj.session_window).count().groupBy(sj.window("session_window", "20 seconds")).count()
+        ),
+        "of windows over sessions",
+        "append",
+    ),
     "keys": (lambda stream: stream.groupBy("k").count(), "of rows without a window", "update"),
     "rows": (lambda stream: stream.where("v > 0"), "of rows without a window", "append"),
     "first of each": (

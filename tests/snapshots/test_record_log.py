@@ -171,6 +171,35 @@ def test_leftovers_of_crashed_puts_are_removed_when_the_store_is_opened(tmp_path
     assert store.slots() == [0]
 
 
+class _Trimming(DirectoryStore):
+    """Its query goes on, and trims, after each of the first listings."""
+
+    left = 2
+
+    def slots(self) -> list[int]:
+        found = super().slots()
+        if self.left:
+            self.left, more = self.left - 1, found[-1] + 1
+            super().put(more, record(more).encode())
+            super().trim(more)
+        return found
+
+
+class _Lost(DirectoryStore):
+    """A listing has what cannot be read."""
+
+    def read(self, slot: int) -> bytes:
+        raise FileNotFoundError(slot)
+
+
+def test_a_reader_that_is_slower_than_the_query_looks_again(opened: _Log) -> None:
+    opened.log.append(0, record(0))
+    assert RecordLog(_Trimming(opened.place)).newest() == (2, record(2))
+    # Nobody has superseded what is gone here.
+    with pytest.raises(FileNotFoundError):
+        RecordLog(_Lost(opened.place)).newest()
+
+
 class _Unread(DirectoryStore):
     """Does not expect to be read."""
 

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from sparkjet.snapshots.record import Ends, Record
     from sparkjet.storage.directory import Directory
 
-_ATTEMPTS = 10
-
 
 @dataclass(frozen=True)
 class Share:
@@ -211,17 +209,11 @@ class Sharing:
 
     def _newest(self) -> Record:
         assert self.before is not None  # noqa: S101 - a start without it is refused
-        log = RecordLog(DirectoryStore(self.before.below("snapshots")))
-        for attempt in range(_ATTEMPTS):
-            try:
-                newest = log.newest()
-            except OSError as error:
-                # Superseded and trimmed since it was listed.
-                if isinstance(error, FileNotFoundError) and attempt < _ATTEMPTS - 1:
-                    continue
-                message = f'{PUBLISH_AFTER.name}: "{self.before}" cannot be read: {error.strerror or error}'
-                raise StorageError(message) from error
-            break
+        try:
+            newest = RecordLog(DirectoryStore(self.before.below("snapshots"))).newest()
+        except OSError as error:
+            message = f'{PUBLISH_AFTER.name}: "{self.before}" cannot be read: {error.strerror or error}'
+            raise StorageError(message) from error
         if newest is None:
             message = f'{PUBLISH_AFTER.name}: "{self.before}" contains no record of a query. Pass its home.'
             raise AnalysisError(message)

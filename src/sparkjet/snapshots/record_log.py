@@ -42,10 +42,17 @@ class RecordLog:
 
     def newest(self) -> tuple[int, Record] | None:
         """The newest slot and its record, None before the first."""
-        slots = self._store.slots()
-        if not slots:
-            return None
-        return slots[-1], Record.decode(self._store.read(slots[-1]), f"record {slots[-1]}")
+        read: int | None = None
+        while slots := self._store.slots():
+            try:
+                return slots[-1], Record.decode(self._store.read(slots[-1]), f"record {slots[-1]}")
+            except FileNotFoundError:
+                # Whoever looks from outside may be slow: superseded and trimmed since it was listed, unless it is
+                # listed once more.
+                if slots[-1] == read:
+                    raise
+                read = slots[-1]
+        return None
 
     def append(self, slot: int, record: Record) -> None:
         """Decide ``record`` in ``slot``."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pika
 import pytest
 from pyspark.errors import AnalysisException, StreamingQueryException
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 import sparkjet as sj
@@ -15,7 +18,7 @@ from sparkjet import EpochPhase
 from tests.connectors.rabbitmq.messages import ids, ready, send
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from tests.servers.rabbitmq import RabbitServer
 
@@ -181,3 +184,36 @@ def test_a_message_that_the_query_cannot_handle_holds_nothing_up_once_it_can(
     found = sj.read_files(str(tmp_path / "out")).select("message_id", "number").collect()
     assert sorted(map(tuple, found)) == [("m0", 1), ("m1", None), ("m2", 3)]
     assert ready(rabbitmq, queue) == [0]
+
+
+@pytest.mark.long
+def test_queues_that_come_go_and_change_places_keep_their_ids(
+    spark: SparkSession, rabbitmq: RabbitServer, tmp_path: Path
+) -> None:
+    """Runs die when an epoch is decided, so that the next one gets its messages again, and knows them."""
+    one, two, three = (rabbitmq.queue() for _ in range(3))
+    sent = 0
+
+    def run(*queues: str, dies: bool = True) -> None:
+        nonlocal sent
+        for queue in queues:
+            send(rabbitmq, queue, *ids(sent, sent + 20))
+            sent += 20
+        frames = [table(spark, rabbitmq, queue) for queue in queues]
+        rows = reduce(DataFrame.union, frames).select("message_id", "queue", F.col("body").cast("string"))
+
+        def die(phase: EpochPhase, _: int) -> None:
+            if dies and phase is EpochPhase.DECIDE:
+                raise RuntimeError(BROKEN)
+
+        writer = writer_into(tmp_path, sj.stream(rows), onChange="apply").trigger(availableNow=True).onEpochPhase(die)
+        with pytest.raises(RuntimeError, match=BROKEN) if dies else nullcontext():
+            writer.start().awaitTermination()
+
+    run(one, two)
+    run(two, one)
+    run(three, two, one, dies=False)
+    run(one, three)
+    run(three, one, dies=False)
+    assert written(tmp_path) == ids(0, sent)
+    assert ready(rabbitmq, one, three) == [0, 0]
