@@ -164,8 +164,8 @@ class Manifest:
         With ``removes`` the marker names their files, and the next call removes them, whether or not more expires: a
         crash in between loses none of the names.
 
-        A time after ``now`` is of a clock that was ahead: such an entry is as old as the next one with another time, and
-        the others need not wait until it would be old.
+        A time after ``now`` is of a clock that was ahead: such an entry is as old as the next one with another time,
+        and the others need not wait until it would be old.
         """
         latest = math.inf if now is None else now
         listing = Listing.settled(self._folder)
