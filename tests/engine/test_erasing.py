@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import errno
 import json
+import os
 import re
 import shutil
 from collections.abc import Iterable, Iterator
@@ -21,10 +23,11 @@ import sparkjet as sj
 from sparkjet.catalyst.sought_rows import Sought
 from sparkjet.cli import main
 from sparkjet.engine.erasing import HomeErasure
-from sparkjet.errors import AnalysisError, RecoveryError
+from sparkjet.errors import AnalysisError, RecoveryError, StorageError
 from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.copying import copy_newest
 from sparkjet.snapshots.pins import Pins
+from sparkjet.snapshots.record import PreparedTransaction
 from sparkjet.snapshots.record_log import RecordLog, newest_record
 from sparkjet.storage.posix_directory import PosixDirectory
 from tests.feed import Feed, rows
@@ -395,6 +398,13 @@ def test_what_cannot_be_erased_is_refused_before_anything_changes(
 
     append = DirectoryStore.put
 
+    def full(store: DirectoryStore, slot: int, content: bytes) -> bool:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(slot))
+
+    monkeypatch.setattr(DirectoryStore, "put", full)
+    with pytest.raises(StorageError, match=r"cannot be read or written to: .*No space left on device.*erase again"):
+        sj.erase(home, {"k": ANNA})
+
     def second_driver(store: DirectoryStore, slot: int, content: bytes) -> bool:
         append(store, slot, store.read(slot - 1).replace(b'"run":"', b'"run":"other-'))
         return append(store, slot, content)
@@ -510,3 +520,27 @@ def test_rows_that_are_decided_are_published_first_and_names_of_substreams_are_t
     assert len(delivered) == 1
     assert any(f'the substream "{ANNA}"' in each for each in sj.erase(tmp_path / "home", {"k": ANNA}).left)
     assert not any((tmp_path / "home" / "snapshots" / "outbox").rglob("*.parquet"))
+
+
+def test_what_records_keep_is_told(spark: SparkSession, tmp_path: Path) -> None:
+    keys_of(spark, tmp_path, rows([1], k="ben", j=1))
+    pins = Pins(DirectoryStore(tmp_path / "home" / "snapshots"))
+    slot, fork = pins.get("first").slot, sj.fork(str(tmp_path / "home"), at="first", to=str(tmp_path / "fork"))
+    record = pins.record(slot)
+    files = [["part-0", "k=Ann%20A/part-0"]]
+    pins.revise(
+        slot,
+        msgspec.structs.replace(
+            record,
+            stages={name: msgspec.structs.replace(each, late={"Ann A": 1}) for name, each in record.stages.items()},
+            transactions=[PreparedTransaction("results", {"files": files, "staging": "0"})],
+        ),
+        0,
+    )
+    left = sj.erase(tmp_path / "home", {"k": "Ann A"}, dry_run=True).left
+    for told in ('the name of the substream "Ann A"', "names of files in k=Ann A", "in records since the first pin"):
+        assert any(told in each for each in left)
+    assert not any("outputs of this fork" in each for each in left)
+    left = sj.erase(fork.home, {"k": "Ann A"}, dry_run=True).left
+    assert any("outputs of this fork" in each for each in left)
+    assert not any("Ann A" in each or "pin" in each for each in left)

@@ -231,6 +231,27 @@ def test_what_expires_is_read_in_steps(place: Path) -> None:
     assert files(manifest) == names(list(range(1 + max(int(name[:9]) for name in markers), 400)))
 
 
+def test_a_clock_that_was_ahead_keeps_nothing_for_longer_and_loses_nothing_earlier(place: Path) -> None:
+    """Epoch 2 was published by a clock a year ahead; all others a second apart."""
+    manifest, year = Manifest(place, "q", "results"), 365 * 86_400
+
+    def looked(now: int) -> list[str]:
+        manifest.expire(now - 16, 1, now=now)
+        return files(manifest)
+
+    for epoch, time in ((1, 1), (2, year), (3, 3)):
+        manifest.add(entry(epoch, time))
+    assert looked(17) == names([1, 2, 3])
+    assert looked(18) == names([2, 3])
+    assert looked(20) == []
+    # As the first one that stays when it was looked at by that clock.
+    manifest.add(entry(4, year + 10))
+    assert looked(year + 20) == names([4])
+    manifest.add(entry(5, 25))
+    assert looked(41) == names([4, 5])
+    assert looked(42) == []
+
+
 def test_names_that_are_not_a_manifests_are_left_alone(place: Path) -> None:
     manifest = Manifest(place, "q", "results")
     manifest.add(entry(1))

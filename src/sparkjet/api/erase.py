@@ -146,9 +146,10 @@ def _changing(place: str) -> Iterator[None]:
     try:
         yield
     except (OSError, *JAVA_ERRORS) as error:
+        why = said(error).strip(" .")
         message = (
-            f'erase: "{place}" cannot be read or written to: {said(error)} Each record and each file is as it was or '
-            "as it will be, and not all are erased: erase again once that is repaired."
+            f'erase: "{place}" cannot be read or written to: {why}. Each record and each file is as it was or as it '
+            "will be, and not all are erased: erase again once that is repaired."
         )
         raise StorageError(message) from error
 

@@ -6,6 +6,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 import msgspec
 from pyspark.sql import functions as F
@@ -17,7 +18,7 @@ from sparkjet.errors import AnalysisError, FencedError, RecoveryError
 from sparkjet.plan.aggregation import key_name
 from sparkjet.plan.recorded_stages import schema_of
 from sparkjet.snapshots import DirectoryStore
-from sparkjet.snapshots.copying import copy_newest
+from sparkjet.snapshots.copying import copy_newest, origin_of
 from sparkjet.snapshots.outbox_entries import OutboxEntries
 from sparkjet.snapshots.record import EpochKind, JoinSettings, SessionSettings, SlidingSettings
 from sparkjet.snapshots.record_log import RecordLog, newest_record, reading
@@ -156,12 +157,19 @@ class HomeErasure:
         waiting = sorted({each.sink for each in self.record.transactions if "box" not in each.handle})
         if waiting:
             yield f"rows of the last epoch on their way to {', '.join(waiting)}: the next start may publish them"
-        states = self.record.watermarks.inputs.values()
-        known = {name for each in states for name in (*each.substreams, *each.retired)}
-        known |= {name for each in self.record.stages.values() for name in (*each.late, *each.null_timestamps)}
+        kept = [self.record, *(record for _, record in self._pinned.values())]
+        known = {name for record in kept for name in _substreams(record)}
         for value in map(str, self._sought.values.values()):
             if value in known:
-                yield f'the name of the substream "{value}", in its watermark and its counts: the record keeps them'
+                yield f'the name of the substream "{value}", in its watermark and its counts: records keep them'
+        files = "".join(map(_files, kept))
+        for name, value in self._sought.values.items():
+            if f"{name}={value}/" in files:
+                yield f"names of files in {name}={value}: records have them until they are published"
+        if self._pinned:
+            yield "names of substreams, and of the files of outputs with partitionBy, in records since the first pin"
+        if origin_of(self._home) is not None:
+            yield "outputs of this fork, by default in its home below outputs: give each as a directory of rows"
 
     def _erase_pins(self) -> list[ErasedPlace]:
         found = []
@@ -309,6 +317,19 @@ class HomeErasure:
         tasks = 1 if left <= FEW else max(1, len(delta.files))
         files = self._store.write_delta(name, rows.where(~condition).coalesce(tasks))
         return count, Delta(name, files, left, lowest, highest)
+
+
+def _substreams(record: Record) -> Iterator[str]:
+    watermarks = record.watermarks, *([] if record.polled is None else [record.polled])
+    for state in (state for each in watermarks for state in each.inputs.values()):
+        yield from (*state.substreams, *state.retired)
+    for stage in record.stages.values():
+        yield from (*stage.late, *stage.null_timestamps, *({} if stage.lateness is None else stage.lateness.late))
+
+
+def _files(record: Record) -> str:
+    """What the record's transactions are to publish, as text: each sink names files in its own way."""
+    return unquote(msgspec.json.encode([each.handle for each in (*record.transactions, *record.published)]).decode())
 
 
 def _together(first: Iterable[ErasedPlace], then: Iterable[ErasedPlace]) -> list[ErasedPlace]:

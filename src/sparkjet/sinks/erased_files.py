@@ -181,7 +181,8 @@ class FilesErasure:
             try:
                 found |= self._counted(names)
             except (OSError, *JAVA_ERRORS) as error:
-                message = f'erase: "{self._directory}" cannot be read: {said(error)} Restore the file, or remove it.'
+                why = said(error).strip(" .")
+                message = f'erase: "{self._directory}" cannot be read: {why}. Restore the file, or remove it.'
                 raise AnalysisError(message) from error
         return found
 

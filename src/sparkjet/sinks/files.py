@@ -186,7 +186,7 @@ class FilesSink:
         else:
             self._is_published(base, handle)
         if self.retention is not None:
-            manifest.expire(now - self.retention, self.retention // STEPS)
+            manifest.expire(now - self.retention, self.retention // STEPS, now=now)
         _discard(base, handle)
 
     def age(self, query: str, sink: str) -> None:
@@ -201,7 +201,9 @@ class FilesSink:
         # A clock that was ahead must not stop it.
         if self._looked is None or not 0 <= now - self._looked < step:
             self._looked = now
-            Manifest(self.directory, query, sink).expire(now - self.age_limit * 3 // 4, step, removes=True)
+            Manifest(self.directory, query, sink).expire(
+                now - self.age_limit * 3 // 4, step, removes=True, now=now
+            )
 
     def abort(self, transaction: TransactionId) -> None:
         """See :meth:`Aborting.abort`."""

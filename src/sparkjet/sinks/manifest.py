@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -154,7 +155,7 @@ class Manifest:
             ]
             return sorted(found, key=lambda entry: entry.epoch)
 
-    def expire(self, before: int, step: int, *, removes: bool = False) -> None:
+    def expire(self, before: int, step: int, *, removes: bool = False, now: int | None = None) -> None:
         """Expire the oldest entries that were committed before a time, up to the first that was not.
 
         Files of entries without a known age stay listed, and expired epochs still count as published. Works in steps,
@@ -162,15 +163,19 @@ class Manifest:
 
         With ``removes`` the marker names their files, and the next call removes them, whether or not more expires: a
         crash in between loses none of the names.
+
+        A time after ``now`` is of a clock that was ahead: such an entry is as old as the next one with another time,
+        and the others need not wait until it would be old.
         """
+        latest = math.inf if now is None else now
         listing = Listing.settled(self._folder)
         known = None if listing.expired is None else self._read(listing.expired)[0]
         if known is not None and known.leaving:
             self._directory.remove_files(known.leaving)
             self._between()
-        if known is not None and known.committed is not None and known.committed + step > before:
+        if known is not None and known.committed is not None and before - step < known.committed <= latest:
             return
-        expiry = _Expiry(known, listing.floor, removes=removes)
+        expiry = _Expiry(known, listing.floor, latest, removes=removes)
         for piece in listing.live:
             if piece.of_entries and not expiry.take(self._read(piece), before):
                 break
@@ -253,11 +258,12 @@ class Manifest:
 class _Expiry:
     """Builds the marker of expired epochs, from the oldest entry on."""
 
-    def __init__(self, known: ManifestEntry | None, floor: int, *, removes: bool) -> None:
-        self._known, self._floor, self._removes = known, floor, removes
+    def __init__(self, known: ManifestEntry | None, floor: int, latest: float, *, removes: bool) -> None:
+        self._known, self._floor, self._latest, self._removes = known, floor, latest, removes
         self._last: ManifestEntry | None = None
         self._kept: list[str] = [] if known is None else list(known.files)
         self._ageless: list[str] = []
+        self._ahead: list[str] = []
         self._leaving: list[str] = []
         self._oldest: ManifestEntry | None = None
 
@@ -268,11 +274,13 @@ class _Expiry:
                 continue
             if entry.committed is None:
                 self._ageless += entry.files
+            elif entry.committed > self._latest:
+                self._ahead += entry.files
             elif entry.committed < before:
                 self._last = entry
                 self._kept += self._ageless
-                self._ageless = []
-                self._leaving += entry.files if self._removes else ()
+                self._leaving += [*self._ahead, *entry.files] if self._removes else ()
+                self._ageless, self._ahead = [], []
             else:
                 self._oldest = entry
                 return False
