@@ -36,6 +36,8 @@ KNOWN = {
 KEEPING = tuple(sorted(name for name, known in KNOWN.items() if known.keeps))
 """Those that keep their rows."""
 _UNKNOWN = KnownSource(None)
+_UNTELLING = ("kafka", "socket")
+"""Sources of Spark's own, beside those of files; not ``rate``, which stands for others in tests."""
 
 _RELATIONS = ("StreamingRelation", "StreamingRelationV2")
 _NAMING = (4, 2)
@@ -196,6 +198,12 @@ def acknowledging_source(df: DataFrame, without: Collection[str] = ()) -> str | 
         if not _known_of(df, leaf).keeps and not _reads_files(leaf) and name not in without:
             return name
     return None
+
+
+def untelling_source(df: DataFrame) -> str | None:
+    """A source of Spark's own that has no watermark of who wrote its rows, and no place for one; None without any."""
+    names = ((_name(df, leaf), leaf) for leaf in _leaves(df))
+    return next((name for name, leaf in names if name in _UNTELLING or _reads_files(leaf)), None)
 
 
 @dataclass(frozen=True)
