@@ -127,14 +127,14 @@ def hearings(df: DataFrame) -> tuple[Hearing | None, ...]:
 
 
 def _hearing(df: DataFrame, leaf: Any) -> Hearing | None:
-    create = _known_of(df, leaf).hearing
-    if create is None:
+    known = _known_of(df, leaf)
+    if known.hearing is None:
         return None
     if leaf.nodeName() == "StreamingRelationV2":
-        return create(Followed(df.sparkSession, table=leaf.table()))
+        return known.hearing(Followed(df.sparkSession, table=leaf.table())) if known is iceberg.SOURCE else None
     options, table = _options(leaf), leaf.dataSource().catalogTable()
-    place = location(table.get().location()) if table.isDefined() else options["path"]
-    return create(Followed(df.sparkSession, place, options))
+    place = location(table.get().location()) if table.isDefined() else options.get("path")
+    return None if place is None else known.hearing(Followed(df.sparkSession, place, options))
 
 
 def _newer_options(leaf: Any) -> dict[str, str]:
