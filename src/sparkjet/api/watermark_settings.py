@@ -11,7 +11,7 @@ from sparkjet.catalyst.logical_plans import same_name
 from sparkjet.errors import AnalysisError, nearest
 from sparkjet.plan.event_time import as_timestamp
 from sparkjet.plan.inputs import WatermarkSettings
-from sparkjet.plan.spark_sources import partition_columns
+from sparkjet.plan.spark_sources import partition_columns, untelling_source
 from sparkjet.query_log import logger
 from sparkjet.time import Carried, limiting_lag, parse_duration
 
@@ -60,6 +60,8 @@ def watermark_settings(
                 " and ".join(partitions.columns),
                 partitions.source,
             )
+    if isinstance(policy, Carried) and policy.otherwise is None:
+        _check_told(rows)
     if isinstance(policy, Carried) and policy.without and partitions is not None:
         message = (
             f"withWatermark: carried(without={[*policy.without]}): the offsets of {partitions.source} have watermarks "
@@ -77,6 +79,19 @@ def watermark_settings(
         throttle=throttle,
         partitions=partitions is not None and partitions.name(columns),
     )
+
+
+def _check_told(rows: DataFrame) -> None:
+    """Refuse to wait for watermarks that never come."""
+    untelling = untelling_source(rows)
+    if untelling is not None:
+        message = (
+            f"withWatermark: carried() would wait for ever: Spark's source {untelling!r} has no watermark of who wrote "
+            'its rows. Read a directory that sparkjet writes by format("sparkjet-files"), and a topic by '
+            'format("sparkjet-kafka") with progressTopic. Or name another policy: '
+            'carried(otherwise=limiting_lag("1 minute")).'
+        )
+        raise AnalysisError(message)
 
 
 def _found(option: str, name: object, rows: DataFrame) -> str:

@@ -38,6 +38,8 @@ KNOWN = {
 KEEPING = tuple(sorted(name for name, known in KNOWN.items() if known.keeps))
 """Those that keep their rows."""
 _UNKNOWN = KnownSource(None)
+_UNTELLING = ("kafka", "socket")
+"""Sources of Spark's own, beside those of files; not ``rate``, which stands for others in tests."""
 
 _RELATIONS = ("StreamingRelation", "StreamingRelationV2")
 _NAMING = (4, 2)
@@ -152,14 +154,14 @@ def hearings(df: DataFrame) -> tuple[Hearing | None, ...]:
 
 
 def _hearing(df: DataFrame, leaf: Any) -> Hearing | None:
-    create = _known_of(df, leaf).hearing
-    if create is None:
+    known = _known_of(df, leaf)
+    if known.hearing is None:
         return None
     if leaf.nodeName() == "StreamingRelationV2":
-        return create(Followed(df.sparkSession, table=leaf.table()))
+        return known.hearing(Followed(df.sparkSession, table=leaf.table())) if known is iceberg.SOURCE else None
     options, table = _options(leaf), leaf.dataSource().catalogTable()
-    place = location(table.get().location()) if table.isDefined() else options["path"]
-    return create(Followed(df.sparkSession, place, options))
+    place = location(table.get().location()) if table.isDefined() else options.get("path")
+    return None if place is None else known.hearing(Followed(df.sparkSession, place, options))
 
 
 def _newer_options(leaf: Any, names: Sequence[str]) -> dict[str, str]:
@@ -234,6 +236,12 @@ def acknowledging_source(df: DataFrame, without: Collection[str] = ()) -> str | 
         if not _known_of(df, leaf).keeps and not _reads_files(leaf) and name not in without:
             return name
     return None
+
+
+def untelling_source(df: DataFrame) -> str | None:
+    """A source of Spark's own that has no watermark of who wrote its rows, and no place for one; None without any."""
+    names = ((_name(df, leaf), leaf) for leaf in _leaves(df))
+    return next((name for name, leaf in names if name in _UNTELLING or _reads_files(leaf)), None)
 
 
 @dataclass(frozen=True)

@@ -76,7 +76,9 @@ def test_it_is_refused_by_load_and_no_plan_shows_a_password(
     assert "hunter" not in shown + repr(df) + df._jdf.queryExecution().toString()
 
 
-def test_partitions_are_the_substreams_by_default(spark: SparkSession, caplog: pytest.LogCaptureFixture) -> None:
+def test_partitions_are_the_substreams_by_default(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     sj.register_sources(spark)
     reader = spark.readStream.format("sparkjet-kafka").option("kafka.bootstrap.servers", "127.0.0.1:1")
     df = reader.option("subscribe", "a").load()
@@ -101,6 +103,12 @@ def test_partitions_are_the_substreams_by_default(spark: SparkSession, caplog: p
         sj.AnalysisError, match=r"carried\(without=\['q'\]\): the offsets of sparkjet-kafka have .* by part"
     ):
         sj.stream(df).withWatermark("timestamp", sj.carried(without=["q"]))
+    files = spark.readStream.schema("timestamp timestamp").json(str(tmp_path))
+    with pytest.raises(
+        sj.AnalysisError, match=r"carried\(\) would wait for ever: Spark's source 'json' has no watermark"
+    ):
+        sj.stream(files).withWatermark("timestamp", sj.carried())
+    sj.stream(files).withWatermark("timestamp", sj.carried(otherwise=sj.limiting_lag(0)))
 
 
 @pytest.mark.crash
