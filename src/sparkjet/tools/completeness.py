@@ -178,12 +178,15 @@ def _by_jdbc(place: Any, table: str, options: Mapping[str, Any]) -> list[dict[st
 
     if not isinstance(place, str):
         return told_by(place, table)
-    from pyspark.sql import SparkSession  # noqa: PLC0415 - connections of Python need none
+    from pyspark.errors import PySparkRuntimeError  # noqa: PLC0415 - connections of Python need none
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - as above
 
-    session = SparkSession.getActiveSession()
-    if session is None:
+    try:
+        # In a thread of the user's none is active.
+        session = SparkSession.active()
+    except PySparkRuntimeError as error:
         message = "complete_until: jdbc:… is asked through Spark, and there is no session. Give a connection instead."
-        raise AnalysisError(message)
+        raise AnalysisError(message) from error
     return told_in(session, place, table, options)
 
 
