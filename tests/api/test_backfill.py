@@ -311,6 +311,14 @@ def test_a_substream_of_the_stream_is_the_one_of_these_values(spark: SparkSessio
     assert found == {**{name: at + 1 for name, at in last.items()}, ("new", "x"): 0, (None, "c"): 0}
 
 
+def test_a_substream_may_be_named_by_bytes(spark: SparkSession) -> None:
+    names = [b"\xff", b"\x80", b"a/b", b""]
+    rows = [(name, "x", at) for at, name in enumerate(names)]
+    history = offsets_of(spark, *rows, kind="binary").withColumn("ts", F.timestamp_seconds("offset"))
+    backfill = described(history, "ts", ("a", "b"), "offset")
+    assert backfill.live(offsets_of(spark, *rows, kind="binary"), backfill.seam()).count() == 0
+
+
 def test_a_substream_is_the_same_in_another_time_zone(spark: SparkSession) -> None:
     # Both are 02:30 in Berlin, where clocks go back between them.
     times = [dt.datetime(2026, 10, 25, hour, 30, tzinfo=UTC) for hour in (0, 1)]

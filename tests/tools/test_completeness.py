@@ -116,6 +116,9 @@ class Summary:
 @dataclass
 class Snapshot:
     summary: Summary | None
+    snapshot_id: int = 0
+    parent_snapshot_id: int | None = None
+    timestamp_ms: int = 0
 
 
 @dataclass
@@ -128,10 +131,13 @@ class Iceberg:
     def snapshots(self) -> list[Snapshot]:
         return self.kept
 
+    def current_snapshot(self) -> Snapshot | None:
+        return self.kept[-1] if self.kept else None
+
 
 def test_iceberg_by_its_properties_and_kafka_connect_by_its_snapshots() -> None:
     table = Iceberg({"sparkjet/q/results": json.dumps({"epoch": 7, "watermark": MICROS}), "owner": "x"})
-    table.kept += [Snapshot(Summary({"sparkjet": "{}"})), Snapshot(Summary({}, "replace"))]
+    table.kept += [Snapshot(Summary({"sparkjet": json.dumps(told())})), Snapshot(Summary({}, "replace"))]
     assert complete_until(table).until == ELEVEN
     commit = {"kafka.connect.commit-id": "c"}
     earlier = ELEVEN - timedelta(minutes=1)
@@ -146,6 +152,25 @@ def test_iceberg_by_its_properties_and_kafka_connect_by_its_snapshots() -> None:
     assert [each.name for each in both.writers] == ["q/results", "Kafka Connect control.a", "Kafka Connect control.b"]
     found = complete_until(replace(table, kept=[*table.kept, Snapshot(Summary({"engine-name": "trino"}, "delete"))]))
     assert (found.until, found.others) == (None, ("delete by trino",))
+
+
+def snapshot(number: int, parent: int | None, epoch: int, query: str = "q") -> Snapshot:
+    return Snapshot(Summary({"sparkjet": json.dumps(told(query, epoch=epoch))}), number, parent, 100 + number)
+
+
+def test_epochs_that_an_iceberg_table_was_rolled_back_before_are_not_there() -> None:
+    table = Iceberg({f"sparkjet/{each}/results": json.dumps({"epoch": 4, "watermark": MICROS}) for each in "qp"})
+    table.kept = [snapshot(1, None, 1), snapshot(2, 1, 2), snapshot(3, 2, 3)]
+    assert complete_until(table).until == ELEVEN
+    # Epochs 2 and 3 have gone, and 4 has come since.
+    for last in ([], [snapshot(4, 1, 4)]):
+        found = complete_until(replace(table, kept=[*table.kept[1:], table.kept[0], *last]))
+        assert found.until is None
+        assert found.others == tuple(f"q/results, whose epoch {each} was rolled back" for each in (2, 3))
+    # What an attempt has left that another one has made since, or that is not decided; and what expired in between.
+    for left in ([snapshot(7, 1, 2)], [snapshot(7, 1, 5)], [snapshot(0, None, 1)]):
+        kept = table.kept if left[0].snapshot_id else table.kept[1:]
+        assert complete_until(replace(table, kept=[*left, *kept])).until == ELEVEN
 
 
 @pytest.mark.parametrize("quote", ['"', "`", ""])

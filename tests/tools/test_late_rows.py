@@ -131,7 +131,7 @@ def test_what_has_no_lag_is_named(spark: SparkSession, tmp_path: Path) -> None:
     options = {"directory": tmp_path / "none", "outputMode": "update"}
     counts = StreamDriver(spark, lambda rows: rows.groupBy("k").count(), "k long", **options)
     counts.process([(1,)])
-    with pytest.raises(AnalysisError, match="it judges none by a watermark"):
+    with pytest.raises(AnalysisError, match="it judges none of its sources by a watermark"):
         recommend(tmp_path / "none", 0)
     with pytest.raises(RecoveryError, match="contains no record of a query"):
         recommend(tmp_path / "nowhere", 0)

@@ -7,6 +7,7 @@ start on, and each connector is for one line of Spark.
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -14,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
 
+import sparkjet as sj
 from sparkjet.connectors.delta.sink import DeltaSink
 from sparkjet.connectors.iceberg.library import CatalogTable
 from sparkjet.connectors.iceberg.sink import IcebergSink
-from sparkjet.errors import LostTransactionError, SinkError
+from sparkjet.errors import AnalysisError, LostTransactionError, RecoveryError, SinkError
 from sparkjet.java import java_class, static_method
 from sparkjet.storage.posix_directory import PosixDirectory
 from sparkjet.testing.sink_contract import RUN, transaction
@@ -80,7 +82,16 @@ def delta(place: Path) -> None:
     _mapped(spark, place / "mapped")
     _kept(spark, place / "kept")
     table = str(place / "archive")
-    Archived(spark, place, "delta", table).check(lambda: spark.sql(f"OPTIMIZE delta.`{table}`"))
+    case = Archived(spark, place, "delta", table)
+    case.check(lambda: spark.sql(f"OPTIMIZE delta.`{table}`"))
+    # Another table in its place has other rows in versions of the same numbers.
+    begun_with = sj.written("delta", table).newest().version
+    assert sj.written("delta", table).at(begun_with).count() == 660
+    for folder in (table, place / "archiving"):
+        shutil.rmtree(folder)
+    for _ in range(2):
+        case.archive(p0=420, p1=420, p2=60)
+    fails(RecoveryError, lambda: sj.written("delta", table).at(begun_with))
     following.delta(spark, place / "followed")
 
 
@@ -165,7 +176,20 @@ def iceberg(place: Path) -> None:
     sink.commit(handles[4], lambda: None)
     assert _rows(spark) == sorted([*expected[:-1], ("5", 5), ("a", 5)])
     rewrite = "CALL lake.system.rewrite_data_files(table => 'db.archive', options => map('rewrite-all', 'true'))"
-    Archived(spark, place, "iceberg", "lake.db.archive").check(lambda: spark.sql(rewrite).collect())
+    case = Archived(spark, place, "iceberg", "lake.db.archive")
+    case.check(lambda: spark.sql(rewrite).collect())
+    # Rolled back it says what it has, but no more when its query has gone on.
+    told = spark.table("lake.db.archive.snapshots").where("summary['sparkjet'] IS NOT NULL").orderBy("committed_at")
+    back = f"CALL lake.system.rollback_to_snapshot('db.archive', {told.first()['snapshot_id']})"
+    spark.sql(back).collect()
+    table = sj.written("iceberg", "lake.db.archive")
+    newest = table.newest()
+    assert table.at(newest.version).count() == 550
+    assert list(newest.offsets.values()) == ['{"0": 300, "1": 250}']
+    case.archive(p0=420, p1=420, p2=60)
+    fails(AnalysisError, table.newest)
+    spark.sql("DROP TABLE lake.db.archive PURGE")
+    fails(RecoveryError, lambda: table.at(newest.version))
     following.iceberg(spark, place)
 
 

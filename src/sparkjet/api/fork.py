@@ -271,10 +271,12 @@ def fork(
 
 
 def _session(given: SparkSession | None) -> SparkSession:
-    from pyspark.sql import SparkSession  # noqa: PLC0415 - only where a store needs it
+    from pyspark.errors import PySparkRuntimeError  # noqa: PLC0415 - only where a store needs it
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - as above
 
-    found = given or SparkSession.getActiveSession()
-    if found is None:
+    try:
+        # In a thread of the user's none is active.
+        return given or SparkSession.active()
+    except PySparkRuntimeError as error:
         message = "fork: this store is reached through Spark, and there is no session. Give session=spark."
-        raise AnalysisError(message)
-    return found
+        raise AnalysisError(message) from error

@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, LongType, MapType, StringType, TimestampType
+from pyspark.sql.types import ArrayType, BinaryType, LongType, MapType, StringType, TimestampType
 
 from sparkjet.catalyst.columns import quoted
 from sparkjet.catalyst.identities import IdentifiedColumns
@@ -265,8 +265,11 @@ class Backfill:
         for name in self.substream:
             column = F.col(quoted(name))
             # The text of a timestamp differs between time zones, and occurs twice when clocks go back.
-            point = isinstance(self.columns[name], TimestampType)
-            text = F.unix_micros(column).cast("string") if point else column.cast("string")
+            kind = self.columns[name]
+            text = F.unix_micros(column).cast("string") if isinstance(kind, TimestampType) else column.cast("string")
+            if isinstance(kind, BinaryType):
+                # Bytes that are no text become the same one on their way to Python.
+                text = F.hex(column)
             # "a/b" and "c" must differ from "a" and "b/c".
             for letter in ("\\", "/"):
                 text = F.replace(text, F.lit(letter), F.lit(f"\\{letter}"))

@@ -21,7 +21,7 @@ from sparkjet.sinks.manifest import Manifest
 from sparkjet.sinks.read_files import read_epochs
 from sparkjet.sources.carrying import CarryingOffset
 from sparkjet.storage.schemes import directory_at
-from sparkjet.tools.completeness import told_by_delta
+from sparkjet.tools.completeness import Snapshot, rolled_back, told_by_delta
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -178,14 +178,25 @@ class WrittenIceberg(Written):
         named = _rows(self.session.table(f"{self.place}.refs").where(F.col("name") == "main"))
         current = version = named[0]["snapshot_id"] if named else None
         told, others = [], []
+        known = [
+            Snapshot(number, each["parent_id"], each["committed_at"], _told(each)) for number, each in snapshots.items()
+        ]
+        lost = rolled_back(known, version)
         while current in snapshots:
             each = snapshots[current]
-            summary = each["summary"] or {}
-            if _TOLD in summary:
-                told.append(json.loads(summary[_TOLD]))
+            summary, ours = each["summary"] or {}, _told(each)
+            if ours is not None:
+                told.append(ours)
             elif each["operation"] != "replace":
                 others.append(f"{each['operation']} by {summary.get('engine-name', 'an unknown engine')}")
             current = each["parent_id"]
+        missing = sorted(each["epoch"] for each in lost if told and each["epoch"] < told[0]["epoch"])
+        if missing:
+            message = (
+                f"history: {self.place} was rolled back, and its query has gone on: the rows of epoch {missing[0]} are "
+                "missing, which its offsets count. Read it with spark.read, and cut by columns of offsets or by a time."
+            )
+            raise AnalysisError(message)
         return self._of(str(version), told, others)
 
     def at(self, version: str) -> DataFrame:
@@ -194,6 +205,11 @@ class WrittenIceberg(Written):
             return _as_of(self.session, self.place, version)
         except _FAILURES as error:
             raise self._gone(version, error) from error
+
+
+def _told(snapshot: Mapping[str, Any]) -> dict[str, Any] | None:
+    text = (snapshot["summary"] or {}).get(_TOLD)
+    return None if text is None else dict(json.loads(text))
 
 
 _FORMATS: Mapping[str, type[Written]] = {"files": WrittenFiles, "delta": WrittenDelta, "iceberg": WrittenIceberg}

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from sparkjet.connectors.iceberg.kafka_connect import connector_of, valid_through
 from sparkjet.errors import AnalysisError
@@ -177,12 +177,15 @@ def _by_jdbc(place: Any, table: str, options: Mapping[str, Any]) -> list[dict[st
 
     if not isinstance(place, str):
         return told_by(place, table)
-    from pyspark.sql import SparkSession  # noqa: PLC0415 - connections of Python need none
+    from pyspark.errors import PySparkRuntimeError  # noqa: PLC0415 - connections of Python need none
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - as above
 
-    session = SparkSession.getActiveSession()
-    if session is None:
+    try:
+        # In a thread of the user's none is active.
+        session = SparkSession.active()
+    except PySparkRuntimeError as error:
         message = "complete_until: jdbc:… is asked through Spark, and there is no session. Give a connection instead."
-        raise AnalysisError(message)
+        raise AnalysisError(message) from error
     return told_in(session, place, table, options)
 
 
@@ -262,6 +265,34 @@ def _ours(metadata: str | None) -> dict[str, Any] | None:
     return told if isinstance(told, dict) and "query" in told else None
 
 
+class Snapshot(NamedTuple):
+    """One of an Iceberg table's: which it is, which it follows, when it was made, and what a query of ours tells."""
+
+    id: int
+    parent: int | None
+    at: Any
+    told: Mapping[str, Any] | None
+
+
+def rolled_back(snapshots: Iterable[Snapshot], current: int | None) -> list[Mapping[str, Any]]:
+    """What tells of epochs that an Iceberg table had and has no more: it was rolled back to a snapshot before them.
+
+    Nothing is said of those before the oldest one that leads to the current one: what is between them has expired.
+    """
+    known = {each.id: each for each in snapshots}
+    kept = []
+    while current in known:
+        kept.append(known[current])
+        current = known[current].parent
+    there = [_epoch_of(each.told) for each in kept if each.told]
+    since = [each for each in known.values() if kept and each.at >= kept[-1].at]
+    return [each.told for each in since if each.told and _epoch_of(each.told) not in there]
+
+
+def _epoch_of(told: Mapping[str, Any]) -> tuple[Any, ...]:
+    return told.get("query"), told.get("output"), told.get("epoch")
+
+
 def _of_iceberg(table: Any) -> Completeness:
     properties: Mapping[str, str] = table.properties
     writers = []
@@ -271,13 +302,23 @@ def _of_iceberg(table: Any) -> Completeness:
             writers.append(_writer({"query": query, "output": output, **json.loads(text)}))
     connectors: dict[str, Mapping[str, Any]] = {}
     others: dict[str, None] = {}
+    known = []
     for snapshot in table.snapshots():
         summary = _summary(snapshot)
         connector = connector_of(summary)
+        told = json.loads(summary.get("sparkjet", "null"))
+        known.append(Snapshot(snapshot.snapshot_id, snapshot.parent_snapshot_id, snapshot.timestamp_ms, told))
         if connector is not None:
             connectors[connector] = summary
         elif "sparkjet" not in summary and summary.get("operation") != "replace":
             others[f"{summary.get('operation')} by {summary.get('engine-name', 'an unknown engine')}"] = None
+    newest = {each.name: each.epoch or 0 for each in writers}
+    current = table.current_snapshot()
+    for told in rolled_back(known, None if current is None else current.snapshot_id):
+        name = f"{told.get('query')}/{told.get('output')}"
+        # The properties, which say how far a writer is, are not rolled back.
+        if told.get("epoch", 0) <= newest.get(name, 0):
+            others[f"{name}, whose epoch {told.get('epoch')} was rolled back"] = None
     # Its newest snapshot: without the property its tasks have not told one time.
     writers += [Writer(name, None, valid_through(summary)) for name, summary in connectors.items()]
     return Completeness(tuple(writers), tuple(others))

@@ -42,9 +42,11 @@ def told(
             )
             raise AnalysisError(message)
     known = rows.where("at IS NOT NULL AND time IS NOT NULL")
-    # Rounded down, before 1970 too.
-    epoch = F.floor(F.unix_micros("at") / F.lit(trigger)) if trigger > 1 else F.unix_micros("at")
-    return known.select(epoch.cast("long").alias("at"), "substream", F.unix_micros("time").alias("time"))
+    at = F.unix_micros("at")
+    # Rounded down, before 1970 too; in whole numbers, as a quotient of two has 53 bits.
+    begins = (at - F.pmod(at, F.lit(trigger))).alias("at")
+    rounded = known.select(begins, "substream", F.unix_micros("time").alias("time"))
+    return rounded.withColumn("at", F.expr(f"at div {trigger}L"))
 
 
 def epochs(rows: DataFrame) -> Iterator[tuple[int, str, int]]:

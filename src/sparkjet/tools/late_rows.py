@@ -57,8 +57,8 @@ def recommend(query: Any, loss: float | str) -> LagReport:
                 late[substream].update(counts)
     if not lags:
         message = (
-            "recommend: the query has not noted how late rows were: it judges none by a watermark, or has not run with "
-            "this version yet"
+            "recommend: the query has not noted how late rows were: it judges none of its sources by a watermark, as "
+            "where rows come from another step, or has not run with this version yet"
         )
         raise AnalysisError(message)
     least, *others = set(lags.values())

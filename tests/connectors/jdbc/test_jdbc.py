@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import traceback
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
@@ -586,3 +587,6 @@ def test_an_epoch_without_rows_tells_the_watermark_in_the_row_of_the_output(
     assert found.until == datetime.fromtimestamp(0, timezone.utc) + timedelta(microseconds=7)
     with pytest.raises(AnalysisError, match="the table sparkjet_epochs beside it cannot be read"):
         complete_until(h2["url"], table="information_schema.orders", driver=h2["driver"])
+    # A thread that has made no session: none is active there.
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(complete_until, h2["url"], table="orders", driver=h2["driver"]).result() == found
