@@ -27,7 +27,7 @@ from sparkjet.monitoring.page import Page
 from sparkjet.monitoring.recorded import RecordedRun
 from sparkjet.monitoring.view import details, sentence
 from sparkjet.snapshots import DirectoryStore
-from sparkjet.snapshots.record import EpochKind, Record
+from sparkjet.snapshots.record import EpochKind, Record, SparkPosition
 from sparkjet.snapshots.record_log import RecordLog
 from sparkjet.storage.posix_directory import PosixDirectory
 from sparkjet.time import InputTracker, SubstreamTracker, limiting_lag
@@ -40,6 +40,8 @@ def home(tmp_path: Path) -> Path:
     for name, behind in (("a", 90), ("b", 30)):
         tracker.report(name, NOW - behind * SECOND, NOW)
     tracker.advance(NOW)
+    said = {"reader": "r", "held": {"b": 60 * SECOND}, "slowest": "a"}
+    offset = {"source": "s", "offsets": {"a": 1, "b": 1}, "watermarks": {}, "alignment": said}
     record = Record(
         kind=EpochKind.BATCH,
         query="q",
@@ -51,7 +53,7 @@ def home(tmp_path: Path) -> Path:
         watermarks=tracker.snapshot(),
         stages={},
         early_at={},
-        spark=None,
+        spark=SparkPosition(0, {"offsets/0": f"v1\n{{}}\n{json.dumps(offset)}"}, {}),
         transactions=[],
     )
     store = DirectoryStore(PosixDirectory(tmp_path / "snapshots"))
@@ -96,7 +98,8 @@ def test_top_of_a_home(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["top", str(home), "--json"]) == 0
     (run,) = json.loads(capsys.readouterr().out)
     assert (run["epoch"], run["state"]) == (8, "recorded")
-    assert run["sentence"].startswith("“a” holds the stream back by 1 min.")
+    assert run["sentence"].startswith("“a” holds the stream back by 1 min. 1 substream ahead of it waits")
+    assert [(each["heldBack"], each["heldBy"]) for each in run["substreams"]] == [(None, None), (60 * SECOND, "a")]
     assert main(["top", str(home), "--once"]) == 0
     assert "“a” holds the stream back by 1 min." in capsys.readouterr().out
 

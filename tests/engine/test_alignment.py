@@ -59,7 +59,7 @@ def test_it_says_how_far_each_partition_has_come_that_is_neither_new_nor_idle_no
 
 
 def test_of_two_inputs_of_one_source_the_one_that_has_come_least_far_decides(told: Alignment) -> None:
-    inputs, end = [an_input("a/"), an_input("b/", lag=50)], offset(**{"0": 5})
+    inputs, end = [an_input("a/", lag=50), an_input("b/")], offset(**{"0": 5})
     told.tell(inputs, [end], reaching(inputs, p0=400))
     assert said(end) == {"t/0": 350}
     assert held_back(inputs, [end]) == {"a/t/0": HeldBack(400, "a/t/1"), "b/t/0": HeldBack(400, "b/t/1")}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -84,6 +84,26 @@ def held_back(inputs: Sequence[Input], offsets: Sequence[str]) -> dict[str, Held
     return found
 
 
+def held_by_name(offsets: Iterable[str], substreams: Collection[str]) -> dict[str, HeldBack]:
+    """The same for a record, which does not have the inputs: a substream ends with the path of its partition.
+
+    >>> said = '{"reader": "r", "held": {"t/0": 400}, "slowest": "t/1"}'
+    >>> offset = '{"source": "s", "offsets": {}, "watermarks": {}, "alignment": ' + said + '}'
+    >>> held_by_name([offset], ["left/t/0", "left/t/1"])
+    {'left/t/0': HeldBack(ahead=400, by='left/t/1')}
+    """
+
+    def named(path: str) -> list[str]:
+        return [each for each in substreams if path == each or each.endswith(f"/{path}") or path.endswith(f"/{each}")]
+
+    found: dict[str, HeldBack] = {}
+    for _, said in filter(None, map(_decoded, offsets)):
+        for path, ahead in said["held"].items():
+            for name, by in zip(named(path), named(said["slowest"]), strict=False):
+                found[name] = HeldBack(ahead, by)
+    return found
+
+
 def _reached(
     inputs: Sequence[Input], offsets: Sequence[str], tracker: InputTracker
 ) -> Iterator[tuple[str, dict[str, int]]]:
@@ -110,8 +130,14 @@ def _aligned(
     """The offsets of sources that align: an input that reads the source, the offset, and what it says of alignment."""
     for each, own in shared_out(inputs, offsets):
         for text in own:
-            # Most do not, and an offset may have thousands of partitions.
-            offset = json.loads(text) if f'"{alignment.KEY}"' in text else None
-            said = alignment.alignment_in(offset)
-            if offset is not None and said is not None:
-                yield each, offset, said
+            decoded = _decoded(text)
+            if decoded is not None:
+                yield each, *decoded
+
+
+def _decoded(text: str) -> tuple[Mapping[str, Any], Mapping[str, Any]] | None:
+    """The offset of a source that aligns, and what it says of alignment."""
+    # Most do not, and an offset may have thousands of partitions.
+    offset = json.loads(text) if f'"{alignment.KEY}"' in text else None
+    said = alignment.alignment_in(offset)
+    return None if offset is None or said is None else (offset, said)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sparkjet.engine.alignment import held_by_name
 from sparkjet.engine.progress import known, open_windows, substream_reports
 from sparkjet.engine.progress_report import (
     DroppedCount,
@@ -12,6 +13,7 @@ from sparkjet.engine.progress_report import (
     SinkReport,
     SnapshotReport,
 )
+from sparkjet.engine.spark_checkpoint import ends_of
 from sparkjet.errors import SparkjetError
 from sparkjet.monitoring.runs import Run
 from sparkjet.query_log import logger
@@ -41,11 +43,13 @@ def report_of(record: Record, before: Record | None = None) -> ProgressReport:
         for name, each in state.substreams.items()
     ]
     deltas = [delta for stage in record.stages.values() for delta in stage.deltas]
+    ends = {} if record.spark is None else ends_of(record.spark)
+    held = held_by_name(ends.values(), [each.id for each in tracked])
     earlier = record if before is None else before
     return ProgressReport(
         batch_id=None if record.spark is None else record.spark.batch,
         watermark=known(record.watermarks.coalescer.emitted),
-        substreams=substream_reports(tracked, late, null_timestamps),
+        substreams=substream_reports(tracked, late, null_timestamps, held),
         accepted_rows=0,
         late_rows=_count(late, _dropped(earlier, "late")),
         null_timestamps=_count(null_timestamps, _dropped(earlier, "null_timestamps")),
