@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 import sparkjet as sj
 from sparkjet import EpochPhase
 from sparkjet.cli import main
+from sparkjet.engine.refilling import Refill
 from sparkjet.errors import AnalysisError, RecoveryError
 from sparkjet.snapshots.record_log import newest_record
 from sparkjet.storage.posix_directory import as_directory
@@ -313,6 +314,8 @@ def test_a_new_query_is_held_until_then_whoever_starts_it(spark: SparkSession, t
     sj.fork(tmp_path / "new", at="held", to=tmp_path / "fork")
     homes = (as_directory(tmp_path / name) for name in ("new", "fork"))
     assert [newest_record(home, "test")[1].after is None for home in homes] == [False, True]
+    with pytest.raises(AnalysisError, match=r"refillFrom: .* has closed windows that it held open"):
+        Refill.of(as_directory(tmp_path / "fork"), "fork").upgrade(pair.new.plan, pair.new.engine.record, ())
     assert pair.new.results() == []
     # The old one is dead: what it has published is known.
     pair.old.close()
