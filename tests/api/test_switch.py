@@ -301,10 +301,16 @@ def test_a_new_query_is_held_until_then_whoever_starts_it(spark: SparkSession, t
     pair.new.close()
     with pytest.raises(RecoveryError, match=r"publishes nothing until it is switched to .* Set the option again"):
         StreamDriver(spark, peaks, SCHEMA, directory=tmp_path / "new")
+    other = StreamDriver(spark, sums, SCHEMA, directory=tmp_path / "other")
+    other.close()
     with pytest.raises(RecoveryError, match="this one waits for query"):
-        StreamDriver(spark, peaks, SCHEMA, directory=tmp_path / "new", publishAfter=tmp_path / "new")
+        StreamDriver(spark, peaks, SCHEMA, directory=tmp_path / "new", publishAfter=tmp_path / "other")
     with pytest.raises(RecoveryError, match="this query has published windows"):
         StreamDriver(spark, sums, SCHEMA, directory=tmp_path / "old", publishAfter=tmp_path / "new")
+    unread = StreamDriver(spark, peaks, SCHEMA, directory=tmp_path / "unread")
+    unread.close()
+    with pytest.raises(RecoveryError, match=r"/unread\" is the home of this query"):
+        StreamDriver(spark, peaks, SCHEMA, directory=tmp_path / "unread", publishAfter=tmp_path / "unread")
     with pytest.raises(AnalysisError, match="contains no record of a query"):
         StreamDriver(spark, peaks, SCHEMA, directory=tmp_path / "more", publishAfter=tmp_path / "none")
     pair.new.restart()

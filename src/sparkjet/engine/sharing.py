@@ -193,6 +193,9 @@ class Sharing:
             )
             raise RecoveryError(message)
         other = self._newest()
+        if other.query == query:
+            message = f'{PUBLISH_AFTER.name}: "{self.before}" is the home of this query. Give that of the other one.'
+            raise RecoveryError(message)
         if other.query != border.query:
             message = (
                 f'{PUBLISH_AFTER.name}: "{self.before}" is the home of query {other.query}, and this one waits for '
