@@ -9,6 +9,7 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 from pyspark.sql import functions as F
 
@@ -17,7 +18,9 @@ from sparkjet import EpochPhase
 from sparkjet.cli import main
 from sparkjet.engine.refilling import Refill
 from sparkjet.errors import AnalysisError, RecoveryError
-from sparkjet.snapshots.record_log import newest_record
+from sparkjet.snapshots import DirectoryStore
+from sparkjet.snapshots.record import Border
+from sparkjet.snapshots.record_log import RecordLog, newest_record
 from sparkjet.storage.posix_directory import as_directory
 from sparkjet.testing import CollectingSink, StreamDriver
 from tests.feed import SCHEMA as FED
@@ -346,9 +349,18 @@ def test_windows_that_change_while_the_switch_is_decided_are_refused(spark: Spar
 
     pair = Pair(spark, tmp_path)
     pair.process(row(1), row(35))
-    assert pair.switch(30) == 30
     pair.new.close()
-    with pytest.raises(AnalysisError, match=r"no window of the output .* ends at .*12:00:30 UTC"):
+    refused = pytest.raises(AnalysisError, match=r"no window of the output .* ends at .*12:00:30 UTC")
+    again = pair.driver(longer, "new", onChange="apply")
+    # By somebody who has read the record before this start.
+    slot, record = newest_record(as_directory(tmp_path / "old"), "test")
+    border = Border(again.engine.record.query, int(at(30).timestamp()) * 1_000_000)
+    log = RecordLog(DirectoryStore(tmp_path / "old" / "snapshots"))
+    log.append(slot + 1, msgspec.structs.replace(record, until=border))
+    with refused:
+        again.process([row(36)])
+    again.close()
+    with refused:
         pair.driver(longer, "new", onChange="apply")
     # Nor does another query wait for windows that are those of the first one.
     with pytest.raises(RecoveryError, match=r"goes on after the query of .* and not this one"):
