@@ -14,7 +14,7 @@ from sparkjet.catalyst.sought_rows import Sought
 from sparkjet.engine.erasing import ErasedPlace, HomeErasure
 from sparkjet.errors import AnalysisError, refuse_connect
 from sparkjet.sinks.erased_files import FilesErasure
-from sparkjet.storage.schemes import directory_at
+from sparkjet.storage.schemes import directory_at, session_for
 
 if TYPE_CHECKING:
     from sparkjet.storage.directory import Directory
@@ -105,7 +105,7 @@ def erased(
     if not sought.values or None in sought.values.values():
         message = "erase: key: name a column and its value at least, as in key={'user': 42}; null is nobody's."
         raise AnalysisError(message)
-    chosen = session or SparkSession.active()
+    chosen = session_for("erase", session)
     refuse_connect("erase", chosen)
 
     def at(location: str | Path, argument: str) -> Directory:
