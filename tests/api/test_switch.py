@@ -9,14 +9,18 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 from pyspark.sql import functions as F
 
 import sparkjet as sj
 from sparkjet import EpochPhase
 from sparkjet.cli import main
+from sparkjet.engine.refilling import Refill
 from sparkjet.errors import AnalysisError, RecoveryError
-from sparkjet.snapshots.record_log import newest_record
+from sparkjet.snapshots import DirectoryStore
+from sparkjet.snapshots.record import Border
+from sparkjet.snapshots.record_log import RecordLog, newest_record
 from sparkjet.storage.posix_directory import as_directory
 from sparkjet.testing import CollectingSink, StreamDriver
 from tests.feed import SCHEMA as FED
@@ -301,10 +305,16 @@ def test_a_new_query_is_held_until_then_whoever_starts_it(spark: SparkSession, t
     pair.new.close()
     with pytest.raises(RecoveryError, match=r"publishes nothing until it is switched to .* Set the option again"):
         StreamDriver(spark, peaks, SCHEMA, directory=tmp_path / "new")
+    other = StreamDriver(spark, sums, SCHEMA, directory=tmp_path / "other")
+    other.close()
     with pytest.raises(RecoveryError, match="this one waits for query"):
-        StreamDriver(spark, peaks, SCHEMA, directory=tmp_path / "new", publishAfter=tmp_path / "new")
+        StreamDriver(spark, peaks, SCHEMA, directory=tmp_path / "new", publishAfter=tmp_path / "other")
     with pytest.raises(RecoveryError, match="this query has published windows"):
         StreamDriver(spark, sums, SCHEMA, directory=tmp_path / "old", publishAfter=tmp_path / "new")
+    unread = StreamDriver(spark, peaks, SCHEMA, directory=tmp_path / "unread")
+    unread.close()
+    with pytest.raises(RecoveryError, match=r"/unread\" is the home of this query"):
+        StreamDriver(spark, peaks, SCHEMA, directory=tmp_path / "unread", publishAfter=tmp_path / "unread")
     with pytest.raises(AnalysisError, match="contains no record of a query"):
         StreamDriver(spark, peaks, SCHEMA, directory=tmp_path / "more", publishAfter=tmp_path / "none")
     pair.new.restart()
@@ -314,6 +324,8 @@ def test_a_new_query_is_held_until_then_whoever_starts_it(spark: SparkSession, t
     sj.fork(tmp_path / "new", at="held", to=tmp_path / "fork")
     homes = (as_directory(tmp_path / name) for name in ("new", "fork"))
     assert [newest_record(home, "test")[1].after is None for home in homes] == [False, True]
+    with pytest.raises(AnalysisError, match=r"refillFrom: .* has closed windows that it held open"):
+        Refill.of(as_directory(tmp_path / "fork"), "fork").upgrade(pair.new.plan, pair.new.engine.record, ())
     assert pair.new.results() == []
     # The old one is dead: what it has published is known.
     pair.old.close()
@@ -338,9 +350,18 @@ def test_windows_that_change_while_the_switch_is_decided_are_refused(spark: Spar
 
     pair = Pair(spark, tmp_path)
     pair.process(row(1), row(35))
-    assert pair.switch(30) == 30
     pair.new.close()
-    with pytest.raises(AnalysisError, match=r"no window of the output .* ends at .*12:00:30 UTC"):
+    refused = pytest.raises(AnalysisError, match=r"no window of the output .* ends at .*12:00:30 UTC")
+    again = pair.driver(longer, "new", onChange="apply")
+    # By somebody who has read the record before this start.
+    slot, record = newest_record(as_directory(tmp_path / "old"), "test")
+    border = Border(again.engine.record.query, int(at(30).timestamp()) * 1_000_000)
+    log = RecordLog(DirectoryStore(tmp_path / "old" / "snapshots"))
+    log.append(slot + 1, msgspec.structs.replace(record, until=border))
+    with refused:
+        again.process([row(36)])
+    again.close()
+    with refused:
         pair.driver(longer, "new", onChange="apply")
     # Nor does another query wait for windows that are those of the first one.
     with pytest.raises(RecoveryError, match=r"goes on after the query of .* and not this one"):

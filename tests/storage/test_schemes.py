@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -72,3 +74,14 @@ def test_a_scheme_that_is_not_tested_is_refused_by_name(spark: SparkSession, tmp
     with pytest.raises(AnalysisError, match=r'checkpointLocation: .*"viewfs:|checkpointLocation: "viewfs:'):
         directory.check("checkpointLocation")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_without_a_session_functions_ask_for_one() -> None:
+    """In a process of its own: another test's session would be the active one."""
+    calls = ["switch('s3a://b/a', 's3a://b/c')", "fork('s3a://b/a', 'pin', 's3a://b/c')", "read_state('s3a://b/a')"]
+    tries = [f"try: sj.{each}\nexcept sj.AnalysisError as e: print(e)" for each in [*calls, "erase('/a', {'k': 1})"]]
+    code = "\n".join(["import sparkjet as sj", *tries])
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    asked = "this is reached through Spark, and there is no session. Give session=spark."
+    expected = [f"[SPARKJET_ANALYSIS] {each}: {asked}" for each in ("switch", "fork", "read_state", "erase")]
+    assert said.splitlines() == expected

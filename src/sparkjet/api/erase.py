@@ -17,7 +17,7 @@ from sparkjet.errors import AnalysisError, StorageError, refuse_connect
 from sparkjet.sinks.erased_files import FilesErasure
 from sparkjet.sinks.jars import said
 from sparkjet.storage.hadoop_file_system import JAVA_ERRORS
-from sparkjet.storage.schemes import directory_at
+from sparkjet.storage.schemes import directory_at, session_for
 
 if TYPE_CHECKING:
     from sparkjet.storage.directory import Directory
@@ -108,7 +108,7 @@ def erased(
     if not sought.values or None in sought.values.values():
         message = "erase: key: name a column and its value at least, as in key={'user': 42}; null is nobody's."
         raise AnalysisError(message)
-    chosen = session or SparkSession.active()
+    chosen = session_for("erase", session)
     refuse_connect("erase", chosen)
 
     def at(location: str | Path, argument: str) -> Directory:

@@ -37,7 +37,7 @@ from sparkjet.sinks.manifest import MANIFEST_DIRECTORY
 from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.copying import fork_pinned, origin_of
 from sparkjet.snapshots.record_log import RecordLog, newest_record
-from sparkjet.storage.schemes import directory_at, is_within, scheme_of
+from sparkjet.storage.schemes import directory_at, is_within, scheme_of, session_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -263,20 +263,8 @@ def fork(
         message = "outputs: a grid has no place for the files of a fork. Give a directory that all executors reach."
         raise AnalysisError(message)
     aside = f"{to}/outputs" if outputs is None else str(outputs)
-    directory_at(aside, "outputs", lambda: _session(session))
-    source = directory_at(str(home), "home", lambda: _session(session))
-    target = directory_at(str(to), "to", lambda: _session(session))
+    directory_at(aside, "outputs", lambda: session_for("fork", session))
+    source = directory_at(str(home), "home", lambda: session_for("fork", session))
+    target = directory_at(str(to), "to", lambda: session_for("fork", session))
     origin = fork_pinned(source, target, at, unregistered)
     return Fork(str(to), aside, origin.query, origin.epoch, str(home), origin.pin)
-
-
-def _session(given: SparkSession | None) -> SparkSession:
-    from pyspark.errors import PySparkRuntimeError  # noqa: PLC0415 - only where a store needs it
-    from pyspark.sql import SparkSession  # noqa: PLC0415 - as above
-
-    try:
-        # In a thread of the user's none is active.
-        return given or SparkSession.active()
-    except PySparkRuntimeError as error:
-        message = "fork: this store is reached through Spark, and there is no session. Give session=spark."
-        raise AnalysisError(message) from error

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sparkjet.engine.state_reader import StateReader
 from sparkjet.errors import AnalysisError, refuse_connect
-from sparkjet.storage.schemes import directory_at
+from sparkjet.storage.schemes import directory_at, session_for
 
 
 def read_state(
@@ -58,7 +58,7 @@ def read_state(
     for argument, given in (("operatorId", operatorId), ("pin", pin), ("joinSide", joinSide)):
         _check(argument, given, str, NoneType)
     _check("epoch", epoch, int, NoneType)
-    chosen = session or SparkSession.active()
+    chosen = session_for("read_state", session)
     refuse_connect("read_state", chosen)
     reader = StateReader(directory_at(str(home), "home", lambda: chosen), pin, epoch)
     return reader.rows(chosen, operatorId, joinSide)

@@ -16,7 +16,7 @@ from sparkjet.options import PUBLISH_AFTER
 from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.record import Border
 from sparkjet.snapshots.record_log import RecordLog, newest_record
-from sparkjet.storage.schemes import directory_at
+from sparkjet.storage.schemes import directory_at, session_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -222,10 +222,4 @@ def _directory(given: object, name: str, session: SparkSession | None) -> Direct
     if not isinstance(given, str | Path):
         message = f"{name}: {given!r} is not the home of a query, which is text. See help(sj.switch)."
         raise AnalysisError(message)
-    return directory_at(str(given), name, lambda: _session(session))
-
-
-def _session(given: SparkSession | None) -> SparkSession:
-    from pyspark.sql import SparkSession  # noqa: PLC0415 - only where a store needs it
-
-    return given or SparkSession.active()
+    return directory_at(str(given), name, lambda: session_for("switch", session))

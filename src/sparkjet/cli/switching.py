@@ -49,7 +49,7 @@ def described(record: Record) -> dict[str, Any]:
 
 
 def _published(record: Record) -> str:
-    if record.after is not None and record.after.at is None:
+    if record.after is not None and record.is_held:
         return f"nothing yet, as it goes on after query {record.after.query}"
     if record.until is not None and record.has_passed(record.until.at or 0):
         return "no more windows"

@@ -240,7 +240,7 @@ class Engine:
     @property
     def is_held(self) -> bool:
         """Whether the query does not publish anything yet, as it waits for another one."""
-        return self.record.after is not None and self.record.after.at is None
+        return self.record.is_held
 
     @property
     def is_over(self) -> bool:

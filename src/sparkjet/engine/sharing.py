@@ -92,6 +92,7 @@ class Sharing:
         """The share of the epoch after a record.
 
         Raises:
+            AnalysisError: It has been decided to cut where no windows of this query end.
             RecoveryError: A query other than this one continues from there.
             StorageError: The home of the other query cannot be read.
         """
@@ -102,6 +103,8 @@ class Sharing:
             return Share(border, None if record.has_passed(border.at) else border.at, until)
         other = self._other(record.query, border)
         if other.until is not None:
+            # Whoever has decided it may have read the record of before this start, with other windows.
+            check_ends(record.outputs, other.until.at)
             return Share(Border(border.query, other.until.at), other.until.at)
         ended = [each for each in other.ended if each is not None]
         # For the output that is least behind the query's watermark: the others close less.
@@ -193,6 +196,9 @@ class Sharing:
             )
             raise RecoveryError(message)
         other = self._newest()
+        if other.query == query:
+            message = f'{PUBLISH_AFTER.name}: "{self.before}" is the home of this query. Give that of the other one.'
+            raise RecoveryError(message)
         if other.query != border.query:
             message = (
                 f'{PUBLISH_AFTER.name}: "{self.before}" is the home of query {other.query}, and this one waits for '

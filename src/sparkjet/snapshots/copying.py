@@ -107,6 +107,7 @@ class Origin(msgspec.Struct, frozen=True):
         slot: Slot of that record.
         epoch: Epoch of that record.
         query: Id of the fork.
+        was_held: Whether the query waited for another one then, and held windows open; the fork does not.
     """
 
     parent: str
@@ -114,6 +115,7 @@ class Origin(msgspec.Struct, frozen=True):
     slot: int
     epoch: int
     query: str
+    was_held: bool = False
 
 
 _ORIGIN = msgspec.json.Decoder(known(Origin))
@@ -155,7 +157,7 @@ def fork_pinned(
     if held is None:
         # A running fork has temporary files of its own.
         here.open(option)
-    asked = Origin(record.query, name, pin.slot, pin.epoch, str(uuid.uuid4()))
+    asked = Origin(record.query, name, pin.slot, pin.epoch, str(uuid.uuid4()), record.is_held)
     if origin is None:
         target.below("snapshots").put(_ORIGIN_FILE, msgspec.json.encode(asked))
         # Not the origin that was put: of two forks at once, one is first.
@@ -176,7 +178,7 @@ def _begin(source: Directory, target: Directory, origin: Origin, record: Record)
     forked = msgspec.structs.replace(
         record, kind=EpochKind.SETTLED, query=origin.query, run=str(uuid.uuid4()), transactions=[], published=[]
     )
-    if record.after is not None and record.after.at is None:
+    if record.is_held:
         # It publishes nowhere, and no switch refers to it: it would be held forever.
         forked = msgspec.structs.replace(forked, after=None)
     try:

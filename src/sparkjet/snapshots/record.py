@@ -301,6 +301,11 @@ class Record(msgspec.Struct, frozen=True):
         names = dict.fromkeys(name for each in self.outputs.values() for name in each.stages)
         return [self.stages[name].closed if name in self.stages else None for name in names]
 
+    @property
+    def is_held(self) -> bool:
+        """Whether the query does not publish anything yet, as it waits for another one."""
+        return self.after is not None and self.after.at is None
+
     def has_passed(self, end: int) -> bool:
         """Whether no window that ends up to ``end`` is open in any output."""
         return all(closed is not None and closed >= end for closed in self.ended)

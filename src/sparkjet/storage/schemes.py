@@ -27,6 +27,22 @@ def directory_at(location: str, option: str, session: Session) -> Directory:
     return make(location, option, session)
 
 
+def session_for(command: str, given: SparkSession | None) -> SparkSession:
+    """The session that a function was given; else the active one, or the default of other threads.
+
+    Raises:
+        AnalysisError: There is none.
+    """
+    from pyspark.errors import PySparkRuntimeError  # noqa: PLC0415 - only where a location needs it
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - as above
+
+    try:
+        return given or SparkSession.active()
+    except PySparkRuntimeError as error:
+        message = f"{command}: this is reached through Spark, and there is no session. Give session=spark."
+        raise AnalysisError(message) from error
+
+
 def scheme_of(location: str) -> str:
     """The scheme of a location, ``file`` for a plain path.
 
