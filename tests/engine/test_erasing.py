@@ -379,9 +379,10 @@ def test_what_cannot_be_erased_is_refused_before_anything_changes(
     for given in ({"rows": str(home)}, {"copies": home}):
         with pytest.raises(AnalysisError, match="is one place: give a list of them"):
             sj.erase(home, {"k": ANNA}, **given)
-    nameless: Any = ANNA
-    with pytest.raises(AnalysisError, match="does not say which column it is of"):
-        sj.erase(home, nameless)
+    nameless: Any
+    for nameless in (ANNA, {1: ANNA}):
+        with pytest.raises(AnalysisError, match="does not say which column it is of"):
+            sj.erase(home, nameless)
     with pytest.raises(AnalysisError, match="has no manifest: no sparkjet query has published an epoch there"):
         sj.erase(home, {"k": ANNA}, rows=[tmp_path / "in"])
     with pytest.raises(RecoveryError, match="contains no record of a query"):

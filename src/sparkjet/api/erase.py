@@ -84,7 +84,7 @@ def erase(
     [Row(shop='s', sum(px)=2)]
     """
     given: object = key
-    if not isinstance(given, Mapping):
+    if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
         message = f"erase: key: {key!r} does not say which column it is of, as key={{'user': 42}} does."
         raise AnalysisError(message)
     return erased(home, Sought(dict(key)), rows, copies, dry_run=dry_run, session=session)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property
@@ -39,8 +39,7 @@ _ERASED = "000000-erased-"
 _WHOLE = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}
 """A row that was skipped would be lost."""
 _AS_MERGED = {"mergeSchema": "true", **_WHOLE}
-_AS_WRITTEN = {"spark.sql.caseSensitive": "true"}
-"""Settings of the session that reads: files may have columns that differ only in this."""
+_CASE, _TIMES = "spark.sql.caseSensitive", "spark.sql.parquet.outputTimestampType"
 
 
 @dataclass(frozen=True)
@@ -76,8 +75,11 @@ class FilesErasure:
 
     def __init__(self, session: SparkSession, directory: Directory, sought: Sought) -> None:
         self._asked, self._session = session, own_session(session)
-        for name, value in _AS_WRITTEN.items():
-            self._session.conf.set(name, value)
+        # Files may have columns that differ only in this.
+        self._session.conf.set(_CASE, "true")
+        if session.conf.get(_TIMES) == "TIMESTAMP_MILLIS":
+            # Of the session that erases: times of others, which another one has written, would be cut off.
+            self._session.conf.set(_TIMES, "TIMESTAMP_MICROS")
         self._directory, self._sought = directory, sought
         try:
             manifests = Manifest.all_of(directory)
@@ -200,7 +202,8 @@ class FilesErasure:
             self._lacking.update(names)
             return {}
         by_file = rows.where(condition).groupBy(F.input_file_name().alias("file")).count().collect()
-        return {_named(unquote(row["file"]), names): row["count"] for row in by_file}
+        known = {*names}
+        return {_named(unquote(row["file"]), known): row["count"] for row in by_file}
 
     def _condition(self, rows: DataFrame) -> Column | None:
         return self._sought.within(self._asked, rows.schema, rows.columns, f'"{self._directory}"')
@@ -254,6 +257,7 @@ def _partitions(name: str) -> list[str]:
     return [unquote(level.partition("=")[0]) for level in name.split("/")[:-1] if "=" in level]
 
 
-def _named(path: str, names: Sequence[str]) -> str:
+def _named(path: str, names: Collection[str]) -> str:
     """The file of a path: as Spark writes partitions, several may have the same last name."""
-    return max((each for each in names if path.endswith(f"/{each}")), key=len)
+    levels = path.split("/")
+    return next(name for first in range(len(levels)) if (name := "/".join(levels[first:])) in names)

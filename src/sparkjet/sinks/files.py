@@ -201,9 +201,7 @@ class FilesSink:
         # A clock that was ahead must not stop it.
         if self._looked is None or not 0 <= now - self._looked < step:
             self._looked = now
-            Manifest(self.directory, query, sink).expire(
-                now - self.age_limit * 3 // 4, step, removes=True, now=now
-            )
+            Manifest(self.directory, query, sink).expire(now - self.age_limit * 3 // 4, step, removes=True, now=now)
 
     def abort(self, transaction: TransactionId) -> None:
         """See :meth:`Aborting.abort`."""
