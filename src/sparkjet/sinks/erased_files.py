@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property
@@ -130,9 +130,19 @@ class FilesErasure:
         rows = None if self._files and len(self._lacking) == len(self._files) else sum(counts.values())
         return FoundRows(rows, len(counts), len(self._lacking))
 
-    def erase(self, query: str) -> FoundRows:
-        """Erase it, and what the query, which is fenced, has prepared there and not decided; says the same."""
+    def erase(self, query: str, check: Callable[[], None] = lambda: None) -> FoundRows:
+        """Erase it, and what the query, which is fenced, has prepared there and not decided; says the same.
+
+        Of two erasures at once the one that has come first must not replace a file by what the other one has not read.
+        The one that comes later removes what the first one has written, and whatever that writes from then on,
+        ``check`` refuses.
+
+        Args:
+            query: The query.
+            check: Raises if another erasure has come; called first, before each file is replaced, and last.
+        """
         found = self.look()
+        check()
         for writer, sink, attempt in self._staged():
             if writer == query or attempt.startswith(_ERASED):
                 self._staging(writer, sink).remove(attempt)
@@ -140,8 +150,9 @@ class FilesErasure:
             writer, sink = self._writers()[0]
             attempt = f"{MANIFEST_DIRECTORY}/{writer}/{sink}/staging/{_ERASED}{uuid.uuid4().hex[:12]}"
             for number, name in enumerate(self._counts):
-                self._rewrite(name, f"{attempt}/{number}")
+                self._rewrite(name, f"{attempt}/{number}", check)
             self._directory.remove(attempt)
+        check()
         return found
 
     def _writers(self) -> list[tuple[str, str]]:
@@ -208,7 +219,7 @@ class FilesErasure:
     def _condition(self, rows: DataFrame) -> Column | None:
         return self._sought.within(self._asked, rows.schema, rows.columns, f'"{self._directory}"')
 
-    def _rewrite(self, name: str, place: str) -> None:
+    def _rewrite(self, name: str, place: str, check: Callable[[], None]) -> None:
         rows = self._read([name]).drop(*_partitions(name))
         condition = self._condition(rows)
         assert condition is not None  # noqa: S101 - rows were found in this file
@@ -222,7 +233,13 @@ class FilesErasure:
         if checksums in self._there:
             # Of a file that Spark has written by itself: readers would find that it does not have these.
             self._directory.remove_files([checksums])
-        self._replace(f"{place}/{file}", name)
+        check()
+        try:
+            self._replace(f"{place}/{file}", name)
+        except FileNotFoundError:
+            # Removed by the other one?
+            check()
+            raise
 
     def _read(self, names: Sequence[str]) -> DataFrame:
         entry = self._files[names[0]]
