@@ -24,12 +24,15 @@ from sparkjet.catalyst.sought_rows import Sought
 from sparkjet.cli import main
 from sparkjet.engine.erasing import HomeErasure
 from sparkjet.errors import AnalysisError, RecoveryError, StorageError
+from sparkjet.sinks.erased_files import FilesErasure
+from sparkjet.sinks.files import FilesSink
 from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.copying import copy_newest
 from sparkjet.snapshots.pins import Pins
 from sparkjet.snapshots.record import PreparedTransaction
 from sparkjet.snapshots.record_log import RecordLog, newest_record
 from sparkjet.storage.posix_directory import PosixDirectory
+from sparkjet.testing.sink_contract import transaction
 from tests.feed import Feed, rows
 
 if TYPE_CHECKING:
@@ -361,6 +364,38 @@ def test_what_is_pinned_or_erased_meanwhile_is_erased_too(
         assert lines(row.k for row in sj.read_state(home, pin=pin).collect()) == ["ben", "carl"]
 
 
+def test_of_two_erasures_at_once_the_first_one_replaces_nothing_more(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys_of(spark, tmp_path, rows([1], k=ANNA, j=1) + rows([2], k="ben", j=1) + rows([2], k="carl", j=1))
+    home, late, replace = tmp_path / "home", tmp_path / "late", PosixDirectory.replace
+    sink = FilesSink(late)
+    sink.create()
+    for epoch in (1, 2):
+        table = spark.createDataFrame([(ANNA,), ("ben",), ("carl",)], "k string").coalesce(1)
+        sink.commit(sink.prepare(table, transaction(epoch)), lambda: None)
+
+    def second(directory: PosixDirectory, source: str, target: str) -> None:
+        """The second one, which has read a file, and replaces it when the first one has done what it can."""
+        monkeypatch.setattr(PosixDirectory, "replace", replace)
+        query, check = first.record.query, first.check_newest
+        for go_on in (
+            lambda: files.erase(query, check),
+            lambda: files._rewrite(target, f"_sparkjet/q/late/staging/000000-erased-{target}/0", check),
+        ):
+            with pytest.raises(RecoveryError, match="it is being erased from elsewhere"):
+                go_on()
+        replace(directory, source, target)
+
+    first = HomeErasure(spark, PosixDirectory(home), Sought({"k": ANNA}))
+    files = FilesErasure(spark, PosixDirectory(late), Sought({"k": ANNA}))
+    first.erase()
+    monkeypatch.setattr(PosixDirectory, "replace", second)
+    told = sj.erase(home, {"k": "ben"}, rows=[late])
+    assert [(each.place, each.rows) for each in told.places][-1] == (str(late), 2)
+    assert lines(row.k for row in sj.read_files(late).collect()) == sorted(2 * [ANNA, "carl"])
+
+
 def test_what_cannot_be_erased_is_refused_before_anything_changes(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -380,9 +415,10 @@ def test_what_cannot_be_erased_is_refused_before_anything_changes(
     for given in ({"rows": str(home)}, {"copies": home}):
         with pytest.raises(AnalysisError, match="is one place: give a list of them"):
             sj.erase(home, {"k": ANNA}, **given)
-    nameless: Any = ANNA
-    with pytest.raises(AnalysisError, match="does not say which column it is of"):
-        sj.erase(home, nameless)
+    nameless: Any
+    for nameless in (ANNA, {1: ANNA}):
+        with pytest.raises(AnalysisError, match="does not say which column it is of"):
+            sj.erase(home, nameless)
     with pytest.raises(AnalysisError, match="has no manifest: no sparkjet query has published an epoch there"):
         sj.erase(home, {"k": ANNA}, rows=[tmp_path / "in"])
     with pytest.raises(RecoveryError, match="contains no record of a query"):
@@ -466,6 +502,12 @@ def test_a_value_that_would_be_another_in_its_column_is_refused(
     rows = spark.sql(f"SELECT {ROW}")
     with pytest.raises(AnalysisError, match=f"here: {next(iter(key))} is .* is no value of that type"):
         Sought(key, is_text).within(spark, rows.schema, rows.columns, "here")
+
+
+def test_a_name_of_several_columns_is_refused(spark: SparkSession) -> None:
+    rows = spark.sql("SELECT 1 AS one, 2 AS two, 3 AS three").toDF("id.N", "ID.n", "x")
+    with pytest.raises(AnalysisError, match="here: id.n may be one of 2 columns. Write it as it is"):
+        Sought({"id.n": 1}).within(spark, rows.schema, ["one", "two", "three"], "here")
 
 
 @pytest.mark.parametrize("year", ["0000", "+12345"])

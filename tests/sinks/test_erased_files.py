@@ -205,6 +205,16 @@ def test_a_file_that_cannot_be_read_is_an_error_whatever_the_session_ignores(
         erasure.look()
 
 
+def test_times_of_others_keep_their_microseconds(spark: SparkSession, tmp_path: Path) -> None:
+    sink = FilesSink(tmp_path)
+    sink.create()
+    rows = spark.range(2).selectExpr("IF(id = 0, 'anna', 'ben') AS k", "timestamp_micros(1000001) AS ts")
+    sink.commit(sink.prepare(rows.coalesce(1), transaction(1)), lambda: None)
+    with setting(spark, "spark.sql.parquet.outputTimestampType", "TIMESTAMP_MILLIS"):
+        assert FilesErasure(spark, PosixDirectory(tmp_path), ANNA).erase(QUERY) == FoundRows(1, 1)
+    assert [row[0] for row in read_files(tmp_path).selectExpr("unix_micros(ts)").collect()] == [1_000_001]
+
+
 def test_rows_of_a_query_that_has_published_nothing_yet_go_too(spark: SparkSession, tmp_path: Path) -> None:
     sink = FilesSink(tmp_path)
     sink.create()

@@ -84,7 +84,7 @@ def erase(
     [Row(shop='s', sum(px)=2)]
     """
     given: object = key
-    if not isinstance(given, Mapping):
+    if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
         message = f"erase: key: {key!r} does not say which column it is of, as key={{'user': 42}} does."
         raise AnalysisError(message)
     return erased(home, Sought(dict(key)), rows, copies, dry_run=dry_run, session=session)
@@ -132,10 +132,11 @@ def erased(
     found += [msgspec.structs.replace(each, place=f"{name}: {each.place}") for name, each in there]
     for name, copy in () if dry_run else backups.items():
         with _changing(name):
+            state.check_newest()
             state.bring_up(copy)
     for name, directory in directories.items():
         with _changing(name):
-            its = directory.look() if dry_run else directory.erase(state.record.query)
+            its = directory.look() if dry_run else directory.erase(state.record.query, state.check_newest)
         lacking = f"{its.lacking} files: {sought.lacking}" if its.lacking else ""
         found.append(ErasedPlace(name, "", f"{its.files} files", its.rows, lacking))
     return Erased(tuple(found), left, dry_run)

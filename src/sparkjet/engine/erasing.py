@@ -80,6 +80,7 @@ class HomeErasure:
         self._store = DirectoryStore(home.below("snapshots"))
         self._log = RecordLog(self._store)
         self.slot, self.record = newest_record(home, "erase")
+        self._decided: int | None = None
         with reading(home, "erase"):
             names = defaultdict[int, list[str]](list)
             for pin in self._log.pins.all():
@@ -105,7 +106,7 @@ class HomeErasure:
             RecoveryError: A driver runs the query, and has written a record in the meantime.
         """
         try:
-            found = list(self._stages(STATE, self.record, erases=True))
+            state = list(self._stages(STATE, self.record, erases=True))
             pins = self._erase_pins()
         except Exception as error:
             # What it was reading may be gone with the record that named it.
@@ -113,7 +114,7 @@ class HomeErasure:
                 raise self._running() from error
             raise
         takeover = msgspec.structs.replace(
-            _with(self.record, dict(each for _, each in found)),
+            _with(self.record, dict(each for _, each in state)),
             kind=EpochKind.TAKEOVER,
             takeover=self.record.takeover + 1,
             run=str(uuid.uuid4()),
@@ -122,12 +123,25 @@ class HomeErasure:
             self._log.append(self.slot + 1, takeover)
         except FencedError as error:
             raise self._running() from error
-        places = [place for place, _ in found] + pins
+        places = [place for place, _ in state] + pins
         if self._seal_pins():
             self._clean(self.slot + 1, takeover)
+            self._decided = self.slot + 1
             return places
         # Each of its records is whole, and what has come meanwhile is erased by the same steps.
-        return _together(places, HomeErasure(self._session, self._home, self._sought).erase())
+        again = HomeErasure(self._session, self._home, self._sought)
+        found = again.erase()
+        self._decided = again._decided
+        return _together(places, found)
+
+    def check_newest(self) -> None:
+        """Refuse to replace files after another erasure or a driver has come: it may be about to replace the same ones.
+
+        Raises:
+            RecoveryError: One has.
+        """
+        if self._store.slots()[-1] != self._decided:
+            raise self._running()
 
     def bring_up(self, copy: Directory) -> None:
         """Bring a copy of the home up to the newest record, without the rows, and erase them from its pins."""

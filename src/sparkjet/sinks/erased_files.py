@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property
@@ -39,8 +39,7 @@ _ERASED = "000000-erased-"
 _WHOLE = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}
 """A row that was skipped would be lost."""
 _AS_MERGED = {"mergeSchema": "true", **_WHOLE}
-_AS_WRITTEN = {"spark.sql.caseSensitive": "true"}
-"""Settings of the session that reads: files may have columns that differ only in this."""
+_CASE, _TIMES = "spark.sql.caseSensitive", "spark.sql.parquet.outputTimestampType"
 
 
 @dataclass(frozen=True)
@@ -76,8 +75,11 @@ class FilesErasure:
 
     def __init__(self, session: SparkSession, directory: Directory, sought: Sought) -> None:
         self._asked, self._session = session, own_session(session)
-        for name, value in _AS_WRITTEN.items():
-            self._session.conf.set(name, value)
+        # Files may have columns that differ only in this.
+        self._session.conf.set(_CASE, "true")
+        if session.conf.get(_TIMES) == "TIMESTAMP_MILLIS":
+            # Of the session that erases: times of others, which another one has written, would be cut off.
+            self._session.conf.set(_TIMES, "TIMESTAMP_MICROS")
         self._directory, self._sought = directory, sought
         try:
             manifests = Manifest.all_of(directory)
@@ -128,9 +130,19 @@ class FilesErasure:
         rows = None if self._files and len(self._lacking) == len(self._files) else sum(counts.values())
         return FoundRows(rows, len(counts), len(self._lacking))
 
-    def erase(self, query: str) -> FoundRows:
-        """Erase it, and what the query, which is fenced, has prepared there and not decided; says the same."""
+    def erase(self, query: str, check: Callable[[], None] = lambda: None) -> FoundRows:
+        """Erase it, and what the query, which is fenced, has prepared there and not decided; says the same.
+
+        Of two erasures at once the one that has come first must not replace a file by what the other one has not read.
+        The one that comes later removes what the first one has written, and whatever that writes from then on,
+        ``check`` refuses.
+
+        Args:
+            query: The query.
+            check: Raises if another erasure has come; called first, before each file is replaced, and last.
+        """
         found = self.look()
+        check()
         for writer, sink, attempt in self._staged():
             if writer == query or attempt.startswith(_ERASED):
                 self._staging(writer, sink).remove(attempt)
@@ -138,8 +150,9 @@ class FilesErasure:
             writer, sink = self._writers()[0]
             attempt = f"{MANIFEST_DIRECTORY}/{writer}/{sink}/staging/{_ERASED}{uuid.uuid4().hex[:12]}"
             for number, name in enumerate(self._counts):
-                self._rewrite(name, f"{attempt}/{number}")
+                self._rewrite(name, f"{attempt}/{number}", check)
             self._directory.remove(attempt)
+        check()
         return found
 
     def _writers(self) -> list[tuple[str, str]]:
@@ -161,13 +174,13 @@ class FilesErasure:
                     "other text than it was. Rewrite them with Spark, or remove them."
                 )
                 raise AnalysisError(message)
-            named = self._sought.named(self._asked, _partitions(name))
-            if named:
-                message = (
-                    f'erase: the directories in "{self._directory}" have the values of {named[0]} in their names, and '
-                    f"the manifest has these. Remove {named[0]}=… there while no query writes."
-                )
-                raise AnalysisError(message)
+        named = self._sought.named(self._asked, sorted({each for name in self._files for each in _partitions(name)}))
+        if named:
+            message = (
+                f'erase: the directories in "{self._directory}" have the values of {named[0]} in their names, and '
+                f"the manifest has these. Remove {named[0]}=… there while no query writes."
+            )
+            raise AnalysisError(message)
 
     @cached_property
     def _counts(self) -> dict[str, int]:
@@ -200,12 +213,13 @@ class FilesErasure:
             self._lacking.update(names)
             return {}
         by_file = rows.where(condition).groupBy(F.input_file_name().alias("file")).count().collect()
-        return {_named(unquote(row["file"]), names): row["count"] for row in by_file}
+        known = {*names}
+        return {_named(unquote(row["file"]), known): row["count"] for row in by_file}
 
     def _condition(self, rows: DataFrame) -> Column | None:
         return self._sought.within(self._asked, rows.schema, rows.columns, f'"{self._directory}"')
 
-    def _rewrite(self, name: str, place: str) -> None:
+    def _rewrite(self, name: str, place: str, check: Callable[[], None]) -> None:
         rows = self._read([name]).drop(*_partitions(name))
         condition = self._condition(rows)
         assert condition is not None  # noqa: S101 - rows were found in this file
@@ -216,10 +230,16 @@ class FilesErasure:
         (file,) = write(rows.where(~condition).coalesce(1), writer, SinkError).files
         folder, _, last = name.rpartition("/")
         checksums = f"{folder}/.{last}.crc".removeprefix("/")
+        check()
         if checksums in self._there:
             # Of a file that Spark has written by itself: readers would find that it does not have these.
             self._directory.remove_files([checksums])
-        self._replace(f"{place}/{file}", name)
+        try:
+            self._replace(f"{place}/{file}", name)
+        except FileNotFoundError:
+            # Removed by the other one?
+            check()
+            raise
 
     def _read(self, names: Sequence[str]) -> DataFrame:
         entry = self._files[names[0]]
@@ -254,6 +274,7 @@ def _partitions(name: str) -> list[str]:
     return [unquote(level.partition("=")[0]) for level in name.split("/")[:-1] if "=" in level]
 
 
-def _named(path: str, names: Sequence[str]) -> str:
+def _named(path: str, names: Collection[str]) -> str:
     """The file of a path: as Spark writes partitions, several may have the same last name."""
-    return max((each for each in names if path.endswith(f"/{each}")), key=len)
+    levels = path.split("/")
+    return next(name for first in range(len(levels)) if (name := "/".join(levels[first:])) in names)
