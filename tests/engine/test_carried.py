@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 
 import sparkjet as sj
 from sparkjet.engine.caught_up import announced, carried, caught_up, heard_in
+from sparkjet.engine.phases import EpochPhase
 from sparkjet.errors import StorageError
 from sparkjet.plan.inputs import Input, WatermarkSettings, tracker_of
 from sparkjet.sinks.protocol import Guarantee, Handle, Later, TransactionId
@@ -108,6 +109,36 @@ def test_what_is_heard_counts_as_if_the_offset_had_it() -> None:
     assert heard_in([Hears(None)], offsets[:1], [], {}, {"0": heard})[1] == {"0": heard}
     with pytest.raises(sj.AnalysisError, match=r"carried: without='q' is no list of names"):
         sj.carried(without="q")
+
+
+@dataclass
+class Following(Hears):
+    """Hears a later watermark in each batch."""
+
+    def heard(self, offset: Any, before: Heard | None) -> Heard | None:
+        self.before.append(before)
+        seen = len(self.before)
+        return Heard(table="t", version=seen, writers={"q/results": micros(10 * seen)})
+
+
+def test_what_was_heard_is_in_the_record(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    following = Following(None)
+    monkeypatch.setattr("sparkjet.plan.plan.hearings", lambda _: (following,))
+    driver = StreamDriver(
+        spark,
+        lambda rows: rows.withWatermark("ts", sj.carried()).groupBy(sj.window("ts", "10 seconds")).count(),
+        "ts timestamp",
+    )
+    driver.process([(at(1),)])
+    with driver.crash(EpochPhase.PREPARE):
+        driver.process([(at(12),)])
+    # The batch is run again.
+    driver.restart()
+    driver.process([(at(55),)])
+    first = Heard(table="t", version=1, writers={"q/results": micros(10)})
+    # Nothing of what was not decided.
+    assert following.before[:3] == [None, first, first]
+    assert [row["count"] for row in driver.results()] == [1, 1]
 
 
 def test_only_positions_name_partitions_and_say_what_is_read() -> None:

@@ -17,6 +17,8 @@ from tests.versions.connectors import CONNECTOR
 pytestmark = pytest.mark.crash
 
 
+# With two queries in a row, of which each epoch has drivers of its own.
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("name", [
     pytest.param("delta", marks=pytest.mark.skipif(LINE != (4, 2), reason="the connector is for Spark 4.2")),
     pytest.param("iceberg", marks=pytest.mark.skipif(LINE != (4, 1), reason="the connector is for Spark 4.1")),
