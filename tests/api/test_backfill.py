@@ -55,7 +55,8 @@ class Case:
         self.new.coalesce(1).write.parquet(f"{home}/new")
 
     def stream(self, cut: Any = ("part", "offset"), bucket: str = "2 minutes") -> sj.Stream:
-        history = self.spark.read.schema(SCHEMA).parquet(f"{self.home}/table")
+        # As Spark has it, letters of names have no case.
+        history = self.spark.read.schema(SCHEMA).parquet(f"{self.home}/table").withColumnRenamed("v", "V")
         live = self.spark.readStream.schema(SCHEMA).parquet(f"{self.home}/new")
         return sj.backfill(history, live, cut, "ts", bucket=bucket)
 
@@ -244,6 +245,7 @@ def test_what_cannot_be_a_backfill_is_refused(case: Case) -> None:
         (lambda: sj.backfill(history, history, cut, "ts"), "live is a batch DataFrame"),
         (lambda: sj.backfill(live, live, cut, "ts"), "history is no batch DataFrame"),
         (lambda: sj.backfill(history.drop("v"), live, cut, "ts"), "the history has no column 'v'"),
+        (lambda: sj.backfill(history.select("*", "v"), live, cut, "ts"), "the history has several columns 'v'"),
         (lambda: sj.backfill(history.withColumn("v", F.lit("x")), live, cut, "ts"), "of type string in the history"),
         (lambda: sj.backfill(history, live, cut, "time"), "eventTime: there is no column 'time'"),
         (lambda: sj.backfill(history, live, cut, "v"), "eventTime: the column 'v' is of type bigint"),
