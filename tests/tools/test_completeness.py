@@ -188,6 +188,11 @@ def test_a_database_by_a_connection(quote: str) -> None:
         found = complete_until(connection, table="main.orders")
         assert (found.until, found.why) == (None, "no watermark yet, or none at all: p/results")
         assert found.without("p").why == "complete until 2026-01-01 11:00:00+00:00, by q/results, epoch 7"
+        # Rows by name, as hooks may be set up.
+        connection.row_factory = lambda cursor, row: dict(
+            zip([each[0] for each in cursor.description], row, strict=True)
+        )
+        assert complete_until(connection, table="main.orders") == found
         # Nothing is left open: the next answer would be the same for ever.
         assert not connection.in_transaction
     with pytest.raises(AnalysisError, match=r"sparkjet_epochs beside it cannot be read: .* closed database"):

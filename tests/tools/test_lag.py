@@ -93,10 +93,10 @@ def test_a_table_gives_what_a_list_does(spark: SparkSession) -> None:
     arrivals += [(last - 1, f"{each}/x", last) for each in "ab"] + [(last, "b/x", second)]
     rows: list[Any] = [(a_time(at), name[0], name[2:], a_time(time)) for at, name, time in arrivals]
     rows += [(None, "a", "x", a_time(0)), (a_time(0), "b", "x", None)]
-    table = spark.createDataFrame(rows, "timestamp timestamp, k string, l string, ts timestamp").repartition(3)
+    table = spark.createDataFrame(rows, "timestamp timestamp, k string, `l.l` string, ts timestamp").repartition(3)
     for trigger in (None, "1 second"):
         expected = lag_for(arrivals, "1 %", trigger=trigger)
-        assert lag_for(table, "1 %", by=["k", "l"], trigger=trigger) == expected
+        assert lag_for(table, "1 %", by=["k", "l.l"], trigger=trigger) == expected
         assert expected.lag > second
         assert expected.rows == {"a/x": 101, "b/x": 102}
 
@@ -106,9 +106,13 @@ def test_what_is_no_history_is_named(spark: SparkSession) -> None:
     for options, message in (
         ({"arrival": "n"}, "arrival: 'n' is bigint, and has to be a timestamp"),
         ({"arrival": "ts", "event_time": "n"}, "event_time: 'n' is bigint"),
+        ({"arrival": "ts", "event_time": "t"}, "event_time: there is no column 't'; did you mean .ts"),
+        ({"arrival": "ts", "by": ["n", "x.y"]}, "by: there is no column 'x.y'"),
     ):
         with pytest.raises(AnalysisError, match=message):
             lag_for(table, 0, **options)
+    # As the query calls its only substream.
+    assert dict(lag_for(table, 0, arrival="ts").rows) == {"all": 1}
     with pytest.raises(AnalysisError, match="history has no rows with an event time"):
         lag_for(table.where("false"), 0, arrival="ts")
     with pytest.raises(AnalysisError, match="history is a stream"):

@@ -97,6 +97,9 @@ def backfilling(engine: Engine, source: DataFrame, store: SnapshotStore) -> Back
         found.backfill.check(seam, is_read=record.history.is_read)
         # What is read may have gone since.
         found = found if record.history.is_read else _at(engine, found, seam.version)
+        if record.spark is None and seam.offsets:
+            # No batch has begun: the stream begins where it begins now, and what followed the seam may have gone.
+            _check_gapless(seam.offsets, first_offsets(engine.session, found.stream))
         return Backfilling(engine, found, seam, record.history)
     if record.epoch > 0:
         message = (

@@ -16,7 +16,7 @@ from pyspark.sql.types import ArrayType, BinaryType, LongType, MapType, StringTy
 
 from sparkjet.catalyst.columns import quoted
 from sparkjet.catalyst.identities import IdentifiedColumns
-from sparkjet.catalyst.logical_plans import analyzed, children, streaming_nodes
+from sparkjet.catalyst.logical_plans import analyzed, attributes, children, same_name, streaming_nodes
 from sparkjet.catalyst.moments import Moment
 from sparkjet.catalyst.physical_plans import as_frame, exchanged_nodes, no_rows
 from sparkjet.errors import AnalysisError, RecoveryError
@@ -122,8 +122,7 @@ class Backfill:
         if not isinstance(self.table, Written):
             return self
         rows = self.table.at(version)
-        known = {each.lower() for each in rows.columns}
-        absent = [name for name in self._names if name.lower() not in known]
+        absent = [name for name in self._names if not attributes(rows, name)]
         rows = rows.withColumns({name: F.lit(None).cast(self.columns[name]) for name in absent})
         check_columns(rows, self.columns)
         return replace(self, table=rows, absent=absent)
@@ -283,14 +282,15 @@ def check_columns(history: DataFrame, columns: Mapping[str, DataType]) -> None:
     Raises:
         AnalysisError: A column is missing, or has another type.
     """
-    types = {field.name: field.dataType for field in history.schema}
     for name, kind in columns.items():
-        if name not in types:
+        named = [field.dataType for field in history.schema if same_name(history, field.name, name)]
+        if len(named) != 1:
             message = (
-                f"backfill: the history has no column {name!r}, which the stream has. Select the same columns of both."
+                f"backfill: the history has {'several columns' if named else 'no column'} {name!r}, which the stream "
+                "has. Select the same columns of both."
             )
             raise AnalysisError(message)
-        found = types[name].simpleString()
+        found = named[0].simpleString()
         if found != kind.simpleString():
             message = (
                 f"backfill: the column {name!r} is of type {found} in the history, and {kind.simpleString()} in the "

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from sparkjet.errors import AnalysisError
+from sparkjet.catalyst.columns import ONLY_SUBSTREAM, quoted
+from sparkjet.errors import AnalysisError, nearest
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -29,9 +31,11 @@ def told(
         message = "lag_for: history is a stream, and has to be a batch: read it with spark.read"
         raise AnalysisError(message)
     named = [by] if isinstance(by, str | Column) else by
-    parts = [F.coalesce(_column(each).cast("string"), F.lit("null")) for each in named]
+    parts = [F.coalesce(_column(history, "by", each).cast("string"), F.lit("null")) for each in named]
     rows = history.select(
-        _column(arrival).alias("at"), F.concat_ws("/", *parts).alias("substream"), _column(event_time).alias("time")
+        _column(history, "arrival", arrival).alias("at"),
+        (F.concat_ws("/", *parts) if parts else F.lit(ONLY_SUBSTREAM)).alias("substream"),
+        _column(history, "event_time", event_time).alias("time"),
     )
     for name, option, given in (("at", "arrival", arrival), ("time", "event_time", event_time)):
         kind = rows.schema[name].dataType
@@ -65,5 +69,14 @@ def behind(rows: DataFrame, marks: Sequence[tuple[int, int]], digits: int) -> It
     yield from counted.count().toLocalIterator()
 
 
-def _column(given: str | Column) -> Column:
-    return F.col(given) if isinstance(given, str) else given
+def _column(history: DataFrame, option: str, given: str | Column) -> Column:
+    """A column, by its whole name as in ``withWatermark``, or by a path such as that of a file's metadata."""
+    if not isinstance(given, str):
+        return given
+    found = F.col(quoted(given) if given in history.columns else given)
+    try:
+        history.select(found)
+    except AnalysisException as error:
+        message = f"{option}: there is no column {given!r}; {nearest(given, history.columns)}"
+        raise AnalysisError(message) from error
+    return found

@@ -49,7 +49,9 @@ def _answer(connection: Any, query: str) -> tuple[list[str], list[Sequence[Any]]
     cursor = connection.cursor()
     try:
         cursor.execute(query)
-        return [each[0] for each in cursor.description], cursor.fetchall()
+        names, rows = [each[0] for each in cursor.description], cursor.fetchall()
+        # Cursors of dictionaries would be read as their keys.
+        return names, [[row[name] for name in names] if isinstance(row, Mapping) else row for row in rows]
     finally:
         with contextlib.suppress(Exception):
             cursor.close()
