@@ -40,7 +40,7 @@ def skewed(kafka: KafkaServer) -> str:
 
 def stream(spark: SparkSession, server: KafkaServer, topic: str, **given: str) -> DataFrame:
     sj.register_sources(spark)
-    every = options(server, subscribe=topic, startingOffsets="earliest", **{"maxOffsetsPerTrigger": "30", **given})
+    every = options(server, subscribe=topic, startingOffsets="earliest", **{"maxOffsetsPerTrigger": "60", **given})
     return spark.readStream.format("sparkjet-kafka").options(**every).load()
 
 
@@ -75,7 +75,7 @@ def test_it_waits_for_the_slow_one_and_all_is_read_across_a_crash(
     spark: SparkSession, kafka: KafkaServer, skewed: str, tmp_path: Path
 ) -> None:
     df = stream(spark, kafka, skewed, maxWatermarkDrift="5 minutes")
-    query = started(df, tmp_path, fails_in=3)
+    query = started(df, tmp_path, fails_in=2)
     with pytest.raises(ZeroDivisionError):
         query.awaitTermination(120)
     found = progress_of(query)
@@ -90,12 +90,12 @@ def test_it_waits_for_the_slow_one_and_all_is_read_across_a_crash(
         is_held = [name for name in ahead if each["substreams"][name]["heldBack"] is not None]
         if begun["2"] < EACH:
             assert is_held == ahead
-            assert (ends["0"], ends["1"]) == (10, 10)
+            assert (ends["0"], ends["1"]) == (20, 20)
             by = each["substreams"][ahead[0]]
             assert (by["heldBy"], by["heldBack"] > 5 * 60_000_000) == (slow, True)
         else:
             assert is_held == []
-    assert len(found) == 7
+    assert len(found) == 4
     assert [each.sources[0].startOffset for each in found[1:]] == [each.sources[0].endOffset for each in found[:-1]]
     assert ends == {"0": EACH, "1": EACH, "2": EACH}
     assert query.lastProgress is not None
