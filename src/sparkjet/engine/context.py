@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from sparkjet.clock import Clock
+    from sparkjet.engine.adopting import Adoption
     from sparkjet.engine.committer import Committer
     from sparkjet.engine.phases import PhaseListener
     from sparkjet.engine.progress_report import ProgressListener
@@ -47,6 +48,7 @@ class EngineContext:
         steps: Told what a start or a recovery is doing.
         on_change: Whether to continue from a record of the query before it was changed.
         publish_after: Home of the query whose windows come before, None if all windows are this one's.
+        adopt: The checkpoint of Spark's behind which a new query begins, None for the beginning of its sources.
         refill: Finds the fork with whose state a changed query continues, None for its own state.
     """
 
@@ -67,6 +69,7 @@ class EngineContext:
     steps: StartSteps = field(default_factory=StartSteps)
     on_change: OnChange = field(default_factory=OnChange)
     publish_after: Directory | None = None
+    adopt: Adoption | None = None
     refill: Callable[[], Refill] | None = None
 
     @property

@@ -98,7 +98,7 @@ class MovedSources:
 
 def moved_sources(plan: Plan, record: Record) -> tuple[MovedSources | None, list[Change]]:
     """What has happened to a record's sources, with the changes; None if they are the query's, in its order."""
-    now, before = [KnownSource(*each) for each in plan.described_sources], _recorded(record)
+    now, before = [KnownSource(*each) for each in plan.described_sources], recorded_sources(record)
     offsets = None if record.spark is None else len(ends_of(record.spark))
     is_listed = not plan.inputs or {each.prefix for each in now} == {each.prefix for each in plan.inputs}
     if before is None or offsets not in {None, len(before)} or not is_listed:
@@ -118,7 +118,7 @@ def moved_sources(plan: Plan, record: Record) -> tuple[MovedSources | None, list
     return moved, list(_changes(plan, record, moved))
 
 
-def _recorded(record: Record) -> list[KnownSource] | None:
+def recorded_sources(record: Record) -> list[KnownSource] | None:
     """The sources whose offsets a record has, in order; None if an earlier version has not said which they are."""
     listed = record.unsaid.get(SOURCES)
     if listed is not None:
