@@ -177,6 +177,7 @@ def test_it_is_exported_and_spark_goes_on(spark: SparkSession, tmp_path: Path, m
 
     remove_files = PosixDirectory.remove_files
     for what, dies in [
+        ((PosixDirectory, "remove_files"), killed),
         ((RecordLog, "append"), killed),
         ((SparkCheckpoint, "rebuild"), killed),
         ((PosixDirectory, "remove_files"), killed_at_the_end),
@@ -184,7 +185,7 @@ def test_it_is_exported_and_spark_goes_on(spark: SparkSession, tmp_path: Path, m
         with monkeypatch.context() as patch:
             patch.setattr(*what, dies)
             with pytest.raises(Killed):
-                export_checkpoint(home, new)
+                export_checkpoint(home, new, after=0)
         # Spark misses the metadata first, where there is none.
         with pytest.raises(PySparkException, match=r"This checkpoint is not complete: sparkjet|MISSING_METADATA"):
             life.of_spark(tmp_path / "new")
@@ -257,6 +258,14 @@ def test_a_query_that_runs_here_is_not_adopted(life: Life, place: Path) -> None:
             life.run(place)
     finally:
         query.stop()
+
+
+def test_a_directory_of_sparks_file_sink_is_refused_before_anything_is_fenced(life: Life, place: Path) -> None:
+    (place / "out" / "_spark_metadata").mkdir(parents=True)
+    before = contents(place / "old")
+    with pytest.raises(sj.AnalysisError, match=r"was written by Spark's own streaming.* Give another directory"):
+        life.run(place)
+    assert contents(place / "old") == before
 
 
 def test_the_home_is_a_place_of_its_own(life: Life, place: Path) -> None:

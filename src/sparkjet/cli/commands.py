@@ -301,6 +301,14 @@ def export_checkpoint(
     to: Annotated[
         str, typer.Argument(help="a new directory: the checkpointLocation of Spark's query", show_default=False)
     ],
+    after: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="number of the last batch that Spark's sink has; for its file sink, the newest in _spark_metadata",
+            show_default=False,
+        ),
+    ] = None,
     conf: Settings = None,
     as_json: AsJson = False,
 ) -> None:
@@ -310,7 +318,7 @@ def export_checkpoint(
     """
     from sparkjet.cli.exporting import export  # noqa: PLC0415 - on use
 
-    export(home, to, conf or (), as_json=as_json)
+    export(home, to, after, conf or (), as_json=as_json)
 
 
 @snapshots.command()

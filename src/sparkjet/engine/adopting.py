@@ -110,6 +110,11 @@ class Adoption:
             self._check_state()
             self._check_running(local, plan)
             self._check_sources(local, plan, found.done)
+        if plan.stages:
+            logger.warning(
+                "adopt: windows and other state have the rows behind batch %d of Spark's query, and none of before",
+                found.done,
+            )
 
     def take(self, store: SnapshotStore, prefix: str) -> SparkPosition:
         """Fence Spark's query, and return the position after its last batch that is done.
@@ -139,8 +144,8 @@ class Adoption:
                 )
             if found.planned > found.done:
                 logger.warning(
-                    "adopt: Spark's query has planned batch %d and not committed it: its rows are read again, and are "
-                    "twice in what it has written if its sink had got them",
+                    "adopt: Spark's query has planned batch %d and not committed it: its rows are read here, also if "
+                    "its sink has got them",
                     found.planned,
                 )
         own, kept = self.home.below("snapshots"), _Adopted(self.checkpoint.resolved())
@@ -261,10 +266,10 @@ class Adoption:
         for number, ((name, end), source) in enumerate(zip(ends.items(), sources, strict=True)):
             self._check_kind(name, end, source)
             for log in logs:
-                if log.parent.name in {name, str(number)}:
+                # What other sources keep is theirs: Spark's Kafka source begins its file with a zero byte.
+                if source.files is not None and log.parent.name in {name, str(number)}:
                     self._check_version(log)
-                    if source.files is not None:
-                        self._check_path(log, name, source.files.path)
+                    self._check_path(log, name, source.files.path)
 
     def _check_kind(self, name: str, end: object, source: ReadSource) -> None:
         kind = "files" if source.files is not None else source.format

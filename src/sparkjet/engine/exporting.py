@@ -47,17 +47,23 @@ class _Exported(msgspec.Struct, frozen=True):
 _EXPORTED = msgspec.json.Decoder(known(_Exported))
 
 
-def export_checkpoint(home: Directory, to: Directory) -> Exported:
+def export_checkpoint(home: Directory, to: Directory, after: int | None = None) -> Exported:
     """Write the checkpoint, and end the home: no query starts there any more, and one that runs is fenced.
 
     Ended in the middle, it is called again: until the checkpoint is whole, Spark refuses to start with it.
+
+    Args:
+        home: The home of the query.
+        to: Where the checkpoint is written.
+        after: The number that its last batch gets, for a sink of Spark's that knows numbers; by default the batch of
+            the record.
 
     Raises:
         AnalysisError: The home cannot be read, or the target is taken.
         RecoveryError: The query has what no query of Spark's continues, or is not settled.
     """
     slot, record = newest_record(home, COMMAND)
-    position = _position(home, record)
+    position = _committed(_position(home, record), after)
     before = _exported(home)
     if before is not None and before.to != to.resolved():
         raise _refused(home, f'was exported to "{before.to}" already. Give that directory')
@@ -65,28 +71,28 @@ def export_checkpoint(home: Directory, to: Directory) -> Exported:
         message = f'{COMMAND}: "{to}" and the home "{home}" are in each other. Give a directory of its own.'
         raise AnalysisError(message)
     offsets = to.below("offsets")
-    guards = [name for name in offsets.names() if _is_guard(offsets, name)]
-    if to.names() and not guards:
+    if to.names() and not any(_is_guard(offsets, name) for name in offsets.names()):
         told = f'"{home}" was exported there, and it is complete' if before is not None else "give a directory without"
         message = f'{COMMAND}: "{to}" has files: {told}.'
         raise AnalysisError(message)
     # First: Spark would take an empty directory for a new query's. And behind all offsets, as Spark reads the last one.
-    guards.append(str(position.batch + 1))
+    guard = str(position.batch + 1)
     offsets.create()
-    offsets.put(guards[-1], _GUARD.encode())
-    to.remove_files(to.files().keys() - {f"offsets/{guard}" for guard in guards})
+    offsets.put(guard, _GUARD.encode())
+    # Of an export that was ended, perhaps with another number.
+    to.remove_files(to.files().keys() - {f"offsets/{guard}"})
     _end(home, to, slot, record)
     with tempfile.TemporaryDirectory(prefix="sparkjet-export-") as place:
         # The way in which every start makes the checkpoint of its own run.
         made = SparkCheckpoint(Path(place, "made"))
-        made.rebuild(str(uuid.uuid4()), _committed(position), DirectoryStore(home.below("snapshots")))
+        made.rebuild(str(uuid.uuid4()), position, DirectoryStore(home.below("snapshots")))
         for path in made.directory.rglob("*"):
             if path.is_file():
                 *folders, name = path.relative_to(made.directory).parts
                 folder = to.below("/".join(folders)) if folders else to
                 folder.create()
                 folder.write(name, path.read_bytes())
-    offsets.remove_files(guards)
+    offsets.remove_files([guard])
     return Exported(record.epoch, position.batch, len(recorded_sources(record) or ()))
 
 
@@ -133,10 +139,22 @@ def _position(home: Directory, record: Record) -> SparkPosition:
     return record.spark
 
 
-def _committed(position: SparkPosition) -> SparkPosition:
-    """The position with the commit of its last batch: here Spark must not run it again."""
-    before = position.files.get(f"commits/{position.batch - 1}", _FIRST_COMMIT)
-    return SparkPosition(position.batch, {**position.files, f"commits/{position.batch}": before}, position.sources)
+def _committed(position: SparkPosition, after: int | None) -> SparkPosition:
+    """The position with the commit of its last batch, under another number: here Spark must not run it again.
+
+    >>> _committed(SparkPosition(7, {"metadata": "{}", "offsets/6": "5", "offsets/7": "6", "commits/6": "c"}, {}), 0)
+    SparkPosition(batch=0, files={'metadata': '{}', 'offsets/0': '6', 'commits/0': 'c'}, sources={})
+    """
+    # Numbers of batches are in these names only; the logs of sources count for themselves.
+    last = position.batch if after is None else after
+    files = {}
+    for name, text in position.files.items():
+        folder, _, number = name.partition("/")
+        moved = int(number) - position.batch + last if number else 0
+        if moved >= 0:
+            files[f"{folder}/{moved}" if number else name] = text
+    commit = position.files.get(f"commits/{position.batch - 1}", _FIRST_COMMIT)
+    return SparkPosition(last, {**files, f"commits/{last}": commit}, position.sources)
 
 
 def _end(home: Directory, to: Directory, slot: int, record: Record) -> None:
