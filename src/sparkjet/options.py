@@ -232,6 +232,10 @@ REFILL_FROM = text(
     "refillFrom",
     "Where the query has changed: the home of a fork of it that has replayed the changed query, whose state it takes.",
 )
+ADOPT = text(
+    "adopt",
+    "The checkpointLocation of a stopped Spark query, behind whose last batch a query without records begins.",
+)
 PROCESSING_GUARANTEE = choice(
     "processingGuarantee",
     "What holds for results and state after a failure.",
@@ -264,6 +268,7 @@ QUERY_OPTIONS: Sequence[Option[Any]] = (
     ON_CHANGE,
     PUBLISH_AFTER,
     REFILL_FROM,
+    ADOPT,
     PROCESSING_GUARANTEE,
     CLOSE_WINDOWS_AT_END,
     OVERLAP_EPOCHS,

@@ -11,10 +11,12 @@ from sparkjet.api.launch import Launch
 from sparkjet.api.query_settings import QuerySettings
 from sparkjet.catalyst.plan_analysis import check_streaming
 from sparkjet.clock import SystemClock
+from sparkjet.engine.adopting import Adoption
 from sparkjet.engine.backup import Backup
 from sparkjet.errors import AnalysisError
 from sparkjet.executors import state_partitions
 from sparkjet.options import (
+    ADOPT,
     AUTO,
     CHECKPOINT_LOCATION,
     DEAD_LETTERS_PATH,
@@ -27,6 +29,7 @@ from sparkjet.options import (
     Options,
 )
 from sparkjet.plan.aligned import check_aligned
+from sparkjet.plan.backfill import backfilled
 from sparkjet.plan.diverting import letters_shape
 from sparkjet.plan.outputs import AnyOutput, DeadLetterOutput, Rows, StageOutput
 from sparkjet.plan.own_input import check_own_input
@@ -38,7 +41,7 @@ from sparkjet.query_log import about, logger
 from sparkjet.sinks.files import FilesSink
 from sparkjet.sinks.memory import MemorySink
 from sparkjet.sinks.protocol import Guarantee
-from sparkjet.storage.schemes import directory_at
+from sparkjet.storage.schemes import directory_at, is_within
 
 if TYPE_CHECKING:
     from sparkjet.api.output_settings import OutputSettings
@@ -118,6 +121,7 @@ def checked(
         on_change=settings.on_change,
         publish_after=_publish_after(plan, settings),
         refill_from=settings.refill_from,
+        adopt=_adoption(plan, settings, directory, has_home=place is not None),
         name=name,
         clock=_only("clock", [output.clock for output in outputs]) or SystemClock(),
         listener=_only("onEpochPhase", [output.listener for output in outputs]) or _no_listener,
@@ -350,6 +354,33 @@ def _publish_after(plan: Plan, settings: QuerySettings) -> Directory | None:
     """The home of the query whose windows come before."""
     given, session = settings.publish_after, plan.source.sparkSession
     return None if given is None else directory_at(given, PUBLISH_AFTER.name, lambda: session)
+
+
+def _adoption(plan: Plan, settings: QuerySettings, home: Directory, *, has_home: bool) -> Adoption | None:
+    """The checkpoint of Spark's behind which the query begins."""
+    given = settings.adopt
+    if given is None:
+        return None
+    if not has_home:
+        message = (
+            f'{ADOPT.name}: without option("checkpointLocation", "…") the next start would not know what was read. Set '
+            "it to a directory other than Spark's checkpoint."
+        )
+        raise AnalysisError(message)
+    if backfilled(plan.source) is not None:
+        message = (
+            f"{ADOPT.name}: with sj.backfill the stream begins where the history ends, and not where Spark's query "
+            "has stopped. Use one of them."
+        )
+        raise AnalysisError(message)
+    adoption = Adoption(given, directory_at(given, ADOPT.name, lambda: plan.source.sparkSession), home)
+    if is_within(home.resolved(), adoption.checkpoint.resolved()):
+        message = (
+            f'{ADOPT.name}: the checkpointLocation "{home}" is Spark\'s checkpoint, or in it. Give the query a '
+            "directory of its own: Spark's checkpoint stays as it is."
+        )
+        raise AnalysisError(message)
+    return adoption
 
 
 def _warn(plan: Plan, guarantee: Guarantee) -> None:

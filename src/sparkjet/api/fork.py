@@ -16,6 +16,7 @@ from sparkjet.connectors.spark_formats import SCRATCH
 from sparkjet.engine.rerunning import RecordedEpochs, last_epoch
 from sparkjet.errors import AnalysisError
 from sparkjet.options import (
+    ADOPT,
     CHECKPOINT_LOCATION,
     DEAD_LETTERS_PATH,
     EARLY_RESULTS_PERIOD,
@@ -50,6 +51,7 @@ _OF_A_HOME = {
     *(CHECKPOINT_LOCATION, SNAPSHOT_STORE, QUERY_ID, SNAPSHOT_BACKUP, SNAPSHOT_BACKUP_EVERY, PIN_RETENTION),
     PUBLISH_AFTER,
     REFILL_FROM,
+    ADOPT,
 }
 _PLACES = (PATH, LATE_ROWS_PATH, DEAD_LETTERS_PATH)
 _KEPT = [*(option for option in QUERY_OPTIONS if option not in _OF_A_HOME), EARLY_RESULTS_PERIOD, IS_EARLY]

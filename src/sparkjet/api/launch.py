@@ -26,6 +26,7 @@ from sparkjet.engine.committer import Committer
 from sparkjet.engine.context import EngineContext
 from sparkjet.engine.ending import Ending, taken_over
 from sparkjet.engine.entry_point import EntryPoint
+from sparkjet.engine.exporting import check_exported
 from sparkjet.engine.on_change import OnChange
 from sparkjet.engine.plain_logs import plain_logs
 from sparkjet.engine.receivers import Receivers
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery as SparkQuery
 
     from sparkjet.clock import Clock
+    from sparkjet.engine.adopting import Adoption
     from sparkjet.engine.backfilling import Backfilling
     from sparkjet.engine.backup import Backup
     from sparkjet.engine.engine import Engine
@@ -131,6 +133,8 @@ class Launch:
     """The home of the query whose windows come before."""
     refill_from: str | None = None
     """The home of a fork whose state a changed query takes over."""
+    adopt: Adoption | None = None
+    """The checkpoint of Spark's behind which it begins."""
 
     @cached_property
     def places(self) -> Places:
@@ -203,7 +207,10 @@ class Launch:
         newest = self._newest(log)
         if self.backup is not None:
             self.backup.begin(None if newest is None else newest[1])
+        if self.adopt is not None:
+            self._check_adoption(self.adopt, newest)
         if newest is not None:
+            check_exported(self.home)
             # First: transactions that expire must not wait for the user to correct whatever the checks complain about.
             committer.settle_what_expires(newest[1])
         steps.at("checking where the rows go", len(self.plan.outputs))
@@ -255,12 +262,19 @@ class Launch:
             steps=steps,
             on_change=self.on_change,
             publish_after=self.publish_after,
+            adopt=self.adopt,
             refill=None if self.refill_from is None else partial(self._refill, self.refill_from),
         )
         context.configure(session)
         engine, checkpoint = recover(context, self.places.spark_directory)
         run.query = engine.record.query
         return _Recovered(context, engine, checkpoint, reports, events, feed)
+
+    def _check_adoption(self, adoption: Adoption, newest: tuple[int, Record] | None) -> None:
+        if newest is None:
+            adoption.check(self.plan)
+        else:
+            adoption.check_begun(newest[1].epoch)
 
     def _refill(self, place: str) -> Refill:
         session = self.plan.source.sparkSession

@@ -9,6 +9,7 @@ from urllib.parse import quote
 from sparkjet.engine.on_change import OnChange
 from sparkjet.errors import AnalysisError
 from sparkjet.options import (
+    ADOPT,
     AUTO,
     CHECKPOINT_LOCATION,
     CLOSE_WINDOWS_AT_END,
@@ -47,6 +48,7 @@ class QuerySettings:
         on_change: The option ``onChange``.
         publish_after: The option ``publishAfter``.
         refill_from: The option ``refillFrom``.
+        adopt: The option ``adopt``.
     """
 
     guarantee: Guarantee = Guarantee.EXACTLY_ONCE
@@ -62,6 +64,7 @@ class QuerySettings:
     on_change: OnChange = field(default_factory=OnChange)
     publish_after: str | None = None
     refill_from: str | None = None
+    adopt: str | None = None
 
     @staticmethod
     def of(options: Options, trigger: Mapping[str, str | bool]) -> QuerySettings:
@@ -84,6 +87,7 @@ class QuerySettings:
             OnChange.of(options[ON_CHANGE]),
             options[PUBLISH_AFTER],
             options[REFILL_FROM],
+            options[ADOPT],
         )
         if settings.close_at_end and not trigger.get("availableNow"):
             message = "closeWindowsAtEnd needs trigger(availableNow=True): other queries have no end."

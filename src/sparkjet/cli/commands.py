@@ -319,6 +319,32 @@ def erase(
     erase_key(home, key, rows or (), copy or (), conf or (), dry_run=dry_run, as_json=as_json)
 
 
+@app.command(name="export-checkpoint")
+def export_checkpoint(
+    home: Home,
+    to: Annotated[
+        str, typer.Argument(help="a new directory: the checkpointLocation of Spark's query", show_default=False)
+    ],
+    after: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="number of the last batch that Spark's sink has; for its file sink, the newest in _spark_metadata",
+            show_default=False,
+        ),
+    ] = None,
+    conf: Settings = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write a checkpoint from which Spark's own query goes on.
+
+    For a stopped query without operators that keep state. No query starts in its home any more.
+    """
+    from sparkjet.cli.exporting import export  # noqa: PLC0415 - on use
+
+    export(home, to, after, conf or (), as_json=as_json)
+
+
 @snapshots.command()
 def pin(
     home: Home,

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from sparkjet.clock import Clock
+    from sparkjet.engine.adopting import Adoption
     from sparkjet.engine.committer import Committer
     from sparkjet.engine.phases import PhaseListener
     from sparkjet.engine.progress_report import ProgressListener
@@ -49,6 +50,7 @@ class EngineContext:
         on_change: Whether to continue from a record of the query before it was changed.
         publish_after: Home of the query whose windows come before, None if all windows are this one's.
         alignment: Tells the planners of aligned sources how far event time has come.
+        adopt: The checkpoint of Spark's behind which a new query begins, None for the beginning of its sources.
         refill: Finds the fork with whose state a changed query continues, None for its own state.
     """
 
@@ -69,6 +71,7 @@ class EngineContext:
     steps: StartSteps = field(default_factory=StartSteps)
     on_change: OnChange = field(default_factory=OnChange)
     publish_after: Directory | None = None
+    adopt: Adoption | None = None
     refill: Callable[[], Refill] | None = None
     alignment: Alignment = field(default_factory=Alignment)
 

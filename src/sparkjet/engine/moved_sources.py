@@ -101,7 +101,7 @@ def _moved(found: Mapping[str, T], moved: Sequence[tuple[str, tuple[str, int] | 
 
 def moved_sources(plan: Plan, record: Record) -> tuple[MovedSources | None, list[Change]]:
     """What has happened to a record's sources, with the changes; None if they are the query's, in its order."""
-    now, before = [KnownSource(*each) for each in plan.described_sources], recorded(record)
+    now, before = [KnownSource(*each) for each in plan.described_sources], recorded_sources(record)
     offsets = None if record.spark is None else len(ends_of(record.spark))
     is_listed = not plan.inputs or {each.prefix for each in now} == {each.prefix for each in plan.inputs}
     if before is None or offsets not in {None, len(before)} or not is_listed:
@@ -121,7 +121,7 @@ def moved_sources(plan: Plan, record: Record) -> tuple[MovedSources | None, list
     return moved, list(_changes(plan, record, moved))
 
 
-def recorded(record: Record) -> list[KnownSource] | None:
+def recorded_sources(record: Record) -> list[KnownSource] | None:
     """The sources whose offsets a record has, in order; None if an earlier version has not said which they are."""
     listed = record.unsaid.get(SOURCES)
     if listed is not None:

@@ -124,6 +124,10 @@ def _take_over(context: EngineContext, spark_directory: Path) -> tuple[int, Reco
         upgrade = None
         if before is None:
             record = known
+            if context.adopt is not None:
+                # Now: nothing else can refuse this start.
+                position = context.adopt.take(context.store, f"{known.takeover:06d}-{run}")
+                record = msgspec.structs.replace(known, spark=position)
         else:
             upgrade = compared(context.plan, before)
             if context.refill is not None and upgrade.changes:

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from sparkjet.catalyst.columns import TIME
 from sparkjet.engine.changed_windows import shown
-from sparkjet.engine.moved_sources import recorded
+from sparkjet.engine.moved_sources import recorded_sources
 from sparkjet.errors import AnalysisError, RecoveryError, StorageError
 from sparkjet.options import PUBLISH_AFTER
 from sparkjet.plan.outputs import Rows
@@ -152,7 +152,7 @@ class Sharing:
 
     def _check_taken(self, other: Record) -> None:
         """Refuse to take from the other query, before the switch, the rows that it has to publish."""
-        read = {source.reads for source in recorded(other) or ()}
+        read = {source.reads for source in recorded_sources(other) or ()}
         taken = [source for source in taking_sources(self.plan.source) if source in read]
         if taken:
             message = (

@@ -42,11 +42,11 @@ class SparkCheckpoint:
         except (FileNotFoundError, ValueError, KeyError, TypeError):
             return None
 
-    def last(self, log: str) -> int | None:
-        """The highest batch id in ``offsets`` or ``commits``."""
+    def last(self, log: str, below: int | None = None) -> int | None:
+        """The highest batch id in ``offsets`` or ``commits``, of those below another one."""
         folder = self.directory / log
         ids = [int(path.name) for path in folder.iterdir() if path.name.isdecimal()] if folder.is_dir() else []
-        return max(ids, default=None)
+        return max((number for number in ids if below is None or number < below), default=None)
 
     def end_offsets(self, batch: int) -> dict[str, str]:
         """The end offset of each source in a batch as written by Spark, by the source's number or name."""
@@ -79,7 +79,7 @@ class SparkCheckpoint:
                 files[name] = path.read_text()
         known = previous.sources if previous is not None else {}
         sources = {}
-        for number, path in enumerate(self._source_files()):
+        for number, path in enumerate(self.source_files()):
             name = path.relative_to(self.directory).as_posix()
             sources[name] = known.get(name) or f"{prefix}-source{number}"
             if name not in known:
@@ -102,7 +102,7 @@ class SparkCheckpoint:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
 
-    def _source_files(self) -> list[Path]:
+    def source_files(self) -> list[Path]:
         """Files below ``sources`` that a restart reads: of a compacting log, the newest compaction and what follows.
 
         Iceberg's source keeps where it began in ``offsets/0``.

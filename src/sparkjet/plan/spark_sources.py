@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from py4j.java_gateway import is_instance_of
 
@@ -249,7 +249,7 @@ class FileSource:
     """A Spark source that lists files.
 
     Attributes:
-        path: The path, as given.
+        path: The path, as given; empty for a table of a catalog.
         is_recursive: Whether it reads all directories below.
         names: A pattern of the names that it reads (``pathGlobFilter``).
     """
@@ -260,17 +260,29 @@ class FileSource:
 
 
 def file_sources(df: DataFrame) -> list[FileSource]:
-    """The sources of a streaming DataFrame that list files."""
-    found = [_options(leaf) for leaf in _leaves(df) if _reads_files(leaf)]
-    return [
-        FileSource(
-            options["path"],
-            options.get("recursivefilelookup", "false").lower() == "true",
-            options.get("pathglobfilter", "*"),
-        )
-        for options in found
-        if "path" in options
-    ]
+    """The sources of a streaming DataFrame that list files below a path."""
+    return [each.files for each in read_sources(df) if each.files is not None and each.files.path]
+
+
+class ReadSource(NamedTuple):
+    """A Spark source: its format, and what it lists if it lists files."""
+
+    format: str
+    files: FileSource | None
+
+
+def read_sources(df: DataFrame) -> list[ReadSource]:
+    """The sources of a streaming DataFrame, in order."""
+    return [ReadSource(_name(df, leaf), _file_source(leaf) if _reads_files(leaf) else None) for leaf in _leaves(df)]
+
+
+def _file_source(leaf: Any) -> FileSource:
+    options = _options(leaf)
+    return FileSource(
+        options.get("path", ""),
+        options.get("recursivefilelookup", "false").lower() == "true",
+        options.get("pathglobfilter", "*"),
+    )
 
 
 def _cleaning(leaf: Any) -> str:

@@ -254,8 +254,8 @@ class FilesSink:
             if self.directory.exists(name):
                 message = (
                     f'{self.option}: "{self.directory}" was written by {owner}: readers follow the list of files in '
-                    f"{name}, and would see no row of this query. Give another directory or table; what is here can be "
-                    "copied there first, as a batch of Spark's."
+                    f"{name}, and would see no row of this query. Give another directory or table, and read both; or "
+                    "copy there first what is here, as a batch of Spark's."
                 )
                 raise AnalysisError(message)
 

@@ -1,0 +1,365 @@
+"""Adopting: a query begins where one of Spark's own has stopped, by that one's checkpoint, and fences it."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+
+from sparkjet.engine.spark_checkpoint import VOID, SparkCheckpoint, check_readable, ends_of
+from sparkjet.errors import AnalysisError, RecoveryError
+from sparkjet.known_types import known
+from sparkjet.options import ADOPT
+from sparkjet.plan.spark_sources import ReadSource, read_sources
+from sparkjet.query_log import logger
+from sparkjet.snapshots.record import SparkPosition
+from sparkjet.storage.directory import Directory
+
+if TYPE_CHECKING:
+    from sparkjet.plan.plan import Plan
+    from sparkjet.snapshots import SnapshotStore
+
+NOTE = "This checkpoint was adopted by sparkjet."
+"""How a note begins: Spark quotes the line when it refuses to start, as it takes it for a version of its log."""
+_HOME_FILE = "adopted.json"
+_COPIED = ("metadata", "offsets/", "commits/", "sources/")
+_GLOB = "*?[{"
+
+
+class Note(msgspec.Struct, frozen=True):
+    """The second line of a note.
+
+    Attributes:
+        home: Home of the query that goes on.
+        batch: The last batch of Spark's query that counts.
+    """
+
+    home: str
+    batch: int
+
+
+class _Adopted(msgspec.Struct, frozen=True):
+    """What a home keeps of an adoption."""
+
+    checkpoint: str
+
+
+_NOTE = msgspec.json.Decoder(known(Note))
+_ADOPTED = msgspec.json.Decoder(known(_Adopted))
+
+
+class _Found(NamedTuple):
+    """What a checkpoint says: the last batch that is done, the last that is planned, and the note, if there is one."""
+
+    done: int
+    planned: int
+    note: Note | None
+    place: str
+    """Where the note is, or will be: the file that Spark's query would write next."""
+
+
+@dataclass(frozen=True)
+class Adoption:
+    """The checkpoint that the option ``adopt`` names.
+
+    Args:
+        place: The checkpoint, as given.
+        checkpoint: The same.
+        home: The home of the query that goes on.
+    """
+
+    place: str
+    checkpoint: Directory
+    home: Directory
+
+    def check_begun(self, epoch: int) -> None:
+        """Refuse a home that has records, unless it has adopted this checkpoint: then there is nothing left to do.
+
+        Raises:
+            AnalysisError: It has begun without it, or with another one.
+        """
+        before = self._adopted()
+        if before is None:
+            message = (
+                f'{ADOPT.name}: "{self.home}" has records, up to epoch {epoch}, and has not begun with a checkpoint of '
+                "Spark's. Leave the option out to go on from the records, or give the query a checkpointLocation "
+                "without any."
+            )
+            raise AnalysisError(message)
+        if before.checkpoint != self.checkpoint.resolved():
+            raise self._refused(
+                f'is another checkpoint than "{before.checkpoint}", with which this query has begun, '
+                f"and which has come to epoch {epoch} since. Give that one, or leave the option out"
+            )
+
+    def check(self, plan: Plan) -> None:
+        """Refuse a checkpoint from which the query cannot go on; nothing is changed.
+
+        Raises:
+            AnalysisError: It is missing, damaged, in use, adopted already, has state, or is of other sources.
+        """
+        with self._local() as local:
+            found = self._found(local)
+            self._check_state()
+            self._check_running(local, plan)
+            self._check_sources(local, plan, found.done)
+        if plan.stages:
+            logger.warning(
+                "adopt: windows and other state have the rows behind batch %d of Spark's query, and none of before",
+                found.done,
+            )
+
+    def take(self, store: SnapshotStore, prefix: str) -> SparkPosition:
+        """Fence Spark's query, and return the position after its last batch that is done.
+
+        Raises:
+            AnalysisError: Spark's query runs, or another home has adopted the checkpoint meanwhile.
+        """
+        with self._local() as local:
+            found = self._found(local)
+        if found.note is None:
+            note = Note(self.home.resolved(), found.done)
+            text = (
+                f'{NOTE} Its query goes on behind batch {found.done} with the checkpointLocation "{note.home}". To go '
+                "back instead, remove that directory, if it has no records, and then this file.\n"
+            )
+            log, _, number = found.place.partition("/")
+            try:
+                is_fenced = self.checkpoint.below(log).put(number, text.encode() + msgspec.json.encode(note))
+            except OSError as error:
+                why = f"cannot be written ({error.strerror or error})"
+                raise self._refused(f"{why}: Spark's query could start again beside this one. Allow it") from error
+            if not is_fenced:
+                with self._local() as local:
+                    self._found(local)
+                raise self._refused(
+                    f"has got {found.place} while this query started: Spark's query runs. Stop it, and start again"
+                )
+            if found.planned > found.done:
+                logger.warning(
+                    "adopt: Spark's query has planned batch %d and not committed it: its rows are read here, also if "
+                    "its sink has got them",
+                    found.planned,
+                )
+        own, kept = self.home.below("snapshots"), _Adopted(self.checkpoint.resolved())
+        if self._adopted() != kept:
+            # Of a start that has got no record, and had another checkpoint.
+            own.remove_files([_HOME_FILE])
+            own.put(_HOME_FILE, msgspec.json.encode(kept))
+        with self._local() as local:
+            return local.capture(found.done, None, store, prefix)
+
+    def _adopted(self) -> _Adopted | None:
+        try:
+            return _ADOPTED.decode(self.home.below("snapshots").read(_HOME_FILE))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except msgspec.MsgspecError as error:
+            message = f"{ADOPT.name}: {_HOME_FILE} of {self.home} cannot be read: {error}. Leave the option out."
+            raise RecoveryError(message) from error
+
+    @contextmanager
+    def _local(self) -> Iterator[SparkCheckpoint]:
+        """The checkpoint on this machine, or a copy of what is read of it."""
+        if self.checkpoint.path is not None:
+            yield SparkCheckpoint(self.checkpoint.path)
+            return
+        with tempfile.TemporaryDirectory(prefix="sparkjet-adopt-") as copy:
+            for name in self.checkpoint.files():
+                if name.startswith(_COPIED):
+                    place = Path(copy, name)
+                    place.parent.mkdir(parents=True, exist_ok=True)
+                    place.write_bytes(self.checkpoint.read(name))
+            yield SparkCheckpoint(Path(copy))
+
+    def _found(self, local: SparkCheckpoint) -> _Found:
+        if local.query_id() is None:
+            raise self._refused(
+                "is no checkpoint of a Spark query: it has no metadata, or only a part of it. Give the "
+                "checkpointLocation of that query"
+            )
+        logs = {log: local.last(log) for log in ("offsets", "commits")}
+        noted = None
+        for log, last in logs.items():
+            note = None if last is None else self._note(local.directory / log / str(last))
+            if note is not None:
+                noted = f"{log}/{last}", note
+                logs[log] = local.last(log, below=last)
+        planned, done = logs["offsets"], logs["commits"]
+        if done is None or planned is None:
+            raise self._refused(
+                "has no batch that is done: there is nothing to go on from. Leave the option out: the query begins "
+                "where the options of its sources say"
+            )
+        if planned not in {done, done + 1}:
+            raise self._refused(
+                f"has planned batch {planned}, and {done} is the last that is committed: files are missing, or its "
+                "query runs with asyncProgressTrackingEnabled. Restore it, or let that query run once without"
+            )
+        place = f"commits/{planned}" if planned > done else f"offsets/{planned + 1}"
+        if noted is None:
+            return _Found(done, planned, None, place)
+        if noted[1].home != self.home.resolved():
+            raise self._refused(
+                f'was adopted by the query of "{noted[1].home}" already, which goes on from it. If that query has no '
+                f"records there, remove {noted[0]} from the checkpoint and start again"
+            )
+        return _Found(done, planned, noted[1], noted[0])
+
+    def _note(self, path: Path) -> Note | None:
+        text = self._text(path)
+        if not text.startswith(NOTE):
+            return None
+        try:
+            return _NOTE.decode(text.splitlines()[-1])
+        except msgspec.MsgspecError as error:
+            raise self._damaged(_below(path), str(error)) from error
+
+    def _check_state(self) -> None:
+        names = [name for name in self.checkpoint.below("state").names() if name.isdecimal()]
+        if not names:
+            return
+        kinds = [self._operator(name) for name in sorted(names, key=int)]
+        raise self._refused(
+            f"has state of operators, which only Spark can read: {', '.join(kinds)}. Start the query without the "
+            "option, with a checkpointLocation and outputs of its own, from the beginning of what its sources still "
+            "have (as with startingOffsets=earliest): its state is made anew from those rows, and so are the results"
+        )
+
+    def _operator(self, number: str) -> str:
+        try:
+            lines = self.checkpoint.below(f"state/{number}/_metadata").read("metadata").decode().splitlines()
+            return f"{json.loads(lines[1])['operatorInfo']['operatorName']} ({number})"
+        except (OSError, ValueError, LookupError, TypeError):
+            # Of before Spark 3.5, or another version of what describes it: it is refused all the same.
+            return f"operator {number}"
+
+    def _check_running(self, local: SparkCheckpoint, plan: Plan) -> None:
+        if any(query.id == local.query_id() for query in plan.source.sparkSession.streams.active):
+            raise self._refused("is of a query that runs in this application. Stop that one first: query.stop()")
+
+    def _check_sources(self, local: SparkCheckpoint, plan: Plan, done: int) -> None:
+        for name in (f"commits/{done}", f"offsets/{done}", *([f"offsets/{done - 1}"] if done else ())):
+            self._check_version(local.directory / name)
+        position = SparkPosition(done, {f"offsets/{done}": self._text(local.directory / f"offsets/{done}")}, {})
+        check_readable(position)
+        try:
+            logs = local.source_files()
+            ends = {name: _parsed(offset) for name, offset in ends_of(position).items()}
+        except (RecoveryError, ValueError) as error:
+            raise self._damaged(f"offsets/{done}", str(error).partition("] ")[2] or str(error)) from error
+        sources = read_sources(plan.source)
+        names = plan.source_names or tuple(str(number) for number in range(len(sources)))
+        if len(ends) != len(sources) or (set(ends) != set(names) and plan.source_names):
+            raise self._refused(
+                f"has offsets of {len(ends)} sources ({', '.join(ends)}), and the query reads {len(sources)} "
+                f"({', '.join(names)}). Give the query the sources of Spark's query, in the same order and under the "
+                "same names; it may have others once it has begun"
+            )
+        for number, ((name, end), source) in enumerate(zip(ends.items(), sources, strict=True)):
+            self._check_kind(name, end, source)
+            for log in logs:
+                # What other sources keep is theirs: Spark's Kafka source begins its file with a zero byte.
+                if source.files is not None and log.parent.name in {name, str(number)}:
+                    self._check_version(log)
+                    self._check_path(log, name, source.files.path)
+
+    def _check_kind(self, name: str, end: object, source: ReadSource) -> None:
+        kind = "files" if source.files is not None else source.format
+        if source.format.startswith("sparkjet-") and kind not in _KINDS:
+            raise self._refused(f"cannot have offsets of {source.format}, which Spark's own queries cannot read")
+        if end is not None and kind in _KINDS and not _KINDS[kind](end):
+            raise self._refused(
+                f"has the offset {json.dumps(end)} for source {name}, which is none of {source.format}. Give the "
+                "query the sources of Spark's query, in the same order"
+            )
+
+    def _check_version(self, path: Path) -> None:
+        if not self._text(path).startswith("v"):
+            raise self._damaged(_below(path), "its first line is no version")
+
+    def _check_path(self, log: Path, name: str, path: str) -> None:
+        """Refuse a directory whose files the source has not read: two that changed places would be read again."""
+        entries = self._text(log).splitlines()[1:]
+        try:
+            read = str(json.loads(entries[-1])["path"]) if entries else ""
+        except (ValueError, LookupError, TypeError) as error:
+            raise self._damaged(_below(log), str(error)) from error
+        if read and not _is_below(read, path):
+            raise self._refused(
+                f"has read {read} for source {name}, which is not below {path}: Spark knows the files by their paths, "
+                "and all of those would be new. Give the query the paths of Spark's query, in the same order"
+            )
+
+    def _text(self, path: Path) -> str:
+        try:
+            return path.read_text()
+        except (OSError, UnicodeDecodeError) as error:
+            raise self._damaged(_below(path), getattr(error, "strerror", None) or str(error)) from error
+
+    def _damaged(self, name: str, why: str) -> AnalysisError:
+        return self._refused(
+            f"is damaged: {name}: {why.rstrip('.')}. Restore a copy of it, or start without the option from where the "
+            "options of the sources say"
+        )
+
+    def _refused(self, why: str) -> AnalysisError:
+        return AnalysisError(f'{ADOPT.name}: "{self.place}" {why}.')
+
+
+def _below(path: Path) -> str:
+    """A file of a checkpoint, without what comes before.
+
+    >>> _below(Path("/c/offsets/3")), _below(Path("/c/sources/0/3"))
+    ('offsets/3', 'sources/0/3')
+    """
+    return "/".join(path.parts[-3 if path.parts[-3] == "sources" else -2 :])
+
+
+def _parsed(offset: str) -> object:
+    return None if offset == VOID else json.loads(offset)
+
+
+def _is_below(file: str, path: str) -> bool:
+    """Whether a file's URI may be below the path of a file source, as a user gives it.
+
+    >>> _is_below("file:///in/a%20b/1.json", "/in/a b"), _is_below("file:///in2/1.json", "/in")
+    (True, False)
+    >>> _is_below("s3a://bucket/in/1.json", "s3a://bucket/i*/"), _is_below("hdfs://n/user/u/in/1.json", "in")
+    (True, True)
+    """
+    given = path.partition(":")[2] if urlsplit(path).scheme else path
+    given = given if not given.startswith("//") else "/" + given[2:].partition("/")[2]
+    if not given.startswith("/"):
+        # Relative: to what, the file system says.
+        return True
+    parts = [part for part in given.split("/") if part]
+    plain = next((number for number, part in enumerate(parts) if any(each in part for each in _GLOB)), len(parts))
+    found = [part for part in unquote(urlsplit(file).path).split("/") if part]
+    return found[:plain] == parts[:plain]
+
+
+def _is_kafka(offset: object) -> bool:
+    return isinstance(offset, dict) and all(isinstance(each, dict) for each in offset.values())
+
+
+def _has(*keys: str) -> Callable[[object], bool]:
+    return lambda offset: isinstance(offset, dict) and set(keys) <= set(offset)
+
+
+_KINDS: Mapping[str, Callable[[object], bool]] = {
+    "files": _has("logOffset"),
+    "kafka": _is_kafka,
+    "sparkjet-kafka": _is_kafka,
+    "rate": lambda offset: isinstance(offset, int),
+    "rate-micro-batch": _has("offset", "timestamp"),
+    "delta": _has("reservoirId"),
+}
+"""What an offset of a source looks like; those of other sources are for them to judge."""

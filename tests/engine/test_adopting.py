@@ -1,0 +1,292 @@
+"""A query begins behind a stopped one of Spark's, each row once; what cannot be continued is refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.errors import PySparkException, StreamingQueryException
+
+import sparkjet as sj
+from sparkjet.cli.commands import run
+from sparkjet.engine.adopting import NOTE, Adoption
+from sparkjet.engine.exporting import export_checkpoint
+from sparkjet.engine.phases import EpochPhase
+from sparkjet.engine.spark_checkpoint import SparkCheckpoint
+from sparkjet.snapshots import DirectoryStore
+from sparkjet.snapshots.record_log import RecordLog
+from sparkjet.storage.posix_directory import PosixDirectory
+from tests.feed import Feed, rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+COMPACTION = "spark.sql.streaming.fileSource.log.compactInterval"
+
+
+class Killed(Exception):  # noqa: N818 - what stands for the death of a driver
+    """The driver has died."""
+
+
+class Life:
+    """A query of Spark's own over files: batches 0 to 3 are done, batch 4 is planned; the log was compacted."""
+
+    def __init__(self, spark: SparkSession, place: Path) -> None:
+        self.spark, self.place, self.feed = spark, place, Feed(place / "in")
+        self.seen: list[int] = []
+
+    def of_spark(self, checkpoint: Path, *, dies: bool = False) -> None:
+        def write(batch: DataFrame, number: int) -> None:
+            if dies and number > 3:
+                raise Killed
+            self.seen += [row.id for row in batch.collect()]
+
+        writer = self.feed.read(self.spark).writeStream.foreachBatch(write).trigger(availableNow=True)
+        query = writer.option("checkpointLocation", str(checkpoint)).start()
+        query.awaitTermination()
+
+    def run(self, place: Path, dies: EpochPhase | None = None, **options: Any) -> None:
+        def listener(phase: EpochPhase, _: int) -> None:
+            if phase is dies:
+                raise Killed
+
+        writer = sj.stream(self.feed.read(self.spark)).select("id").writeStream.format("files")
+        usual = {"path": place / "out", "checkpointLocation": place / "home", "adopt": place / "old"}
+        writer.options(**{**usual, **options})
+        writer.onEpochPhase(listener).trigger(availableNow=True).start().awaitTermination()
+
+
+@pytest.fixture(scope="module")
+def life(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Life:
+    life = Life(spark, tmp_path_factory.mktemp("life"))
+    for _ in range(5):
+        life.feed.add(*rows([1, 2], k="x"))
+    spark.conf.set(COMPACTION, 2)
+    try:
+        with pytest.raises(StreamingQueryException):
+            life.of_spark(life.place / "old", dies=True)
+    finally:
+        spark.conf.unset(COMPACTION)
+    assert life.seen == [*range(8)]
+    life.feed.add(*rows([3], k="x"))
+    return life
+
+
+@pytest.fixture
+def place(life: Life, tmp_path: Path) -> Path:
+    """A place with a copy of the checkpoint that the query has left."""
+    shutil.copytree(life.place / "old", tmp_path / "old")
+    return tmp_path
+
+
+def found(place: Path) -> list[int]:
+    return sorted(row.id for row in sj.read_files(place / "out").collect())
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(directory).as_posix(): path.read_bytes() for path in directory.rglob("*") if path.is_file()
+    }
+
+
+def test_it_begins_behind_the_last_batch_that_is_done_and_fences_the_old_query(life: Life, place: Path) -> None:
+    before = contents(place / "old")
+    assert {"offsets/4", "sources/0/3.compact", "sources/0/4"} <= before.keys()
+    assert "commits/4" not in before
+    life.run(place)
+    assert found(place) == [8, 9, 10]
+    # All that was there is as it was, and the one new file keeps Spark's query from running.
+    after = contents(place / "old")
+    assert {name: after.pop(name) for name in before} == before
+    assert after.keys() == {"commits/4"}
+    with pytest.raises(StreamingQueryException, match=NOTE):
+        life.of_spark(place / "old")
+    # The option may stay, even when the checkpoint is gone.
+    shutil.rmtree(place / "old")
+    life.run(place)
+    assert found(place) == [8, 9, 10]
+
+
+@pytest.mark.parametrize("dies", [None, EpochPhase.PREPARE, EpochPhase.DECIDE, EpochPhase.COMMIT])
+def test_killed_in_its_first_epoch_it_has_each_row_once(
+    life: Life, place: Path, monkeypatch: pytest.MonkeyPatch, dies: EpochPhase | None
+) -> None:
+    def killed(*_: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        if dies is None:
+            # Between the fence and the first record.
+            patch.setattr(RecordLog, "append", killed)
+        with pytest.raises(Killed):
+            life.run(place, dies)
+    life.run(place)
+    assert found(place) == [8, 9, 10]
+
+
+def test_nobody_else_may_adopt_it_and_no_query_that_has_begun(life: Life, place: Path) -> None:
+    life.run(place)
+    with pytest.raises(sj.AnalysisError, match=r"old\" was adopted by the query of \".*/home\" already"):
+        life.run(place, checkpointLocation=place / "other")
+    assert not (place / "other" / "snapshots" / "log").exists()
+    shutil.copytree(life.place / "old", place / "older")
+    with pytest.raises(sj.AnalysisError, match=r"older\" is another checkpoint than \".*/old\", with which this query"):
+        life.run(place, adopt=place / "older")
+    life.run(place, checkpointLocation=place / "second", path=place / "second-out", adopt=None)
+    with pytest.raises(sj.AnalysisError, match=r"second\" has records, up to epoch \d, and has not begun with"):
+        life.run(place, checkpointLocation=place / "second", path=place / "second-out")
+
+
+def test_a_batch_that_spark_writes_meanwhile_is_no_loss(life: Life, place: Path) -> None:
+    """The put of the note fails: nothing is fenced, and no record is written."""
+    (place / "home" / "snapshots").mkdir(parents=True)
+    adoption = Adoption("old", PosixDirectory(place / "old"), PosixDirectory(place / "home"))
+    with pytest.MonkeyPatch.context() as patch:
+        put = PosixDirectory.put
+
+        def late(directory: PosixDirectory, name: str, content: bytes) -> bool:
+            (place / "old" / "commits" / name).write_text('v1\n{"nextBatchWatermarkMs":0}')
+            return put(directory, name, content)
+
+        patch.setattr(PosixDirectory, "put", late)
+        with pytest.raises(sj.AnalysisError, match="has got commits/4 while this query started: Spark's query runs"):
+            adoption.take(DirectoryStore(place / "home" / "snapshots"), "000000-run")
+
+
+def test_it_is_exported_and_spark_goes_on(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The export is killed in the middle; then back again."""
+    life, new, home = Life(spark, tmp_path), PosixDirectory(tmp_path / "new"), PosixDirectory(tmp_path / "home")
+    for _ in range(2):
+        life.feed.add(*rows([1], k="x"))
+    life.run(tmp_path, adopt=None)
+    assert found(tmp_path) == [0, 1]
+
+    def killed(*_: object) -> None:
+        raise Killed
+
+    def killed_at_the_end(directory: PosixDirectory, names: Iterable[str]) -> None:
+        if str(directory).endswith("offsets"):
+            raise Killed
+        remove_files(directory, names)
+
+    remove_files = PosixDirectory.remove_files
+    for what, dies in [
+        ((PosixDirectory, "remove_files"), killed),
+        ((RecordLog, "append"), killed),
+        ((SparkCheckpoint, "rebuild"), killed),
+        ((PosixDirectory, "remove_files"), killed_at_the_end),
+    ]:
+        with monkeypatch.context() as patch:
+            patch.setattr(*what, dies)
+            with pytest.raises(Killed):
+                export_checkpoint(home, new, after=0)
+        # Spark misses the metadata first, where there is none.
+        with pytest.raises(PySparkException, match=r"This checkpoint is not complete: sparkjet|MISSING_METADATA"):
+            life.of_spark(tmp_path / "new")
+    with pytest.raises(sj.RecoveryError, match=r"home\" was exported to \".*/new\", from where a query of Spark's"):
+        life.run(tmp_path, adopt=None)
+    with pytest.raises(sj.RecoveryError, match=r"home\" was exported to \".*/new\" already"):
+        export_checkpoint(home, PosixDirectory(tmp_path / "newer"))
+    assert run(["export-checkpoint", str(tmp_path / "home"), str(tmp_path / "new")]) == 0
+    with pytest.raises(sj.AnalysisError, match=r"new\" has files: \".*/home\" was exported there, and it is complete"):
+        export_checkpoint(home, new)
+    life.feed.add(*rows([2], k="x"))
+    life.of_spark(tmp_path / "new")
+    assert life.seen == [2]
+    life.feed.add(*rows([3], k="x"))
+    life.run(tmp_path, adopt=tmp_path / "new", checkpointLocation=tmp_path / "again", path=tmp_path / "then")
+    assert [row.id for row in sj.read_files(tmp_path / "then").collect()] == [3]
+
+
+def _remove(name: str) -> Callable[[Path], None]:
+    return lambda old: shutil.rmtree(old / name) if (old / name).is_dir() else (old / name).unlink()
+
+
+def _write(name: str, text: str) -> Callable[[Path], None]:
+    def write(old: Path) -> None:
+        (old / name).parent.mkdir(parents=True, exist_ok=True)
+        (old / name).write_text(text)
+
+    return write
+
+
+OPERATOR = 'v1\n{"operatorInfo":{"operatorId":0,"operatorName":"stateStoreSave"},"stateStoreInfo":[]}'
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (_write("state/0/_metadata/metadata", OPERATOR), r"has state of operators, .*: stateStoreSave \(0\)\. Start"),
+        (_write("state/1/0/1.delta", ""), r"has state of operators, .*: operator 1\. Start"),
+        (_remove("metadata"), "is no checkpoint of a Spark query: it has no metadata"),
+        (_remove("commits"), "has no batch that is done"),
+        (_remove("offsets/3"), "is damaged: offsets/3: No such file"),
+        (_remove("offsets/2"), "is damaged: offsets/2: No such file"),
+        (_write("offsets/3", ""), "is damaged: offsets/3: its first line is no version"),
+        (_write("offsets/3", "v1\n{}\n{half"), "is damaged: offsets/3: Expecting property name"),
+        (_write("offsets/3", "v7\n{}\n-"), "is damaged: offsets/3: Spark's offset log has version 'v7'"),
+        (_write("offsets/6", "v1\n{}\n-"), r"has planned batch 6, and 3 is the last .*asyncProgressTrackingEnabled"),
+        (_write("sources/0/3.compact", ""), r"is damaged: sources/0/3\.compact: its first line is no version"),
+        (_write("sources/0/extra", ""), r"is damaged: .* a source keeps sources/0/extra"),
+        (_write("offsets/3", "v1\n{}\n1\n2"), r"has offsets of 2 sources \(0, 1\), and the query reads 1 \(0\)"),
+        (_write("offsets/3", 'v1\n{}\n{"t":{"0":5}}'), r"has the offset \{\"t\": \{\"0\": 5\}\} for source 0, .* json"),
+        (_write("sources/0/4", 'v1\n{"path":"file:///in2/0.json"}'), "has read file:///in2/0.json for source 0, which"),
+    ],
+)
+def test_what_cannot_be_continued_is_refused_and_nothing_changed(
+    life: Life, place: Path, change: Callable[[Path], None], told: str
+) -> None:
+    change(place / "old")
+    before = contents(place)
+    with pytest.raises(sj.AnalysisError, match=rf"^\[SPARKJET_ANALYSIS\] adopt: \".*old\" {told}"):
+        life.run(place)
+    assert contents(place) == before
+
+
+def test_a_query_that_runs_here_is_not_adopted(life: Life, place: Path) -> None:
+    (place / "old" / "commits" / "4").write_text('v1\n{"nextBatchWatermarkMs":0}')
+    writer = life.feed.read(life.spark).writeStream.format("noop").trigger(processingTime="1 hour")
+    query = writer.option("checkpointLocation", str(place / "old")).start()
+    try:
+        with pytest.raises(sj.AnalysisError, match="is of a query that runs in this application"):
+            life.run(place)
+    finally:
+        query.stop()
+
+
+def test_a_directory_of_sparks_file_sink_is_refused_before_anything_is_fenced(life: Life, place: Path) -> None:
+    (place / "out" / "_spark_metadata").mkdir(parents=True)
+    before = contents(place / "old")
+    with pytest.raises(sj.AnalysisError, match=r"was written by Spark's own streaming.* Give another directory"):
+        life.run(place)
+    assert contents(place / "old") == before
+
+
+def test_the_home_is_a_place_of_its_own(life: Life, place: Path) -> None:
+    with pytest.raises(sj.AnalysisError, match=r"adopt: the checkpointLocation \".*\" is Spark's checkpoint, or in it"):
+        life.run(place, checkpointLocation=place / "old" / "home")
+    writer = sj.stream(life.feed.read(life.spark)).select("id").writeStream.format("noop")
+    with pytest.raises(sj.AnalysisError, match="adopt: without option"):
+        writer.option("adopt", place / "old").start()
+
+
+def test_rows_of_a_rate_are_counted_on(spark: SparkSession, tmp_path: Path) -> None:
+    source = spark.readStream.format("rate-micro-batch").options(rowsPerBatch=3, numPartitions=1).load()
+    seen: list[int] = []
+
+    def write(batch: DataFrame, _: int) -> None:
+        seen.extend(row.value for row in batch.collect())
+
+    old = source.writeStream.foreachBatch(write).option("checkpointLocation", str(tmp_path / "old"))
+    old.trigger(availableNow=True).start().awaitTermination()
+    writer = sj.stream(source).writeStream.foreachBatch(write)
+    writer.options(checkpointLocation=tmp_path / "home", adopt=tmp_path / "old").trigger(availableNow=True)
+    writer.start().awaitTermination()
+    assert sorted(seen) == [*range(6)]
+    assert json.loads((tmp_path / "old" / "offsets" / "1").read_text().splitlines()[-1])["batch"] == 0
