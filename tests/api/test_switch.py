@@ -318,6 +318,9 @@ def test_a_new_query_is_held_until_then_whoever_starts_it(spark: SparkSession, t
     with pytest.raises(AnalysisError, match="contains no record of a query"):
         StreamDriver(spark, peaks, SCHEMA, directory=tmp_path / "more", publishAfter=tmp_path / "none")
     pair.new.restart()
+    with pytest.raises(AnalysisError, match="the other query says up to where windows close"):
+        # They would be gone, and were never published.
+        pair.new.close_windows()
     pair.new.process(rows[3:4])
     # A fork of it publishes nowhere, and waits for nobody.
     pair.new.engine.pin("held")

@@ -152,8 +152,8 @@ class Sharing:
 
     def _check_taken(self, other: Record) -> None:
         """Refuse to take from the other query, before the switch, the rows that it has to publish."""
-        read = {source.reads for source in recorded_sources(other) or ()}
-        taken = [source for source in taking_sources(self.plan.source) if source in read]
+        read = [source.reads for source in recorded_sources(other) or ()]
+        taken = [both for source in taking_sources(self.plan.source) for each in read if (both := _both(source, each))]
         if taken:
             message = (
                 f'{PUBLISH_AFTER.name}: {taken[0]} is also read by the query of "{self.before}", and what one of the '
@@ -224,6 +224,17 @@ class Sharing:
             message = f'{PUBLISH_AFTER.name}: "{self.before}" contains no record of a query. Pass its home.'
             raise AnalysisError(message)
         return newest[1]
+
+
+def _both(one: str, other: str) -> str:
+    """What both of two sources read, as they are described; empty if there is nothing.
+
+    >>> _both("sparkjet-rabbitmq orders, refunds", "sparkjet-rabbitmq refunds"), _both("json /a", "json /b")
+    ('sparkjet-rabbitmq refunds', '')
+    """
+    (name, _, places), (other_name, _, others) = one.partition(" "), other.partition(" ")
+    common = {each.strip() for each in places.split(",")} & {each.strip() for each in others.split(",")} - {""}
+    return f"{name} {', '.join(sorted(common))}" if name == other_name and common else ""
 
 
 def check_ends(outputs: Mapping[str, Ends], at: int | None, of: str = "") -> FrameGrid:

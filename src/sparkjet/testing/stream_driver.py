@@ -157,7 +157,9 @@ class StreamDriver:
 
     def close_windows(self) -> None:
         """End the input: emit what is still open, as the option ``closeWindowsAtEnd`` does."""
-        self._running("close_windows")
+        if self._running("close_windows").is_held:
+            message = "close_windows: with publishAfter the other query says up to where windows close. Switch first."
+            raise AnalysisError(message)
         with self._epoch() as engine:
             engine.close_windows()
 
