@@ -503,6 +503,12 @@ def test_a_value_that_would_be_another_in_its_column_is_refused(
         Sought(key, is_text).within(spark, rows.schema, rows.columns, "here")
 
 
+def test_a_name_of_several_columns_is_refused(spark: SparkSession) -> None:
+    rows = spark.sql("SELECT 1 AS one, 2 AS two, 3 AS three").toDF("id.N", "ID.n", "x")
+    with pytest.raises(AnalysisError, match=r"here: id\.n may be one of 2 columns\. Write it in its own case"):
+        Sought({"id.n": 1}).within(spark, rows.schema, ["one", "two", "three"], "here")
+
+
 @pytest.mark.parametrize("year", ["0000", "+12345"])
 def test_years_that_python_does_not_have_are_sought(spark: SparkSession, year: str) -> None:
     rows = spark.sql(f"SELECT date'{year}-01-01' AS day")

@@ -70,12 +70,12 @@ class Sought:
 
         Args:
             session: Where values are cast.
-            fields: The columns as users know them. Of several with one name, as a join may have, each one counts.
+            fields: The columns as users know them.
             stored: Their names in the rows.
             where: What has the rows, for messages.
 
         Raises:
-            AnalysisError: A value is none of its column.
+            AnalysisError: A value is none of its column, or its name is that of several.
         """
         columns = [(each.name, F.col(quoted(name)), each.dataType) for each, name in zip(fields, stored, strict=True)]
         conditions = []
@@ -83,8 +83,11 @@ class Sought:
             found, what = _found(session, name, columns), f"{where}: {name}"
             if not found:
                 return None
-            each = [column.eqNullSafe(self._literal(session, value, kind, what)) for _, column, kind in found]
-            conditions.append(reduce(Column.__or__, each))
+            if len(found) > 1:
+                message = f"erase: {what} may be one of {len(found)} columns. Write it in its own case."
+                raise AnalysisError(message)
+            _, column, kind = found[0]
+            conditions.append(column.eqNullSafe(self._literal(session, value, kind, what)))
         return reduce(Column.__and__, conditions)
 
     def _literal(self, session: SparkSession, value: Any, kind: T.DataType, what: str) -> Column:

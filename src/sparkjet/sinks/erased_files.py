@@ -174,13 +174,13 @@ class FilesErasure:
                     "other text than it was. Rewrite them with Spark, or remove them."
                 )
                 raise AnalysisError(message)
-            named = self._sought.named(self._asked, _partitions(name))
-            if named:
-                message = (
-                    f'erase: the directories in "{self._directory}" have the values of {named[0]} in their names, and '
-                    f"the manifest has these. Remove {named[0]}=… there while no query writes."
-                )
-                raise AnalysisError(message)
+        named = self._sought.named(self._asked, sorted({each for name in self._files for each in _partitions(name)}))
+        if named:
+            message = (
+                f'erase: the directories in "{self._directory}" have the values of {named[0]} in their names, and '
+                f"the manifest has these. Remove {named[0]}=… there while no query writes."
+            )
+            raise AnalysisError(message)
 
     @cached_property
     def _counts(self) -> dict[str, int]:
@@ -230,10 +230,10 @@ class FilesErasure:
         (file,) = write(rows.where(~condition).coalesce(1), writer, SinkError).files
         folder, _, last = name.rpartition("/")
         checksums = f"{folder}/.{last}.crc".removeprefix("/")
+        check()
         if checksums in self._there:
             # Of a file that Spark has written by itself: readers would find that it does not have these.
             self._directory.remove_files([checksums])
-        check()
         try:
             self._replace(f"{place}/{file}", name)
         except FileNotFoundError:
