@@ -506,7 +506,7 @@ def test_a_value_that_would_be_another_in_its_column_is_refused(
 
 def test_a_name_of_several_columns_is_refused(spark: SparkSession) -> None:
     rows = spark.sql("SELECT 1 AS one, 2 AS two, 3 AS three").toDF("id.N", "ID.n", "x")
-    with pytest.raises(AnalysisError, match=r"here: id\.n may be one of 2 columns\. Write it as it is"):
+    with pytest.raises(AnalysisError, match=r"here: id\.n may be one of 2 columns\. Write it in its own case"):
         Sought({"id.n": 1}).within(spark, rows.schema, ["one", "two", "three"], "here")
 
 

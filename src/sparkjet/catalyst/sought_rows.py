@@ -84,9 +84,7 @@ class Sought:
             if not found:
                 return None
             if len(found) > 1:
-                message = (
-                    f"erase: {what} may be one of {len(found)} columns. Write it as it is, upper and lower case too."
-                )
+                message = f"erase: {what} may be one of {len(found)} columns. Write it in its own case."
                 raise AnalysisError(message)
             _, column, kind = found[0]
             conditions.append(column.eqNullSafe(self._literal(session, value, kind, what)))
