@@ -162,7 +162,7 @@ def delta(spark: SparkSession, place: Path) -> None:
     try:
         second.run()
     except StreamingQueryException as error:
-        assert "DELTA" in str(error)  # noqa: PT017 - this is no test of pytest's
+        assert "DIFFERENT_DELTA_TABLE" in str(error)  # noqa: PT017 - this is no test of pytest's
     else:
         message = "another table was read on"
         raise AssertionError(message)
