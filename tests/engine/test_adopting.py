@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 
@@ -18,9 +18,19 @@ from sparkjet.engine.exporting import export_checkpoint
 from sparkjet.engine.phases import EpochPhase
 from sparkjet.engine.spark_checkpoint import SparkCheckpoint
 from sparkjet.snapshots import DirectoryStore
+from sparkjet.snapshots.record import (
+    EpochKind,
+    History,
+    PreparedTransaction,
+    Record,
+    RollingSettings,
+    SavedStage,
+    SparkPosition,
+)
 from sparkjet.snapshots.record_log import RecordLog
 from sparkjet.storage.posix_directory import PosixDirectory
 from tests.feed import Feed, rows
+from tests.snapshots.records import NO_WATERMARKS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -204,6 +214,30 @@ def test_it_is_exported_and_spark_goes_on(spark: SparkSession, tmp_path: Path, m
     assert [row.id for row in sj.read_files(tmp_path / "then").collect()] == [3]
 
 
+POSITION = SparkPosition(1, {"offsets/1": "v1\n{}\n5"}, {})
+
+
+@pytest.mark.parametrize(
+    ("has", "told"),
+    [
+        ({"spark": None}, "has read nothing yet"),
+        ({"stages": {"stage0": SavedStage(RollingSettings(), None, [], {}, {})}}, r"has state of operators \(stage0\)"),
+        ({"transactions": [PreparedTransaction("results", {})]}, "has decided epoch 7, and does not say that it is"),
+        ({"history": History(2, 2, "seam")}, "has begun with a history"),
+        ({"unsaid": {"sources": [["", "", "sparkjet-rabbitmq q"]]}}, "reads sparkjet-rabbitmq, whose position"),
+    ],
+)
+def test_what_spark_cannot_continue_is_not_exported(tmp_path: Path, has: dict[str, Any], told: str) -> None:
+    home, store = PosixDirectory(tmp_path / "home"), DirectoryStore(tmp_path / "home" / "snapshots")
+    record = Record(EpochKind.BATCH, "q", 3, "r", 7, {}, 0, NO_WATERMARKS, {}, {}, POSITION, [])
+    store.open("checkpointLocation")
+    RecordLog(store).append(0, msgspec.structs.replace(record, **has))
+    before = contents(tmp_path)
+    with pytest.raises(sj.RecoveryError, match=rf"export-checkpoint: \".*home\" {told}"):
+        export_checkpoint(home, PosixDirectory(tmp_path / "new"))
+    assert contents(tmp_path) == before
+
+
 def _remove(name: str) -> Callable[[Path], None]:
     return lambda old: shutil.rmtree(old / name) if (old / name).is_dir() else (old / name).unlink()
 
@@ -232,6 +266,10 @@ OPERATOR = 'v1\n{"operatorInfo":{"operatorId":0,"operatorName":"stateStoreSave"}
         (_write("offsets/3", "v1\n{}\n{half"), "is damaged: offsets/3: Expecting property name"),
         (_write("offsets/3", "v7\n{}\n-"), "is damaged: offsets/3: Spark's offset log has version 'v7'"),
         (_write("offsets/6", "v1\n{}\n-"), r"has planned batch 6, and 3 is the last .*asyncProgressTrackingEnabled"),
+        (
+            _write("offsets/4", "This checkpoint is not complete: …"),
+            "is damaged: offsets/4: it says: This checkpoint is",
+        ),
         (_write("sources/0/3.compact", ""), r"is damaged: sources/0/3\.compact: its first line is no version"),
         (_write("sources/0/extra", ""), r"is damaged: .* a source keeps sources/0/extra"),
         (_write("offsets/3", "v1\n{}\n1\n2"), r"has offsets of 2 sources \(0, 1\), and the query reads 1 \(0\)"),
@@ -289,4 +327,24 @@ def test_rows_of_a_rate_are_counted_on(spark: SparkSession, tmp_path: Path) -> N
     writer.options(checkpointLocation=tmp_path / "home", adopt=tmp_path / "old").trigger(availableNow=True)
     writer.start().awaitTermination()
     assert sorted(seen) == [*range(6)]
-    assert json.loads((tmp_path / "old" / "offsets" / "1").read_text().splitlines()[-1])["batch"] == 0
+
+
+class Remote(PosixDirectory):
+    """A directory that is not below a path of this machine."""
+
+    @property
+    def path(self) -> None:
+        return None
+
+
+def test_a_checkpoint_elsewhere_is_read_by_a_copy(place: Path) -> None:
+    found = []
+    for number, kind in enumerate((PosixDirectory, Remote)):
+        home = place / f"home{number}"
+        store = DirectoryStore(home / "snapshots")
+        store.open("checkpointLocation")
+        (place / "old" / "commits" / "4").unlink(missing_ok=True)
+        position = Adoption("old", kind(place / "old"), PosixDirectory(home)).take(store, "000000-run")
+        found.append((position, {name: store.read_blob(blob) for name, blob in position.sources.items()}))
+    assert found[0] == found[1]
+    assert found[0][1].keys() == {"sources/0/3.compact", "sources/0/4"}

@@ -16,4 +16,4 @@ def export(location: str, to: str, after: int | None, settings: Sequence[str], *
     done = export_checkpoint(home_at(location, "home", settings), target, after)
     place = without_users(str(target))
     line = f"{place} goes on behind batch {done.batch}, epoch {done.epoch}; no query starts in {location} any more"
-    show([line], {"to": place, "epoch": done.epoch, "batch": done.batch, "sources": done.sources}, as_json=as_json)
+    show([line], {"to": place, "epoch": done.epoch, "batch": done.batch}, as_json=as_json)

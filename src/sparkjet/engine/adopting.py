@@ -13,6 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
+from sparkjet.connectors.formats import SOURCES
 from sparkjet.engine.spark_checkpoint import VOID, SparkCheckpoint, check_readable, ends_of
 from sparkjet.errors import AnalysisError, RecoveryError
 from sparkjet.known_types import known
@@ -38,11 +39,9 @@ class Note(msgspec.Struct, frozen=True):
 
     Attributes:
         home: Home of the query that goes on.
-        batch: The last batch of Spark's query that counts.
     """
 
     home: str
-    batch: int
 
 
 class _Adopted(msgspec.Struct, frozen=True):
@@ -125,7 +124,7 @@ class Adoption:
         with self._local() as local:
             found = self._found(local)
         if found.note is None:
-            note = Note(self.home.resolved(), found.done)
+            note = Note(self.home.resolved())
             text = (
                 f'{NOTE} Its query goes on behind batch {found.done} with the checkpointLocation "{note.home}". To go '
                 "back instead, remove that directory, if it has no records, and then this file.\n"
@@ -216,6 +215,9 @@ class Adoption:
     def _note(self, path: Path) -> Note | None:
         text = self._text(path)
         if not text.startswith(NOTE):
+            if text and not text.startswith("v"):
+                # An export that was ended in the middle, for one: what is there is not all.
+                raise self._damaged(_below(path), f"it says: {text.splitlines()[0]}")
             return None
         try:
             return _NOTE.decode(text.splitlines()[-1])
@@ -257,14 +259,14 @@ class Adoption:
             raise self._damaged(f"offsets/{done}", str(error).partition("] ")[2] or str(error)) from error
         sources = read_sources(plan.source)
         names = plan.source_names or tuple(str(number) for number in range(len(sources)))
-        if len(ends) != len(sources) or (set(ends) != set(names) and plan.source_names):
+        if set(ends) != set(names):
             raise self._refused(
                 f"has offsets of {len(ends)} sources ({', '.join(ends)}), and the query reads {len(sources)} "
                 f"({', '.join(names)}). Give the query the sources of Spark's query, in the same order and under the "
                 "same names; it may have others once it has begun"
             )
-        for number, ((name, end), source) in enumerate(zip(ends.items(), sources, strict=True)):
-            self._check_kind(name, end, source)
+        for number, (name, source) in enumerate(zip(names, sources, strict=True)):
+            self._check_kind(name, ends[name], source)
             for log in logs:
                 # What other sources keep is theirs: Spark's Kafka source begins its file with a zero byte.
                 if source.files is not None and log.parent.name in {name, str(number)}:
@@ -273,8 +275,11 @@ class Adoption:
 
     def _check_kind(self, name: str, end: object, source: ReadSource) -> None:
         kind = "files" if source.files is not None else source.format
-        if source.format.startswith("sparkjet-") and kind not in _KINDS:
-            raise self._refused(f"cannot have offsets of {source.format}, which Spark's own queries cannot read")
+        if kind in SOURCES and kind not in _KINDS:
+            raise self._refused(
+                f"has offsets of a source of Spark's for source {name}, and the query reads {source.format}, which "
+                "cannot continue them. Give the query the source of Spark's query"
+            )
         if end is not None and kind in _KINDS and not _KINDS[kind](end):
             raise self._refused(
                 f"has the offset {json.dumps(end)} for source {name}, which is none of {source.format}. Give the "

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from sparkjet.connectors.formats import SOURCES
 from sparkjet.engine.moved_sources import recorded_sources
 from sparkjet.engine.spark_checkpoint import SparkCheckpoint
 from sparkjet.errors import AnalysisError, FencedError, RecoveryError
@@ -35,7 +36,6 @@ class Exported(NamedTuple):
 
     epoch: int
     batch: int
-    sources: int
 
 
 class _Exported(msgspec.Struct, frozen=True):
@@ -93,7 +93,7 @@ def export_checkpoint(home: Directory, to: Directory, after: int | None = None) 
                 folder.create()
                 folder.write(name, path.read_bytes())
     offsets.remove_files([guard])
-    return Exported(record.epoch, position.batch, len(recorded_sources(record) or ()))
+    return Exported(record.epoch, position.batch)
 
 
 def check_exported(home: Directory) -> None:
@@ -126,8 +126,8 @@ def _position(home: Directory, record: Record) -> SparkPosition:
         raise _refused(home, "has begun with a history, behind which its stream is cut, which no offset says")
     for source in recorded_sources(record) or ():
         name = source.reads.partition(" ")[0]
-        if record.queues or (name.startswith("sparkjet-") and name != _READABLE):
-            raise _refused(home, f"reads {name or 'queues'}, whose position is not in Spark's offsets alone")
+        if name in SOURCES and name != _READABLE:
+            raise _refused(home, f"reads {name}, whose position is not in Spark's offsets alone")
     if record.spark is None:
         raise _refused(home, "has read nothing yet: start Spark's query without a checkpoint")
     if record.transactions:
