@@ -7,6 +7,7 @@ from datetime import datetime, timedelta, timezone
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -162,6 +163,8 @@ def test_advice_is_of_what_was_meant() -> None:
     rows = [(1, "ab", 3), (10**7, "ab", 1)]
     # Not of "a" and "b", for which the watermark would wait.
     assert lag_for(rows, 0, substreams="ab").lag == lag_for(rows, 0).lag == 2
+    frame = pd.DataFrame(rows, columns=["at", "substream", "time"])
+    assert lag_for(frame.itertuples(index=False), 0) == lag_for(frame.to_numpy().tolist(), 0) == lag_for(rows, 0)
     with pytest.raises(AnalysisError, match="substreams: history has no rows of 'a'"):
         lag_for(rows, 0, substreams=["a"])
     wrong: list[Any] = [(1, "a", 2.5), (1, "a", float("nan")), (a_time(1), "a", a_time(2)), (1, 7, 3), (1, 3), "abc"]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sparkjet.errors import AnalysisError, nearest
@@ -265,15 +266,16 @@ def _counted(
 
 def _arrival(given: Any) -> tuple[int | None, str | None, int | None]:
     found = tuple(given) if isinstance(given, tuple | list) else ()
-    of = {int, type(None)}, {str, type(None)}, {int, type(None)}
-    if len(found) != len(of) or any(type(each) not in kinds for each, kinds in zip(found, of, strict=True)):
+    # Those of pandas are integers of their own.
+    of = Integral | None, str | None, Integral | None
+    if len(found) != len(of) or not all(isinstance(each, kind) for each, kind in zip(found, of, strict=True)):
         message = (
             f"history: {given!r} is no Arrival: when it came, its substream, and its event time, the times as whole "
             "microseconds"
         )
         raise AnalysisError(message)
     at, substream, time = found
-    return at, substream, time
+    return None if at is None else int(at), substream, None if time is None else int(time)
 
 
 def _watermarks(highest: Iterable[tuple[int, str, int]], substreams: Sequence[str]) -> Iterator[tuple[int, int]]:
