@@ -11,7 +11,9 @@ import pytest
 import sparkjet as sj
 from sparkjet.cli import main
 from sparkjet.errors import RecoveryError
-from sparkjet.snapshots.copying import copy_newest
+from sparkjet.snapshots import DirectoryStore, copying
+from sparkjet.snapshots.copying import copy_newest, files_of
+from sparkjet.snapshots.record_log import RecordLog
 from sparkjet.storage.grid_directory import GridDirectory
 from sparkjet.storage.grid_location import GridLocation
 from sparkjet.storage.posix_directory import PosixDirectory
@@ -77,6 +79,30 @@ def test_a_copy_to_a_grid_and_back(spark: SparkSession, tmp_path: Path) -> None:
     with grid_of(tmp_path, 2) as grid:
         addresses = grid.addresses
         check(spark, tmp_path, GridDirectory(GridLocation(addresses, grid.access), "copied"))
+
+
+def test_of_two_copies_at_once_neither_takes_the_other_s_files(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The slower one has copied an earlier record, and comes to remove what that does not name."""
+    home, target, feed = PosixDirectory(tmp_path / "home"), PosixDirectory(tmp_path / "copy"), fed(tmp_path)
+    run(spark, feed, home.path, tmp_path / "out")
+    removed = copying._remove_others
+    copied = []
+
+    def late(to: Directory, named: Any) -> None:
+        monkeypatch.setattr(copying, "_remove_others", removed)
+        feed.add(*rows([12, 22], k="a"))
+        run(spark, feed, home.path, tmp_path / "out")
+        copied.append(copy_newest(home, target)[0])
+        removed(to, named)
+
+    monkeypatch.setattr(copying, "_remove_others", late)
+    copy_newest(home, target)
+    slot, record = RecordLog(DirectoryStore(target.below("snapshots"))).newest() or pytest.fail("no record")
+    assert [slot] == copied
+    for place, names in files_of(record).items():
+        assert set(names) <= target.below(f"snapshots/{place}").files().keys()
 
 
 def test_what_is_missing_or_of_another_query_is_refused(spark: SparkSession, tmp_path: Path) -> None:

@@ -35,9 +35,8 @@ def copy_newest(source: Directory, target: Directory, option: str = "to") -> tup
     there, here = RecordLog(DirectoryStore(source.below("snapshots"))), DirectoryStore(target.below("snapshots"))
     here.open(option)
     log = RecordLog(here)
-    held = log.newest()
     for _ in range(_ATTEMPTS):
-        newest = there.newest()
+        held, newest = log.newest(), there.newest()
         if newest is None:
             message = f'copy: "{source}" contains no record of a query.'
             raise RecoveryError(message)
@@ -48,7 +47,7 @@ def copy_newest(source: Directory, target: Directory, option: str = "to") -> tup
                 f"record {slot} of query {record.query}. Copy to a home without records."
             )
             raise RecoveryError(message)
-        if held is not None and held[0] == slot:
+        if held is not None and held[0] == slot and _has_all(target, held[1]):
             return slot, held[1], 0
         decided, record = record, _without_delivered(source, record)
         named = files_of(record)
@@ -64,7 +63,10 @@ def copy_newest(source: Directory, target: Directory, option: str = "to") -> tup
         here.put(slot, record.encode())
         here.trim(log.pins.first(slot))
         _remove_others(target, [named, *map(files_of, log.pins.records())])
-        return slot, record, copied
+        # Of two copies at once, one may have removed what only the other one's record names: the later look sees it.
+        newest = log.newest()
+        if newest is not None and _has_all(target, newest[1]):
+            return slot, record, copied
     message = f'copy: query {record.query} replaces its snapshots faster than they can be copied to "{target}".'
     raise RecoveryError(message)
 
@@ -251,6 +253,13 @@ def _copy(source: Directory, target: Directory, place: str, names: list[str]) ->
         at.write(last, there.read(name))
         count += 1
     return count
+
+
+def _has_all(target: Directory, record: Record) -> bool:
+    """Whether all files are there that a record names."""
+    return all(
+        target.below(f"snapshots/{place}").files().keys() >= set(names) for place, names in files_of(record).items()
+    )
 
 
 def _remove_others(target: Directory, named: Sequence[dict[str, list[str]]]) -> None:
