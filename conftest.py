@@ -167,14 +167,14 @@ def _nothing_is_swallowed(request: pytest.FixtureRequest) -> Iterator[None]:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Marks what needs a session or a broker, what `make test-crash` runs instead of `make test`, and carriers."""
-    matrices = [config.rootpath / "tests" / name for name in MATRICES]
-    carriers = [config.rootpath / "tests" / name for name in CARRIERS]
+    below = {path: _below(path, config.rootpath / "tests") for path in {item.path for item in items}}
     for item in items:
         if not MACHINES.isdisjoint(getattr(item, "fixturenames", ())):
             item.add_marker("spark")
         if not SERVERS.isdisjoint(getattr(item, "fixturenames", ())):
             item.add_marker("server")
-        if any(item.path.is_relative_to(folder) for folder in matrices):
+        is_matrix, is_carrier = below[item.path]
+        if is_matrix:
             item.add_marker("crash")
         # Of a contract that many classes keep, some have in CI only what is their own.
         owner = getattr(item, "cls", None)
@@ -185,5 +185,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if gone := [name for name in often or () if not hasattr(owner, name)]:
             message = f"{getattr(owner, '__name__', owner)}.OFTEN: there is no {', '.join(gone)}"
             raise pytest.UsageError(message)
-        if item.get_closest_marker("long") is None and any(item.path.is_relative_to(folder) for folder in carriers):
+        if is_carrier and item.get_closest_marker("long") is None:
             item.add_marker("interpreted")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leaves folders alone of which `make test` runs nothing: each of its processes would read thousands of tests."""
+    if not config.getoption("markexpr").startswith("not crash"):
+        return None
+    return _below(collection_path, config.rootpath / "tests")[0] or None
+
+
+def _below(path: Path, tests: Path) -> tuple[bool, bool]:
+    """Whether a file is in a folder of matrices, and whether it is one of carriers."""
+    matrix, carrier = (any(path.is_relative_to(tests / name) for name in names) for names in (MATRICES, CARRIERS))
+    return matrix, carrier
