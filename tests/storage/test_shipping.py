@@ -49,6 +49,12 @@ def test_users_of_sparkjet_in_a_worker_find_all_of_it(archive: Path) -> None:
     assert f"{archive}/sparkjet/__init__.py" in found
 
 
+def test_a_module_of_the_driver_s_comes_first_where_a_function_of_its_user_s_is_read(archive: Path) -> None:
+    """What it imports must not ask for all names, of which some come from itself."""
+    found = run(archive, "from sparkjet.engine.erasing import HomeErasure; print(HomeErasure.__name__)")
+    assert found == "HomeErasure\n"
+
+
 def test_names_and_packages_are_there_when_they_are_used() -> None:
     code = "import sparkjet as sj; print(sj.sinks.Sink, sj.limiting_lag, 'stream' in dir(sj)); sj.nothing"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -17,11 +17,15 @@ _NAME = "sparkjet-workers.zip"
 _LAZY = ("sparkjet/__init__.py", "sparkjet/time/__init__.py")
 """Packages whose names come from modules that need msgspec and tenacity, which workers may not have."""
 _STUB = """from importlib import import_module
+from importlib.util import find_spec
 
 
 def __getattr__(name):
     if name.startswith("__"):
         raise AttributeError(name)
+    # Modules first: who imports one of them has not asked for all names, which may be what is just being imported.
+    if find_spec(f"{__name__}.{name}") is not None:
+        return import_module(f"{__name__}.{name}")
     return getattr(import_module(__name__ + "._names"), name)
 """
 _lock = threading.Lock()
