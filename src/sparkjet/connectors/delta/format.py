@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -63,13 +64,17 @@ def _sink(target: Target) -> Sink:
 def _hearing(followed: Followed) -> Hearing:
     from sparkjet.connectors.delta.heard import DeltaWriters  # noqa: PLC0415 - most queries read no such table
 
-    rereads = any(followed.options.get(name, "false").lower() == "true" for name in _REREADING)
+    def has(names: Sequence[str]) -> bool:
+        return any(followed.options.get(name, "false").lower() == "true" for name in names)
+
     table = directory_at(followed.place, "path", lambda: followed.session)
-    return DeltaWriters(table.below("_delta_log"), rereads=rereads)
+    return DeltaWriters(table.below("_delta_log"), rereads=has(_REREADING), changes=has(_CHANGES))
 
 
-_REREADING = ("ignorechanges", "readchangefeed", "readchangedata")
+_REREADING = ("ignorechanges", "ignorefiledeletion")
 """Options with which its connector delivers rows of versions that change files."""
+_CHANGES = ("readchangefeed", "readchangedata")
+"""Options with which it delivers changes, those of rows that are deleted as well."""
 SOURCE = KnownSource(hearing=_hearing)
 """A table read by Delta's connector."""
 SINK = SinkFormat(
