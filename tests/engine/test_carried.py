@@ -59,6 +59,8 @@ def test_what_has_not_begun_is_waited_for_and_what_has_none_is_not() -> None:
     assert found([several], [one, '{"logOffset": 3}'], "a") == {"a": None}
     assert found([several], [one, "-"], "a") == {}
     assert found([several], ['{"logOffset": 3}', "7"], "a") == {}
+    # A table of which nobody has told anything may be written by somebody who is behind.
+    assert found([several], [one, an_offset("{}", "{}")], "a") == {"a": None}
 
 
 def test_each_input_has_that_of_its_sources() -> None:
@@ -104,6 +106,8 @@ def test_what_is_heard_counts_as_if_the_offset_had_it() -> None:
     # A source that no batch has read, and one that two inputs read.
     assert heard_in([hears, None], ["-", offsets[1]], [], {}, {}) == (["-", offsets[1]], {})
     assert heard_in([hears, hears], offsets[:1], [], {}, {})[1] == {"0": heard}
+    # One of them may have another policy, and not ask.
+    assert heard_in([None, hears], offsets[:1], [], {}, {})[1] == {"0": heard}
     assert heard_in([], offsets, [], {}, {}) == (offsets, {})
     # A replay does not look again: logs are cleaned.
     assert heard_in([Hears(None)], offsets[:1], [], {}, {"0": heard})[1] == {"0": heard}

@@ -82,7 +82,9 @@ def heard_in(
         Also what had been told up to this one.
     """
     # A source that several inputs read appears once in the batch.
-    hearings = hearings[:1] if len(offsets) == 1 else hearings
+    if len(offsets) == 1:
+        # Not all of them may have asked.
+        hearings = [next((each for each in hearings if each is not None), None)] if hearings else hearings
     if len(hearings) != len(offsets):
         return [*offsets], {}
     texts, heard = [*offsets], {}
@@ -134,7 +136,8 @@ def carried(inputs: Sequence[Input], offsets: Sequence[str], tracker: InputTrack
             for path, watermark in (item for of_source in watermarks for item in of_source.items()):
                 yield each.prefix + substream_of(path, columns), watermark
         else:
-            complete = len(carrying) == len(own)
+            # Where nobody who tells has written yet, others' watermarks say nothing of the rows to come.
+            complete = len(carrying) == len(own) and all(leaves(offset.offsets) for offset in carrying)
             least = least_carried(mark for of_source in watermarks for mark in of_source.values()) if complete else None
             for name in [progress.id for progress in tracker.progress()]:
                 if name.startswith(each.prefix):
