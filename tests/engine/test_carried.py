@@ -119,13 +119,17 @@ def test_what_is_heard_counts_as_if_the_offset_had_it() -> None:
 class Following(Hears):
     """Hears a later watermark in each batch."""
 
+    others: list[str] = field(default_factory=list)
+
     def heard(self, offset: Any, before: Heard | None) -> Heard | None:
         self.before.append(before)
         seen = len(self.before)
-        return Heard(table="t", version=seen, writers={"q/results": micros(10 * seen)})
+        return Heard(table="t", version=seen, writers={"q/results": micros(10 * seen)}, others=self.others)
 
 
-def test_what_was_heard_is_in_the_record(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_heard_is_in_the_record(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     following = Following(None)
     monkeypatch.setattr("sparkjet.plan.plan.hearings", lambda _: (following,))
     driver = StreamDriver(
@@ -143,6 +147,12 @@ def test_what_was_heard_is_in_the_record(spark: SparkSession, monkeypatch: pytes
     # Nothing of what was not decided.
     assert following.before[:3] == [None, first, first]
     assert [row["count"] for row in driver.results()] == [1, 1]
+    assert "carried() waits" not in caplog.text
+    # From here on somebody writes of whose rows nobody knows how late they may be.
+    following.others = ["WRITE by x/y"]
+    for second in (70, 80):
+        driver.process([(at(second),)])
+    assert caplog.text.count("carried() waits, maybe for ever: who has written the rows of the stream tells no") == 1
 
 
 def test_only_positions_name_partitions_and_say_what_is_read() -> None:

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta, timezone
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _COMMIT, _VALID_THROUGH = "kafka.connect.commit-id", "kafka.connect.valid-through-ts"
-_FIRST, _LAST = (each.replace(tzinfo=timezone.utc) for each in (datetime.min, datetime.max))
+_FIRST, _LAST = datetime(1, 1, 1, tzinfo=timezone.utc), datetime(9999, 12, 31, 23, 59, 59, 999_999, timezone.utc)
 _NUMBER, _YEAR = re.compile(r"-?[0-9]+"), re.compile(r"[+-]?[0-9]{4,}(?=-)")
 _NANOS = re.compile(r"(\.[0-9]{6})[0-9]+")
 _OFFSETS = "kafka.connect.offsets."
