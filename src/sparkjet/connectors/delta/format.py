@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
@@ -67,10 +68,13 @@ def _hearing(followed: Followed) -> Hearing:
     def has(names: Sequence[str]) -> bool:
         return any(followed.options.get(name, "false").lower() == "true" for name in names)
 
-    table = directory_at(followed.place, "path", lambda: followed.session)
+    # Its connector takes a URI as Hadoop does, which decodes nothing: one of a local file is a path as it stands.
+    place = _LOCAL.sub("/", followed.place)
+    table = directory_at(place, "path", lambda: followed.session)
     return DeltaWriters(table.below("_delta_log"), rereads=has(_REREADING), changes=has(_CHANGES))
 
 
+_LOCAL = re.compile("^file:/+", re.IGNORECASE)
 _REREADING = ("ignorechanges", "ignorefiledeletion")
 """Options with which its connector delivers rows of versions that change files."""
 _CHANGES = ("readchangefeed", "readchangedata")
