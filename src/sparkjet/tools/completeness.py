@@ -291,7 +291,7 @@ def rolled_back(snapshots: Iterable[Snapshot], current: int | None) -> list[Mapp
 def _leading_to(known: Mapping[int, Snapshot], current: int | None) -> list[Snapshot]:
     """A snapshot and those before it, the newest first."""
     found: list[Snapshot] = []
-    while current in known:
+    while current is not None and current in known:
         found.append(known[current])
         current = found[-1].parent
     return found

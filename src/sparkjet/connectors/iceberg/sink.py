@@ -428,9 +428,6 @@ class IcebergSink:
                 files += data_files(deletes, handle["delete_partitions"], tuple(handle["keys"]))
         added = Addition(last["data"], files, last["spec"], last["by_names"], branch_of(last))
         tells = {**told(*handles), "transaction": last["folder"]}
-        if added.branch != MAIN:
-            # Readers of the main one get no rows of it, and would wait for its watermark.
-            tells["branch"] = added.branch
         if len(handles) > 1:
             tells["earlier"] = [handle["folder"] for handle in handles[:-1]]
         try:
