@@ -59,6 +59,8 @@ def test_what_has_not_begun_is_waited_for_and_what_has_none_is_not() -> None:
     assert found([several], [one, '{"logOffset": 3}'], "a") == {"a": None}
     assert found([several], [one, "-"], "a") == {}
     assert found([several], ['{"logOffset": 3}', "7"], "a") == {}
+    # A table of which nobody has told anything may be written by somebody who is behind.
+    assert found([several], [one, an_offset("{}", "{}")], "a") == {"a": None}
 
 
 def test_each_input_has_that_of_its_sources() -> None:
@@ -104,6 +106,8 @@ def test_what_is_heard_counts_as_if_the_offset_had_it() -> None:
     # A source that no batch has read, and one that two inputs read.
     assert heard_in([hears, None], ["-", offsets[1]], [], {}, {}) == (["-", offsets[1]], {})
     assert heard_in([hears, hears], offsets[:1], [], {}, {})[1] == {"0": heard}
+    # One of them may have another policy, and not ask.
+    assert heard_in([None, hears], offsets[:1], [], {}, {})[1] == {"0": heard}
     assert heard_in([], offsets, [], {}, {}) == (offsets, {})
     # A replay does not look again: logs are cleaned.
     assert heard_in([Hears(None)], offsets[:1], [], {}, {"0": heard})[1] == {"0": heard}
@@ -115,13 +119,17 @@ def test_what_is_heard_counts_as_if_the_offset_had_it() -> None:
 class Following(Hears):
     """Hears a later watermark in each batch."""
 
+    others: list[str] = field(default_factory=list)
+
     def heard(self, offset: Any, before: Heard | None) -> Heard | None:
         self.before.append(before)
         seen = len(self.before)
-        return Heard(table="t", version=seen, writers={"q/results": micros(10 * seen)})
+        return Heard(table="t", version=seen, writers={"q/results": micros(10 * seen)}, others=self.others)
 
 
-def test_what_was_heard_is_in_the_record(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_heard_is_in_the_record(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     following = Following(None)
     monkeypatch.setattr("sparkjet.plan.plan.hearings", lambda _: (following,))
     driver = StreamDriver(
@@ -139,6 +147,12 @@ def test_what_was_heard_is_in_the_record(spark: SparkSession, monkeypatch: pytes
     # Nothing of what was not decided.
     assert following.before[:3] == [None, first, first]
     assert [row["count"] for row in driver.results()] == [1, 1]
+    assert "carried() waits" not in caplog.text
+    # From here on somebody writes of whose rows nobody knows how late they may be.
+    following.others = ["WRITE by x/y"]
+    for second in (70, 80):
+        driver.process([(at(second),)])
+    assert caplog.text.count("carried() waits, maybe for ever: who has written the rows of the stream tells no") == 1
 
 
 def test_only_positions_name_partitions_and_say_what_is_read() -> None:

@@ -173,6 +173,18 @@ def test_epochs_that_an_iceberg_table_was_rolled_back_before_are_not_there() -> 
         assert complete_until(replace(table, kept=[*left, *kept])).until == ELEVEN
 
 
+def test_what_is_in_another_branch_of_an_iceberg_table_does_not_count() -> None:
+    audit = {**told("p", epoch=2), "watermark": MICROS - 60_000_000, "branch": "audit"}
+    table = Iceberg({"sparkjet/q/results": json.dumps(told(epoch=4)), "sparkjet/p/results": json.dumps(audit)})
+    table.kept = [Snapshot(Summary({"sparkjet": json.dumps(audit)}), 2, 1, 102), snapshot(1, None, 1)]
+    assert [each.name for each in complete_until(table).writers] == ["q/results"]
+    assert complete_until(table).until == ELEVEN
+    # The branch becomes the main one.
+    found = complete_until(replace(table, kept=table.kept[::-1]))
+    assert [each.name for each in found.writers] == ["q/results", "p/results"]
+    assert found.until == ELEVEN - timedelta(minutes=1)
+
+
 @pytest.mark.parametrize("quote", ['"', "`", ""])
 def test_a_database_by_a_connection(quote: str) -> None:
     statements = Statements(lambda name: f"{quote}{name}{quote}", "", "main.orders", ())

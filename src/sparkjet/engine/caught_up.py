@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -82,7 +82,9 @@ def heard_in(
         Also what had been told up to this one.
     """
     # A source that several inputs read appears once in the batch.
-    hearings = hearings[:1] if len(offsets) == 1 else hearings
+    if len(offsets) == 1:
+        # Not all of them may have asked.
+        hearings = [next((each for each in hearings if each is not None), None)] if hearings else hearings
     if len(hearings) != len(offsets):
         return [*offsets], {}
     texts, heard = [*offsets], {}
@@ -134,11 +136,27 @@ def carried(inputs: Sequence[Input], offsets: Sequence[str], tracker: InputTrack
             for path, watermark in (item for of_source in watermarks for item in of_source.items()):
                 yield each.prefix + substream_of(path, columns), watermark
         else:
-            complete = len(carrying) == len(own)
+            # Where nobody who tells has written yet, others' watermarks say nothing of the rows to come.
+            complete = len(carrying) == len(own) and all(leaves(offset.offsets) for offset in carrying)
             least = least_carried(mark for of_source in watermarks for mark in of_source.values()) if complete else None
             for name in [progress.id for progress in tracker.progress()]:
                 if name.startswith(each.prefix):
                     yield name, least
+
+
+def waiting(inputs: Sequence[Input], found: Iterable[tuple[str, int | None]]) -> set[str]:
+    """The prefixes of the inputs that wait for a watermark which nobody tells, and have no other policy.
+
+    >>> from sparkjet.plan.inputs import Input, WatermarkSettings
+    >>> from sparkjet.time import carried as policy
+    >>> one, other = (Input(prefix, WatermarkSettings("ts", policy()), sources=1) for prefix in ("1/", "2/"))
+    >>> waiting([one, other], [("1/a", 7), ("1/b", None), ("2/", MIN)])
+    {'1/'}
+    """
+    silent = [name for name, watermark in found if watermark is None]
+    policies = [(each.prefix, each.watermark.policy) for each in inputs]
+    alone = [prefix for prefix, policy in policies if isinstance(policy, Carried) and policy.otherwise is None]
+    return {prefix for prefix in alone if any(name.startswith(prefix) for name in silent)}
 
 
 def _nobody(_: str) -> bool:

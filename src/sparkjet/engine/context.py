@@ -52,6 +52,7 @@ class EngineContext:
         alignment: Tells the planners of aligned sources how far event time has come.
         adopt: The checkpoint of Spark's behind which a new query begins, None for the beginning of its sources.
         refill: Finds the fork with whose state a changed query continues, None for its own state.
+        waiting: The inputs of which it was said that nobody tells the watermark for which they wait.
     """
 
     plan: Plan
@@ -74,6 +75,7 @@ class EngineContext:
     adopt: Adoption | None = None
     refill: Callable[[], Refill] | None = None
     alignment: Alignment = field(default_factory=Alignment)
+    waiting: set[str] = field(default_factory=set)
 
     @property
     def label(self) -> object:

@@ -10,7 +10,7 @@ import msgspec
 
 from sparkjet.catalyst.moments import Moment
 from sparkjet.engine.alignment import held_back
-from sparkjet.engine.caught_up import announced, carried, heard_in, in_order
+from sparkjet.engine.caught_up import announced, carried, heard_in, in_order, waiting
 from sparkjet.engine.dead_letters import DeadLetters
 from sparkjet.engine.expectations import Expectations
 from sparkjet.engine.input_batch import InputBatch
@@ -29,7 +29,7 @@ from sparkjet.snapshots.record import EpochKind
 from sparkjet.time import MAX, MIN, WriterProgress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from pyspark.sql import DataFrame
 
@@ -134,8 +134,10 @@ class Epoch:
         for substream, timestamp in self._highest.items():
             tracker.report(substream, timestamp, request.now)
         # After the report: a substream may be in this batch for the first time.
-        for substream, watermark in carried(inputs, ends, tracker):
+        told = list(carried(inputs, ends, tracker))
+        for substream, watermark in told:
             tracker.carry(substream, watermark, request.now)
+        self._warn_of_waiting(waiting(inputs, told))
         with self.progress.timed(EpochPhase.ADVANCE):
             if request.kind is EpochKind.CLOSING:
                 self._results.close_all()
@@ -155,6 +157,17 @@ class Epoch:
                 request.batch_id, record.spark, self._context.store, prefix
             )
         self._reached(EpochPhase.ADVANCE)
+
+    def _warn_of_waiting(self, prefixes: Collection[str]) -> None:
+        """Say once of each input that nobody tells the watermark for which it waits."""
+        for prefix in sorted({*prefixes} - self._context.waiting):
+            self._context.waiting.add(prefix)
+            logger.warning(
+                "withWatermark: carried() waits, maybe for ever: who has written the rows of %s tells no watermark. "
+                "Name another policy, carried(otherwise=limiting_lag(…)), or writers whose rows do not count, "
+                "carried(without=[…])",
+                prefix.removesuffix("/") or "the stream",
+            )
 
     def _align(self, ends: Sequence[str], record: Record) -> None:
         """Say how far event time has come; also after a tick, by which a partition may have become idle or retired."""

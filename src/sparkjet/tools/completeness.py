@@ -280,13 +280,21 @@ def rolled_back(snapshots: Iterable[Snapshot], current: int | None) -> list[Mapp
     Nothing is said of those before the oldest one that leads to the current one: what is between them has expired.
     """
     known = {each.id: each for each in snapshots}
-    kept = []
-    while current in known:
-        kept.append(known[current])
-        current = known[current].parent
+    kept = _leading_to(known, current)
     there = [_epoch_of(each.told) for each in kept if each.told]
     since = [each for each in known.values() if kept and each.at >= kept[-1].at]
-    return [each.told for each in since if each.told and _epoch_of(each.told) not in there]
+    # Those of another branch were never there.
+    gone = [each.told for each in since if each.told and _epoch_of(each.told) not in there]
+    return [told for told in gone if "branch" not in told]
+
+
+def _leading_to(known: Mapping[int, Snapshot], current: int | None) -> list[Snapshot]:
+    """A snapshot and those before it, the newest first."""
+    found: list[Snapshot] = []
+    while current is not None and current in known:
+        found.append(known[current])
+        current = found[-1].parent
+    return found
 
 
 def _epoch_of(told: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -294,12 +302,6 @@ def _epoch_of(told: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _of_iceberg(table: Any) -> Completeness:
-    properties: Mapping[str, str] = table.properties
-    writers = []
-    for key, text in properties.items():
-        if key.startswith("sparkjet/"):
-            query, output = key.split("/", 2)[1:]
-            writers.append(_writer({"query": query, "output": output, **json.loads(text)}))
     connectors: dict[str, Mapping[str, Any]] = {}
     others: dict[str, None] = {}
     known = []
@@ -312,9 +314,11 @@ def _of_iceberg(table: Any) -> Completeness:
             connectors[connector] = summary
         elif "sparkjet" not in summary and summary.get("operation") != "replace":
             others[f"{summary.get('operation')} by {summary.get('engine-name', 'an unknown engine')}"] = None
+    last = table.current_snapshot()
+    current = None if last is None else last.snapshot_id
+    writers = _by_properties(table.properties, _leading_to({each.id: each for each in known}, current))
     newest = {each.name: each.epoch or 0 for each in writers}
-    current = table.current_snapshot()
-    for told in rolled_back(known, None if current is None else current.snapshot_id):
+    for told in rolled_back(known, current):
         name = f"{told.get('query')}/{told.get('output')}"
         # The properties, which say how far a writer is, are not rolled back.
         if told.get("epoch", 0) <= newest.get(name, 0):
@@ -322,6 +326,22 @@ def _of_iceberg(table: Any) -> Completeness:
     # Its newest snapshot: without the property its tasks have not told one time.
     writers += [Writer(name, None, valid_through(summary)) for name, summary in connectors.items()]
     return Completeness(tuple(writers), tuple(others))
+
+
+def _by_properties(properties: Mapping[str, str], there: Sequence[Snapshot]) -> list[Writer]:
+    """The writers by an Iceberg table's properties; those of another branch by the snapshots that it has taken over."""
+    writers = []
+    for key, text in properties.items():
+        if not key.startswith("sparkjet/"):
+            continue
+        query, output = key.split("/", 2)[1:]
+        told: Mapping[str, Any] | None = json.loads(text)
+        if told and "branch" in told:
+            ours = (each.told for each in there if each.told)
+            told = next((each for each in ours if (each.get("query"), each.get("output")) == (query, output)), None)
+        if told is not None:
+            writers.append(_writer({**told, "query": query, "output": output}))
+    return writers
 
 
 def _summary(snapshot: Any) -> Mapping[str, Any]:

@@ -12,8 +12,10 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
+from sparkjet.connectors.delta.format import SOURCE
 from sparkjet.connectors.delta.heard import DeltaWriters
 from sparkjet.connectors.delta.log import file_of, metadata
+from sparkjet.connectors.format import Followed
 from sparkjet.errors import SourceError
 from sparkjet.storage.posix_directory import PosixDirectory
 from sparkjet.time import MIN, Heard
@@ -110,6 +112,35 @@ def test_others_count_once_their_rows_may_be_late(tmp_path: Path, caplog: pytest
     assert [each.partition(":")[0] for each in third.others] == [OTHER]
     assert f"_delta_log has rows of others ({third.others[0]})" in caplog.text
     assert f"carried(without=['{third.others[0]}'])" in caplog.text
+    # Only a feed of changes has the rows of files that are removed.
+    DeltaTable(tmp_path).delete(f"n = {len(table.told) - 1}")
+    log = PosixDirectory(tmp_path / "_delta_log")
+    for how, expected in (({"rereads": True}, 1), ({"changes": True}, 2)):
+        fourth = DeltaWriters(log, **how).heard(end(7), third)
+        assert fourth is not None
+        assert len(fourth.others) == expected
+
+
+def test_the_options_of_the_connector_say_which_rows_a_stream_gets(tmp_path: Path) -> None:
+    table = Table(tmp_path / "t")
+    table.write()
+    table.write("q/a", 10)
+    first = table.writers.heard(end(2), None)
+    table.write(mode="overwrite")
+    # As Hadoop takes it, which decodes nothing; no session is needed.
+    place = f"file://{table.path.rename(tmp_path / 'a%20b')}"
+    no_session: Any = None
+    for option, expected in (
+        ("ignoreDeletes", 0),
+        ("ignoreChanges", 1),
+        ("ignoreFileDeletion", 1),
+        ("readChangeFeed", 1),
+    ):
+        hearing = SOURCE.hearing
+        assert hearing is not None
+        found = hearing(Followed(no_session, place, {option.lower(): "True"})).heard(end(3), first)
+        assert found is not None
+        assert len(found.others) == expected, option
 
 
 def test_what_the_log_has_lost_is_in_its_checkpoint_or_waited_for(tmp_path: Path) -> None:

@@ -121,6 +121,11 @@ def test_a_branch_is_given_rows_that_the_table_does_not_have(iceberg: SparkSessi
     assert numbers(iceberg, tmp_path) == [1]
     table.refresh()
     assert [table.snapshot(name).summary()["total-records"] for name in ("main", "audit")] == ["1", "3"]
+    # The property is the table's: it says where the rows are.
+    version = main.table.version()
+    assert version is not None
+    properties = [text for name, text in version.properties.items() if name.startswith("sparkjet/")]
+    assert [json.loads(text)["branch"] for text in properties] == ["audit"]
     table.manageSnapshots().removeBranch("audit").commit()
     with pytest.raises(SinkError, match=r"it has no branch 'audit' any more\. Make the table what it was"):
         again.commit(handles[2], lambda: None)

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from sparkjet.connectors.iceberg.heard import IcebergWriters, Snapshot, Snapshots
+from sparkjet.connectors.iceberg.heard import IcebergWriters, Snapshot, Snapshots, told_by
 from sparkjet.time import MIN, Heard
 
 SECOND = 1_000_000
@@ -100,6 +100,37 @@ def test_a_snapshot_counts_when_all_its_files_are_read(caplog: pytest.LogCapture
     assert found is not None
     assert found.others == ["append by spark"]
     assert "carried(without=['append by spark'])" in caplog.text
+
+
+def test_who_writes_into_another_branch_is_not_waited_for() -> None:
+    table = Table()
+    table.write("q/a", 10)
+    table.properties["sparkjet/r/audit"] = json.dumps({"epoch": 4, "watermark": 5, "branch": "audit"})
+    assert table.writers.heard(end(0, 1), None) == Heard(table="t", version=0, writers={"q/a": 10})
+    # Its branch becomes the main one.
+    table.write("r/audit", 20)
+    table.properties["sparkjet/r/audit"] = json.dumps({"epoch": 5, "watermark": 20, "branch": "audit"})
+    assert table.writers.heard(end(0, 1), None) == Heard(table="t", version=0, writers={"q/a": 10, "r/audit": MIN})
+    assert table.writers.heard(end(1, 1), None) == Heard(table="t", version=1, writers={"q/a": 10, "r/audit": 20})
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("+56000-01-01T00:00:00Z", 253_402_300_799),
+        ("-0044-03-15T12:00Z", -62_135_596_800),
+        ("99999999999999999999", 253_402_300_799),
+        ("-5000", -5),
+        ("1970-01-01T01:00:07.123456789+01:00", 7),
+        ("1970-01-01T00:00:07", None),
+        ("soon", None),
+    ],
+)
+def test_connect_tells_any_time_that_records_have(text: str, seconds: int | None) -> None:
+    told, _ = told_by(Snapshot(1, None, "append", {"kafka.connect.valid-through-ts": text}))
+    assert {name: mark and mark != MIN and mark // SECOND for name, mark in told.items()} == {
+        "Kafka Connect": seconds if seconds is not None else False
+    }
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -64,8 +64,14 @@ def test_a_commit_cut_short_before_its_marker_is_finished_by_the_next(spark: Spa
     ends = {(topic, number): end for number, end in enumerate(first["told"]["ends"][topic])}
     # A partition without rows of the first epoch is at the end of the second, too.
     assert markers.watermarks(ends) == {where: 10 if end else 20 for where, end in ends.items()}
+    # One that goes on with another topic moves those before on as well, as long as they are there.
+    other = kafka.topic()
+    moved = a_driver(topic=other)
+    assert moved.tell(replace(transaction(3, run=RUN), watermark=30))["told"]["ends"].keys() == {topic, other}
     # For so long brokers are asked for a topic that is gone.
     late = a_driver(kafka_message__timeout__ms="1000")
     kafka.drop(progress)
     with pytest.raises(SinkError, match=r"the rows of epoch 1 are committed, but its marker cannot be written"):
         late.commit(again, lambda: None)
+    kafka.drop(topic)
+    assert moved.tell(replace(transaction(3, run=RUN), watermark=30))["told"]["ends"].keys() == {other}

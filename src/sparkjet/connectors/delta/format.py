@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -63,13 +65,20 @@ def _sink(target: Target) -> Sink:
 def _hearing(followed: Followed) -> Hearing:
     from sparkjet.connectors.delta.heard import DeltaWriters  # noqa: PLC0415 - most queries read no such table
 
-    rereads = any(followed.options.get(name, "false").lower() == "true" for name in _REREADING)
-    table = directory_at(followed.place, "path", lambda: followed.session)
-    return DeltaWriters(table.below("_delta_log"), rereads=rereads)
+    def has(names: Sequence[str]) -> bool:
+        return any(followed.options.get(name, "false").lower() == "true" for name in names)
+
+    # Its connector takes a URI as Hadoop does, which decodes nothing: one of a local file is a path as it stands.
+    place = _LOCAL.sub("/", followed.place)
+    table = directory_at(place, "path", lambda: followed.session)
+    return DeltaWriters(table.below("_delta_log"), rereads=has(_REREADING), changes=has(_CHANGES))
 
 
-_REREADING = ("ignorechanges", "readchangefeed", "readchangedata")
+_LOCAL = re.compile("^file:/+", re.IGNORECASE)
+_REREADING = ("ignorechanges", "ignorefiledeletion")
 """Options with which its connector delivers rows of versions that change files."""
+_CHANGES = ("readchangefeed", "readchangedata")
+"""Options with which it delivers changes, those of rows that are deleted as well."""
 SOURCE = KnownSource(hearing=_hearing)
 """A table read by Delta's connector."""
 SINK = SinkFormat(

@@ -47,10 +47,11 @@ class DeltaWriters:
     Args:
         log: The table's ``_delta_log``.
         rereads: Whether the stream delivers rows of versions that change files; otherwise it skips these, or fails.
+        changes: Whether it delivers the changes themselves, deletions as well.
     """
 
-    def __init__(self, log: Directory, *, rereads: bool = False) -> None:
-        self._log, self._rereads = log, rereads
+    def __init__(self, log: Directory, *, rereads: bool = False, changes: bool = False) -> None:
+        self._log, self._rereads, self._changes = log, rereads, changes
 
     def heard(self, offset: Any, before: Heard | None) -> Heard | None:
         """What had been told up to an end of a batch; None in the middle of the rows with which a stream begins.
@@ -121,7 +122,9 @@ class DeltaWriters:
 
     def _commit(self, version: int) -> _Commit:
         lines = self._log.read(file_of(version)).splitlines()
-        return _Commit.of((json.loads(line) for line in lines if line.strip()), rereads=self._rereads)
+        return _Commit.of(
+            (json.loads(line) for line in lines if line.strip()), rereads=self._rereads, changes=self._changes
+        )
 
     def _checkpointed(self, files: Sequence[str]) -> dict[str, int | None]:
         """The writers in a checkpoint: those without a watermark may have one later."""
@@ -164,7 +167,7 @@ class _Commit:
     other: str | None
 
     @staticmethod
-    def of(actions: Iterable[Mapping[str, Any]], *, rereads: bool) -> _Commit:
+    def of(actions: Iterable[Mapping[str, Any]], *, rereads: bool, changes: bool) -> _Commit:
         found = list(actions)
         info: Mapping[str, Any] = next((each["commitInfo"] for each in found if "commitInfo" in each), {})
         told = told_in(info.get("userMetadata"))
@@ -172,7 +175,9 @@ class _Commit:
             return _Commit({f"{told['query']}/{told['output']}": told.get("watermark")}, None)
         # What only moves rows, such as OPTIMIZE, says of each file that it changes no data.
         adds, removes = (any(each[kind].get("dataChange", True) for each in found if kind in each) for kind in _CHANGES)
-        if not adds or (removes and not rereads):
+        # A deleted row comes again in a feed of changes, with its old event time.
+        delivers = (adds or removes) if changes else adds and (rereads or not removes)
+        if not delivers:
             return _Commit({}, None)
         by = info.get("engineInfo") or info.get("clientVersion") or "an unknown engine"
         return _Commit({}, f"{info.get('operation')} by {by}")

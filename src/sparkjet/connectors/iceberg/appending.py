@@ -65,7 +65,10 @@ def appended(
     java, transaction = version.java, version.transaction
     partitions = version.base.spec(added.spec)
     config = static_method(session, f"{ICEBERG}.MetricsConfig.forTable")(java)
-    names_told = ("epoch", "transaction", "earlier", "watermark", "run")
+    if added.branch != MAIN:
+        # Readers of the main one get no rows of it, and would wait for its watermark.
+        told = {**told, "branch": added.branch}
+    names_told = ("epoch", "transaction", "earlier", "watermark", "run", "branch")
     text = json.dumps({key: told[key] for key in names_told if key in told})
     properties = transaction.updateProperties().set(application, text)
     names = None

@@ -111,8 +111,13 @@ class IcebergWriters:
         for key, text in found.properties.items():
             if key.startswith(_PREFIX):
                 name = key.removeprefix(_PREFIX)
-                # Who has written since has told a later one: its next snapshot tells its own.
-                writers[name] = MIN if name in since else json.loads(text).get("watermark")
+                told = json.loads(text)
+                if name in since:
+                    # It has told a later one since: its next snapshot tells its own.
+                    writers[name] = MIN
+                elif "branch" not in told:
+                    # Of a branch's rows, what has become the main one's is told by its snapshots.
+                    writers[name] = told.get("watermark")
         return writers
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 import confluent_kafka
@@ -11,11 +11,21 @@ from confluent_kafka.admin import AdminClient
 
 from sparkjet.connectors.kafka.producing import ProduceError, Queue
 from sparkjet.connectors.kafka.progress_topic import COMPLETE, ProgressTopic, key_of, reached
-from sparkjet.connectors.kafka.publishing import UNCOMMITTED, ends_of, partitions_of, told_of, topics_of
+from sparkjet.connectors.kafka.publishing import (
+    ANSWER,
+    COMMITTED,
+    UNCOMMITTED,
+    MarkerReader,
+    answered,
+    ends_of,
+    partitions_of,
+    told_of,
+    topics_of,
+)
 from sparkjet.errors import SinkError
 
 if TYPE_CHECKING:
-    from sparkjet.sinks.protocol import Handle
+    from sparkjet.sinks.protocol import Handle, TransactionId
 
 _WRITERS = 1
 """Of parts, which there are none of: the topic is like that of the staged sink."""
@@ -39,6 +49,8 @@ class EpochMarkers:
         self._name, self._properties, self._client, self._patience = name, producer, client, patience
         self._producer: Any = None
         self._admin: Any = None
+        self._named: set[str] | None = None
+        """The topics that markers of this output have named; None before they were looked up."""
 
     def check(self, topic: str | None) -> None:
         """Refuse a progress topic that would lose markers, or that is missing and may not be created."""
@@ -48,13 +60,33 @@ class EpochMarkers:
         """Create it if it is missing."""
         self._topic.create(_WRITERS, self._replicas(topic))
 
-    def described(self, topics: Iterable[str], watermark: int | None) -> Handle:
-        """What the marker of an epoch tells whose rows are all written, for its handle."""
-        names = sorted(set(topics))
-        with reached(f"the ends of {', '.join(names)}"):
-            partitions = partitions_of(self._asking(), names, self._patience)
+    def described(self, transaction: TransactionId, topics: Collection[str]) -> Handle:
+        """What the marker of an epoch tells whose rows are all written, for its handle.
+
+        It names the topics of earlier epochs too: without rows in one, the watermark there moves as well, and whoever
+        reads a compacted progress topic finds nothing but the newest marker.
+        """
+        with reached(f"the ends of what goes with progressTopic {self._name!r}"):
+            if self._named is None:
+                self._named = self._earlier(key_of(transaction.query, transaction.sink))
+            earlier, now = self._named - set(topics), set(topics)
+            self._named |= now
+            if earlier:
+                there = answered(self._asking(), lambda: self._asking().list_topics(timeout=ANSWER), self._patience)
+                # Nobody reads those that were deleted.
+                now |= earlier & set(there.topics)
+            partitions = partitions_of(self._asking(), sorted(now), self._patience)
             ends = ends_of(self._asking(), partitions, UNCOMMITTED, self._patience)
-        return {"progress": self._name, **told_of(ends, watermark)}
+        return {"progress": self._name, **told_of(ends, transaction.reached)}
+
+    def _earlier(self, key: str) -> set[str]:
+        """The topics that this output's newest marker names."""
+        ends = ends_of(self._asking(), [(self._name, COMPLETE)], COMMITTED, self._patience)
+        newest: bytes | None = None
+        for found, value in MarkerReader(self._client, self._patience).read({}, ends):
+            if found == key:
+                newest = value
+        return set() if newest is None else set(json.loads(newest).get("ends", ()))
 
     def write(self, handle: Handle) -> None:
         """Write the marker of an epoch whose rows are committed.

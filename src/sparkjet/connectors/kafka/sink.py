@@ -142,7 +142,7 @@ class KafkaSink:
         if self._markers is not None:
             topics = [topic for slot in handle["transactions"] for topic, _ in slot["written"]]
             given = [] if self._settings.topic is None else [self._settings.topic]
-            handle["told"] = self._markers.described([*given, *topics], transaction.reached)
+            handle["told"] = self._markers.described(transaction, [*given, *topics])
             self._pace.note(transaction)
 
     def check_alive(self, handle: Handle) -> None:
