@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from sparkjet.api.writer import StreamWriter
 
-TRIES = 100
+TRIES = 40
 HEAP = 2.0
 """Megabytes that the JVM's heap may grow by for each query; Spark keeps about one of its own queries for its UI."""
 
@@ -35,7 +35,7 @@ SLACK = 8.0
 """Megabytes that two looks differ by, of a heap that other tests have filled as well."""
 
 LOOKS = 4
-"""Looks at a heap that grew: what is loaded once grows it once, what queries leave grows it each time."""
+"""Looks at what has grown: what is loaded once grows it once, what queries leave grows it each time."""
 
 
 def measure(spark: SparkSession) -> dict[str, int]:
@@ -133,16 +133,18 @@ def test_queries_leave_nothing(spark: SparkSession, tmp_path: Path, rounds: int)
     jobs = Jobs(spark, tmp_path)
     # Of four queries each; what the first one loads stays.
     jobs.round()
-    before, used = left(spark), [heap(spark)]
+    before, used, more = left(spark), [heap(spark)], dict[str, int]()
     for _ in range(LOOKS):
         for _ in range(rounds):
             jobs.round()
         after = left(spark, before)
-        assert {name: number for name, number in after.items() if number > before[name]} == {}
+        more = {name: number - before[name] for name, number in after.items() if number > before[name]}
         used.append(heap(spark))
-        if used[-1] - used[-2] < SLACK + 4 * rounds * HEAP:
+        if not more and used[-1] - used[-2] < SLACK + 4 * rounds * HEAP:
             return
-    pytest.fail(f"the heap grew each time: {used} megabytes")
+        # A thread of Spark's, or of another test's, may have connected to the JVM meanwhile: it does so once.
+        before = {name: max(number, after[name]) for name, number in before.items()}
+    pytest.fail(f"something is left each time: {more or used}")
 
 
 def test_a_stopped_query_frees_its_state_though_its_handle_is_kept(spark: SparkSession, tmp_path: Path) -> None:
