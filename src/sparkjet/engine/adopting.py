@@ -123,37 +123,40 @@ class Adoption:
         """
         with self._local() as local:
             found = self._found(local)
-        if found.note is None:
-            note = Note(self.home.resolved())
-            text = (
-                f'{NOTE} Its query goes on behind batch {found.done} with the checkpointLocation "{note.home}". To go '
-                "back instead, remove that directory, if it has no records, and then this file.\n"
-            )
-            log, _, number = found.place.partition("/")
-            try:
-                is_fenced = self.checkpoint.below(log).put(number, text.encode() + msgspec.json.encode(note))
-            except OSError as error:
-                why = f"cannot be written ({error.strerror or error})"
-                raise self._refused(f"{why}: Spark's query could start again beside this one. Allow it") from error
-            if not is_fenced:
-                with self._local() as local:
-                    self._found(local)
-                raise self._refused(
-                    f"has got {found.place} while this query started: Spark's query runs. Stop it, and start again"
-                )
-            if found.planned > found.done:
-                logger.warning(
-                    "adopt: Spark's query has planned batch %d and not committed it: its rows are read here, also if "
-                    "its sink has got them",
-                    found.planned,
-                )
-        own, kept = self.home.below("snapshots"), _Adopted(self.checkpoint.resolved())
-        if self._adopted() != kept:
-            # Of a start that has got no record, and had another checkpoint.
-            own.remove_files([_HOME_FILE])
-            own.put(_HOME_FILE, msgspec.json.encode(kept))
-        with self._local() as local:
+            if found.note is None:
+                self._fence(found)
+            own, kept = self.home.below("snapshots"), _Adopted(self.checkpoint.resolved())
+            if self._adopted() != kept:
+                # Of a start that has got no record, and had another checkpoint.
+                own.remove_files([_HOME_FILE])
+                own.put(_HOME_FILE, msgspec.json.encode(kept))
             return local.capture(found.done, None, store, prefix)
+
+    def _fence(self, found: _Found) -> None:
+        """Put the note where Spark's query would write next."""
+        note = Note(self.home.resolved())
+        text = (
+            f'{NOTE} Its query goes on behind batch {found.done} with the checkpointLocation "{note.home}". To go '
+            "back instead, remove that directory, if it has no records, and then this file.\n"
+        )
+        log, _, number = found.place.partition("/")
+        try:
+            is_fenced = self.checkpoint.below(log).put(number, text.encode() + msgspec.json.encode(note))
+        except OSError as error:
+            why = f"cannot be written ({error.strerror or error})"
+            raise self._refused(f"{why}: Spark's query could start again beside this one. Allow it") from error
+        if not is_fenced:
+            with self._local() as local:
+                self._found(local)
+            raise self._refused(
+                f"has got {found.place} while this query started: Spark's query runs. Stop it, and start again"
+            )
+        if found.planned > found.done:
+            logger.warning(
+                "adopt: Spark's query has planned batch %d and not committed it: its rows are read here, also if "
+                "its sink has got them",
+                found.planned,
+            )
 
     def _adopted(self) -> _Adopted | None:
         try:
