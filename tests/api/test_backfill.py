@@ -104,7 +104,7 @@ def run(writer: StreamWriter) -> None:
 
 P = sj.EpochPhase
 BEFORE = (P.BEGIN, P.AGGREGATE, P.ADVANCE, P.SAVE, P.PREPARE)
-FEW = ((P.DECIDE, 1), (P.PREPARE, 4), (P.DECIDE, 4), (P.PREPARE, 5))
+FEW = ((P.DECIDE, 1), (P.PREPARE, 4), (P.DECIDE, 5))
 ALL = (
     *((phase, 1) for phase in BEFORE),
     *((P.DECIDE, 1), (P.COMMIT, 2), (P.CLEAN, 3)),

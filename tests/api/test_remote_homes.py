@@ -132,6 +132,8 @@ def test_on_hdfs(spark: SparkSession, hdfs: HdfsServer, tmp_path: Path) -> None:
     assert spark.read.parquet(f"{home}-out").where("k = 'a'").count() == 0
 
 
+# In CI, the store's contract, the farm's homes and the outages are on S3, and each call below on a path.
+@pytest.mark.long
 def test_on_s3(s3_spark: SparkSession, s3: S3Server, tmp_path: Path) -> None:
     check(s3_spark, tmp_path, f"s3a://{BUCKET}/{uuid4().hex}/home")
 

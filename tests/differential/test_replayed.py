@@ -17,8 +17,8 @@ from tests.parameters import mostly_long
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-OFTEN = (26,)
-SEEDS = [*OFTEN, *mostly_long({f"seed {seed}": seed for seed in (2481, 3956, *range(106))}, often=())]
+SEEDS = mostly_long({f"seed {seed}": seed for seed in (2481, 3956, *range(106))}, often=())
+"""In CI, `tests/api/test_fork_replay.py` and `tests/engine/test_replaying.py` replay queries that are written down."""
 
 
 @pytest.mark.logs_errors

@@ -29,7 +29,7 @@ FROM = OLDEST if LINE >= (4, 2) else NEWEST
         # In CI on the oldest line. On the newest, `snapshots/test_homes.py` goes on from homes of earlier formats, with
         # other operators and decided epochs.
         pytest.param(operators, "stopped", marks=pytest.mark.long if LINE >= (4, 2) else ()),
-        pytest.param(shops, "stopped", marks=pytest.mark.crash),
+        pytest.param(shops, "stopped", marks=pytest.mark.long if LINE >= (4, 2) else pytest.mark.crash),
         pytest.param(shops, "decided", marks=pytest.mark.long if LINE >= (4, 2) else pytest.mark.crash),
     ],
     ids=["operators", "windows", "crashed windows"],

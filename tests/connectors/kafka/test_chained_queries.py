@@ -58,7 +58,7 @@ def prepared_sink_of(spark: SparkSession, kafka: KafkaServer, _: Path, **given: 
     ("written_by", "length", "limit"),
     [
         (sink_of, 300, None),
-        (prepared_sink_of, 300, None),
+        pytest.param(prepared_sink_of, 300, None, marks=pytest.mark.long),
         pytest.param(sink_of, 150, "3", marks=pytest.mark.long),
         pytest.param(prepared_sink_of, 150, "3", marks=pytest.mark.long),
     ],
