@@ -136,6 +136,7 @@ WRITTEN = [
 """Expressions that Spark computes without regard to the order of rows."""
 
 
+@pytest.mark.crash
 def test_expressions_over_aggregates_are_sparks(rows: DataFrame) -> None:
     compared(rows.withColumn("s2", F.col("n").cast("string")), [F.expr(text) for text in WRITTEN])
 

@@ -45,6 +45,8 @@ def run(spark: SparkSession, feed: Feed, place: Path, handed: list[Any]) -> None
     query.awaitTermination()
 
 
+@pytest.mark.crash
+@pytest.mark.interpreted
 @pytest.mark.parametrize(
     "name",
     [

@@ -140,6 +140,8 @@ def test_twice_and_at_once_after_an_error(spark: SparkSession, feed: Feed) -> No
     )
 
 
+@pytest.mark.crash
+@pytest.mark.interpreted
 def test_a_query_that_is_started_twice_goes_on_as_the_second(spark: SparkSession, feed: Feed, tmp_path: Path) -> None:
     """In turn, and by two threads at once: one of them is told that it was taken over, and no row is lost or twice."""
     writer = counts(spark, feed).writeStream.format("parquet").option("path", tmp_path / "out")

@@ -52,6 +52,8 @@ def test_a_query_goes_on_from_the_grid_and_has_no_directory(spark: SparkSession,
     assert sj.read_state("grid:///counts").collect() == []
 
 
+@pytest.mark.crash
+@pytest.mark.interpreted
 def test_a_query_whose_grid_was_lost_as_a_whole_is_known_by_what_it_has_published(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pytest
 from pyspark.sql import functions as F
 from pyspark.sql.udf import UserDefinedFunction
 from pyspark.util import PythonEvalType
@@ -152,6 +153,8 @@ def misfits() -> dict[str, UserDefinedFunction]:
     return found
 
 
+@pytest.mark.crash
+@pytest.mark.interpreted
 def test_what_does_not_fit_the_type_is_a_failure(spark: SparkSession) -> None:
     kinds = misfits()
     given = spark.createDataFrame([("1",), ("x",), ("2",)], "text string").coalesce(1)

@@ -70,6 +70,8 @@ def counting(ends: list[int]) -> type[DataSource]:
     return Counting
 
 
+@pytest.mark.crash
+@pytest.mark.interpreted
 def test_batches_are_those_of_sparks_own_query(spark: SparkSession, tmp_path: Path) -> None:
     feed = Feed(tmp_path / "in")
     for number in range(5):

@@ -119,6 +119,8 @@ def shelf_source() -> type[DataSource]:  # noqa: C901 - two small classes, not o
     return Shelf
 
 
+@pytest.mark.crash
+@pytest.mark.interpreted
 def test_only_a_substream_that_has_been_read_to_its_end_goes_idle(spark: SparkSession, tmp_path: Path) -> None:
     def shelve(times: dict[str, list[int]], given: dict[str, int]) -> None:
         fresh = tmp_path / "fresh.json"

@@ -57,6 +57,8 @@ def shown(home: Path) -> list[tuple[int, int, int]]:
     return sorted((int(start) - START, int(end) - START, count) for start, end, count in bounds)
 
 
+@pytest.mark.crash
+@pytest.mark.interpreted
 def test_windows_that_span_a_change_are_withheld_and_counted(spark: SparkSession, tmp_path: Path) -> None:
     feed = fed(tmp_path, 0, CLOSED + 5)
     assert run(tmp_path, counted(events(feed, spark), OLD)) == 0
@@ -93,6 +95,8 @@ def test_shorter_windows_that_end_between_two_of_the_old_ones_are_emitted(
     assert shown(tmp_path) == [*before, *((start, start + length, length // 5) for start in range(first, END, length))]
 
 
+@pytest.mark.crash
+@pytest.mark.interpreted
 def test_a_window_that_another_stage_reads_is_refused_if_any_would_be_withheld(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -72,6 +72,8 @@ def tumbling(stream: Stream) -> Any:
     return stream.withWatermark("ts", "0 seconds").groupBy(sj.window("ts", "10 seconds"), "k").count()
 
 
+@pytest.mark.crash
+@pytest.mark.interpreted
 def test_rows_wait_for_their_period_and_come_once(spark: SparkSession) -> None:
     driver = StreamDriver(spark, tumbling, SCHEMA, outputMode="update", earlyResultsPeriod="30 seconds")
     sent = Sent(driver)
@@ -126,6 +128,8 @@ def test_marked_rows_end_with_a_final_one_for_each_window(spark: SparkSession) -
     assert sent.since() == [(0, 10, "a", 2, False), (0, 10, "b", 1, False), (10, 20, "c", 1, True)]
 
 
+@pytest.mark.crash
+@pytest.mark.interpreted
 def test_sessions_come_when_they_have_grown_or_merged(spark: SparkSession) -> None:
     def query(stream: Stream) -> list[Any]:
         windows = [sj.session_window("ts", "10 seconds", maxDuration=longest) for longest in (None, "1 minute")]

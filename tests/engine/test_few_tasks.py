@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
 from pyspark.sql import functions as F
 
 import sparkjet as sj
@@ -13,7 +14,6 @@ from tests.feed import Feed, rows
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import pytest
     from pyspark.sql import SparkSession
 
 KEYS, EPOCHS = 40, 5
@@ -30,6 +30,8 @@ def run(spark: SparkSession, feed: Feed, home: Path, partitions: int) -> tuple[l
     return found, len(list((home / "out").rglob("*.parquet")))
 
 
+@pytest.mark.crash
+@pytest.mark.interpreted
 def test_files_are_as_few_as_cores_and_results_the_same(spark: SparkSession, tmp_path: Path) -> None:
     feed = Feed(tmp_path / "in")
     for epoch in range(EPOCHS):

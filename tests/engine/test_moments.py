@@ -81,6 +81,8 @@ def closing(rows: Any) -> list[Any]:
     return [windows, salted(rows), with_late_rows, with_late_rows.lateRows]
 
 
+@pytest.mark.crash
+@pytest.mark.interpreted
 def test_no_window_repeats_the_random_numbers_of_the_one_before(spark: SparkSession) -> None:
     driver, *_ = driven(spark, closing)
     for epoch in range(1, 4):

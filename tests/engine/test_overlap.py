@@ -78,6 +78,8 @@ def test_epochs_do_not_overlap_unless_asked(spark: SparkSession, tmp_path: Path)
     assert [epoch for _, epoch in phases] == sorted(epoch for _, epoch in phases)
 
 
+@pytest.mark.crash
+@pytest.mark.interpreted
 def test_an_end_that_fails_is_raised_before_the_next_epoch_moves_the_state(spark: SparkSession, tmp_path: Path) -> None:
     def fail(phase: EpochPhase, epoch: int) -> None:
         if (phase, epoch) == (EpochPhase.PREPARE, 1):
@@ -95,6 +97,8 @@ def test_an_end_that_fails_is_raised_before_the_next_epoch_moves_the_state(spark
     assert sums(run) == RESULT
 
 
+@pytest.mark.crash
+@pytest.mark.interpreted
 def test_state_lost_in_an_end_is_restored_and_both_epochs_are_run_again(spark: SparkSession, tmp_path: Path) -> None:
     lost = []
 

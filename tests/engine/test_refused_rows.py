@@ -101,6 +101,8 @@ def test_without_divert_the_query_ends(spark: SparkSession) -> None:
         driver.process(rows_of(("good", 1), ("bad", 2)))
 
 
+@pytest.mark.crash
+@pytest.mark.interpreted
 def test_progress_counts_them_and_unmet_expectations(spark: SparkSession, tmp_path: Path) -> None:
     count = 10_000
     given = spark.range(1, count + 1).select(

@@ -153,6 +153,7 @@ def test_a_member_that_is_killed_loses_nothing_and_its_share_is_copied_again(gri
     client.check(manifest)
 
 
+@pytest.mark.crash
 def test_what_is_put_while_members_come_and_go_is_on_all_replicas(grid: Grid) -> None:
     client = grid.client()
     manifest = client.put(entries_of(client, 40, "before"))

@@ -104,6 +104,8 @@ def test_it_waits_for_the_slow_one_and_all_is_read_across_a_crash(
     assert windows(tmp_path) == {**dict.fromkeys(range(6), 10), **dict.fromkeys(range(36, 42), 20)}
 
 
+@pytest.mark.crash
+@pytest.mark.interpreted
 def test_what_cannot_be_aligned_is_refused_before_the_start(spark: SparkSession, tmp_path: Path) -> None:
     sj.register_sources(spark)
     reader = spark.readStream.format("sparkjet-kafka").option("kafka.bootstrap.servers", "127.0.0.1:1")

@@ -26,6 +26,8 @@ def headers(row: Any) -> dict[str, Any]:
     return {each.key: None if each.value is None else bytes(each.value).decode() for each in row.headers}
 
 
+@pytest.mark.crash
+@pytest.mark.interpreted
 def test_a_message_stays_as_it_is_and_gets_headers(spark: SparkSession) -> None:
     kept = [("mine", bytearray(b"1"))]
     given = [(b"k", b"x", "trades", 3, 17, kept), (None, b"y", "trades", 0, 1, None)]

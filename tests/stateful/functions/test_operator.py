@@ -93,6 +93,8 @@ def test_a_crash_neither_loses_nor_repeats_a_call(spark: SparkSession, phase: Ep
     assert sorted(driver.results()) == [Row(k="a", total=3), Row(k="b", total=4)]
 
 
+@pytest.mark.crash
+@pytest.mark.interpreted
 def test_late_rows_are_dropped_where_timers_are_in_event_time(spark: SparkSession) -> None:
     """And those that a filter drops do not reach the function."""
     driver = StreamDriver(spark, lambda rows: in_event_time(rows, "n > 0"), SCHEMA)
@@ -397,6 +399,8 @@ class Bells(StatefulProcessor):
         yield Row(at=expiredTimerInfo.getExpiryTimeInMs(), before=self.seen.get()[0])
 
 
+@pytest.mark.crash
+@pytest.mark.interpreted
 def test_timers_before_1970_wait_for_the_watermark_too(spark: SparkSession) -> None:
     def query(rows: Any) -> Any:
         timed = rows.withWatermark("ts", 0, by="feed", substreams=["x", "y"]).selectExpr("k", "unix_millis(ts) AS at")
