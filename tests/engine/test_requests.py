@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("tests.engine")
 
 BUDGET = {
-    # A blob; and two files that Spark writes, at once: the delta of the state and the results.
-    EpochPhase.SAVE: 2 + 2 * 35,
+    # A blob; and two files that Spark's tasks write, at once: the delta of the state and the results.
+    EpochPhase.SAVE: 1 + 2 * 7,
     EpochPhase.DECIDE: 2,
     EpochPhase.COMMIT: 10 + 10,
     EpochPhase.CLEAN: 0,

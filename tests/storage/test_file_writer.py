@@ -117,6 +117,8 @@ def test_a_store_that_does_not_answer_at_first_is_waited_for(
 ) -> None:
     with S3Proxy(s3.port, "HEAD") as proxy, through(s3_spark, proxy):
         place = hadoop_directory(s3_spark, f"s3a://{s3.bucket()}/place")
+        # It has answered before.
+        place.exists()
         # More than Hadoop's client repeats a request.
         proxy.planned.extend([Fault.LOST] * 20)
         assert write(rows, FileWriter(place, "json"), SinkError).rows == 20

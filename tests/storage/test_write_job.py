@@ -46,6 +46,9 @@ def test_listed_files_are_those_that_count(spark: SparkSession, tmp_path: Path) 
     assert statistics.rows == 20
     assert statistics.files == len(paths) == 4
     assert sum(len(path.read_text().splitlines()) for path in paths) == 20
+    # A list beside them, as Spark's file sink writes it, would be most of the requests to a store.
+    assert {path for path in (tmp_path / "out").rglob("part-*") if path.is_file()} == set(paths)
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"k=a b%250", "k=a b%251"}
 
 
 def test_a_task_that_fails_fails_the_job_with_its_own_error(spark: SparkSession, tmp_path: Path) -> None:

@@ -77,6 +77,8 @@ class FileWriter:
             (self.directory.path / "_temporary" / "0" / "_temporary").mkdir(parents=True)
             statistics = job.renaming(WRITING)
             return Saved(statistics.rows, statistics.files, self._found())
+        # A store that is away is waited for here: tasks would give up after a few attempts.
+        self.directory.exists()
         statistics, written = job.listing()
         found = sorted(unquote(each).removeprefix(f"{uri}/") for each in written)
         return Saved(statistics.rows, statistics.files, found)

@@ -30,7 +30,7 @@ _SPARED = {
     "dfs.client.block.write.locateFollowingBlock.initial.delay.ms": ("400", "20"),
     # Looks for directories around each file that is created or removed, and markers for those that have become empty: a
     # refused start would leave one.
-    "fs.s3a.performance.flag": ("", "create,delete"),
+    "fs.s3a.performance.flags": ("", "create,delete"),
 }
 """Hadoop's default and our value of settings that cost time or requests in every epoch; the user's value stays."""
 _PACKAGES = {

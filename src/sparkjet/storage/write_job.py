@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
+import tempfile
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.java_gateway import ensure_callback_server_started
 
 from sparkjet.java import as_map, as_seq, end_callback, has_member, java_class, nothing, static_method
 from sparkjet.spark_line import LINE
-from sparkjet.storage.hadoop_file_system import JAVA_ERRORS, os_error
-from sparkjet.storage.patience import Patience
+from sparkjet.storage.hadoop_file_system import JAVA_ERRORS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -76,23 +77,16 @@ class WriteJob:
         Their paths are encoded as in Hadoop.
         """
         session = self.session
-        logs = java_class(session, _LOG)
         version = static_method(session, f"{_LOG}.VERSION")()
-
-        def made() -> Any:
-            try:
-                return logs(version, session._jsparkSession, f"{self.uri}/_spark_metadata", nothing(session))
-            except JAVA_ERRORS as error:
-                raise os_error(session.sparkContext._gateway, error, self.uri) from error
-
-        # It looks into the directory; Spark itself retries the tasks of the job.
-        log = Patience(has_answered=True).run(made)
-        committer = java_class(session, f"{_STREAMING}.ManifestFileCommitProtocol")("0", self.uri)
-        committer.setupManifestOptions(log, 0)
-        state = session._jsparkSession.sessionState()
-        statistics = self._run(committer, state.newHadoopConfWithOptions(as_map(session, self.options.items())))
-        files = log.get(0).get()
-        return statistics, [file.path() for file in files]
+        with tempfile.TemporaryDirectory(prefix="sparkjet-written-") as local:
+            # Not beside the files, as Spark has it: that would be four of five requests of a small epoch.
+            log = java_class(session, _LOG)(version, session._jsparkSession, Path(local).as_uri(), nothing(session))
+            committer = java_class(session, f"{_STREAMING}.ManifestFileCommitProtocol")("0", self.uri)
+            committer.setupManifestOptions(log, 0)
+            state = session._jsparkSession.sessionState()
+            statistics = self._run(committer, state.newHadoopConfWithOptions(as_map(session, self.options.items())))
+            files = log.get(0).get()
+            return statistics, [file.path() for file in files]
 
     @property
     def session(self) -> SparkSession:
