@@ -10,7 +10,7 @@ import confluent_kafka
 from confluent_kafka.admin import AdminClient
 
 from sparkjet.connectors.kafka.producing import ProduceError, Queue
-from sparkjet.connectors.kafka.progress_topic import COMPLETE, ProgressTopic, key_of, reached
+from sparkjet.connectors.kafka.progress_topic import COMPLETE, ProgressTopic, key_of, reached, topics_in
 from sparkjet.connectors.kafka.publishing import (
     ANSWER,
     COMMITTED,
@@ -86,7 +86,7 @@ class EpochMarkers:
         for found, value in MarkerReader(self._client, self._patience).read({}, ends):
             if found == key:
                 newest = value
-        return set() if newest is None else set(json.loads(newest).get("ends", ()))
+        return topics_in(newest)
 
     def write(self, handle: Handle) -> None:
         """Write the marker of an epoch whose rows are committed.

@@ -264,6 +264,7 @@ class StagedKafkaSink(Outbox):
         progress.catch_up()
         if self._is_published(progress, handle):
             return
+        handle = handle | {"named": [*handle["topics"], *self._earlier(progress, handle["topics"])]}
         again, self._untried = self._untried != handle["box"], None
         where = self._written(progress, handle)
         if again:
@@ -281,13 +282,27 @@ class StagedKafkaSink(Outbox):
             progress.catch_up()
             self._check_copies(progress, handle)
             raise SinkError(str(error)) from error
-        progress.note(Marker(handle["epoch"], handle["box"], handle.get("run", ""), 0))
+        progress.note(Marker(handle["epoch"], handle["box"], handle.get("run", ""), 0), handle["named"])
         try:
             self._confirm(progress, handle)
         except BaseException:
             # Nobody asks again once the epoch is published: the next transaction would share an end that was lost.
             self._renew()
             raise
+
+    def _earlier(self, progress: ProgressTopic, topics: Sequence[str]) -> list[str]:
+        """The topics of earlier epochs, for the marker: the watermark moves there too, and nothing older may be left.
+
+        Not in the handle: one that is deleted after the decision would keep the epoch from being published.
+        """
+        earlier = progress.topics - set(topics)
+        if not earlier:
+            return []
+        with reached("topics of earlier epochs"):
+            there = publishing.answered(
+                self._ends.admin, lambda: self._ends.admin.list_topics(timeout=publishing.ANSWER), self._settings.patience
+            )
+        return sorted(earlier & set(there.topics))
 
     def has_arrived(self, handle: Handle) -> bool:
         """See :meth:`Outbox.has_arrived`: markers are committed with the rows."""
@@ -372,7 +387,7 @@ class StagedKafkaSink(Outbox):
             tuple(keys),
             rows,
             handle["topic"],
-            tuple((name, self._ends.made.get(name, "")) for name in handle["topics"]),
+            tuple((name, self._ends.made.get(name, "")) for name in handle["named"]),
             handle.get("watermark"),
             tuple(progress.positions.get((progress.name, where), 0) for where, _ in keys),
             progress.newest.get(keys[0][1]),
@@ -393,7 +408,7 @@ class StagedKafkaSink(Outbox):
 
     def _written(self, progress: ProgressTopic, handle: Handle) -> list[tuple[str, int]]:
         """Every partition in which the transactions of an epoch may be open."""
-        found = self._ends.of(handle["topics"])
+        found = self._ends.of(handle["named"])
         self._tell_of_new_topics(handle)
         return [*found, *((progress.name, number) for number in range(len(handle["parts"]) + 1))]
 
