@@ -299,8 +299,9 @@ class StagedKafkaSink(Outbox):
         if not earlier:
             return []
         with reached("topics of earlier epochs"):
+            admin = self._ends.admin
             there = publishing.answered(
-                self._ends.admin, lambda: self._ends.admin.list_topics(timeout=publishing.ANSWER), self._settings.patience
+                admin, lambda: admin.list_topics(timeout=publishing.ANSWER), self._settings.patience
             )
         return sorted(earlier & set(there.topics))
 
