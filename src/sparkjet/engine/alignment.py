@@ -37,9 +37,11 @@ class _Aligned:
     file: str
     paths: Sequence[str]
     said: Mapping[str, Any]
+    queues: bool
 
     def substream(self, path: str) -> str:
-        return self.input.prefix + substream_of(path, len(self.input.watermark.by))
+        # A queue may have any name.
+        return self.input.prefix + (path if self.queues else substream_of(path, len(self.input.watermark.by)))
 
 
 class Alignment:
@@ -153,7 +155,9 @@ def _aligned(inputs: Sequence[Input], offsets: Sequence[str]) -> Iterator[_Align
             decoded = _decoded(text)
             if decoded is not None:
                 offset, said = decoded
-                yield _Aligned(each, alignment.file_of(offset), tuple(leaves(offset["offsets"])), said)
+                queues = alignment.is_of_queues(offset)
+                paths = tuple(offset["queues"] if queues else leaves(offset["offsets"]))
+                yield _Aligned(each, alignment.file_of(offset), paths, said, queues)
 
 
 def _decoded(text: str) -> tuple[Mapping[str, Any], Mapping[str, Any]] | None:

@@ -89,8 +89,18 @@ class Aligner:
         Raises:
             SourceError: The engine has left no file for this offset.
         """
-        # The first batch has nothing to go by: its partitions share it as they do without the option.
-        return held_back(backlog, self._reached(start), self._drift) if alignment_in(start) is not None else Held()
+        reached = self.reached(start)
+        return Held() if reached is None else held_back(backlog, reached, self._drift)
+
+    def reached(self, start: Mapping[str, Any]) -> dict[str, int] | None:
+        """How far event time has come at an offset in each partition that is neither idle nor retired.
+
+        None before the first batch, which has nothing to go by: its partitions share it as they do without the option.
+
+        Raises:
+            SourceError: The engine has left no file for this offset.
+        """
+        return None if alignment_in(start) is None else self._reached(start)
 
     @staticmethod
     def described(start: Mapping[str, Any], end: Mapping[str, Any], held: Held) -> dict[str, Any]:
@@ -118,11 +128,20 @@ class Aligner:
 
 def alignment_in(offset: object) -> dict[str, Any] | None:
     """What a source has decided about alignment, from its offset decoded from JSON; None if it does not align."""
-    # By the text in `source`: for a topic of that name, there would be another object.
-    if isinstance(offset, Mapping) and isinstance(offset.get("source"), str):
+    # By the text in `source`, or in the `receiver` of queues: for a topic of that name, there would be another object.
+    if isinstance(offset, Mapping) and (isinstance(offset.get("source"), str) or is_of_queues(offset)):
         found = offset.get(KEY)
         return found if isinstance(found, dict) else None
     return None
+
+
+def is_of_queues(offset: Mapping[str, Any]) -> bool:
+    """Whether an offset is one of :class:`~sparkjet.sources.acknowledging.offset.QueueOffset`.
+
+    >>> is_of_queues({"queues": {"orders": 17}, "receiver": "/run/receiver"}), is_of_queues({"queues": {"0": 17}})
+    (True, False)
+    """
+    return offset.keys() - {KEY} == {"queues", "receiver"} and isinstance(offset["receiver"], str)
 
 
 def file_of(offset: Mapping[str, Any]) -> str:
