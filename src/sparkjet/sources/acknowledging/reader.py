@@ -123,7 +123,7 @@ class AcknowledgingStreamReader(TaskRows, SupportsTriggerAvailableNow):
         receiver = self._running.receiver
         reached = None if self._aligner is None else self._aligner.reached(start)
         if self._settings.drift is not None and reached is not None:
-            receiver.align(at.queues, reached, self._settings.drift)
+            receiver.align(reached, self._settings.drift)
         while not receiver.wait(at.position, _LOOKING) and self._available_now:
             # It is full, and epochs are not acknowledged yet; or a queue withholds its messages.
             receiver.check_delivery()

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import tenacity
 
@@ -34,12 +34,6 @@ _LOOKED_WITHIN = 5.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0
 _SOON = 1.0
 """Seconds; a connection lost earlier than this without bringing anything is as good as none."""
-
-
-class _Standing(NamedTuple):
-    start: Counts
-    reached: Mapping[str, int]
-    drift: int
 
 
 @dataclass(frozen=True)
@@ -79,7 +73,7 @@ class Receiver:
         self._due = 0
         self._ready: Mapping[str, int] = {}
         self._empty = False
-        self._standing: _Standing | None = None
+        self._standing: tuple[Mapping[str, int], int] | None = None
         self._looks = False
         self._held = Held()
         # Since when queues have had messages and delivered none, though nothing here prevents it.
@@ -108,18 +102,17 @@ class Receiver:
             self._check()
             return self._inbox.end(start, most)
 
-    def align(self, start: Counts, reached: Mapping[str, int], drift: int) -> None:
+    def align(self, reached: Mapping[str, int], drift: int) -> None:
         """Hold back the queues that are too far ahead, from what the broker says now of who has messages to read.
 
         That changes while a batch waits for messages, and with it who is held back.
 
         Args:
-            start: Where the next batch begins.
-            reached: How far event time has come there in each queue that is neither idle nor retired.
-            drift: How far one may be ahead of another that has messages to read.
+            reached: How far event time has come in each queue that is neither idle nor retired.
+            drift: How far one may be ahead of another that has undelivered messages.
         """
         with self._lock:
-            self._standing, self._looks = _Standing(start, reached, drift), True
+            self._standing, self._looks = (reached, drift), True
             self._lock.wait_for(lambda: self._failure is not None or not self._looks, _LOOKED_WITHIN)
             self._check()
 
@@ -305,9 +298,9 @@ class Receiver:
     def _to_hold(self) -> Held:
         if self._standing is None:
             return Held()
-        start, reached, drift = self._standing
-        there = self._inbox.reported(self._ready)
-        return held_back([queue for queue, count in there.items() if count > start.get(queue, 0)], reached, drift)
+        # One of which all has been received holds nobody: it is read soon, and one that is always behind, but never has
+        # more than that, would starve the others.
+        return held_back([queue for queue, count in self._ready.items() if count], *self._standing)
 
     def _room(self) -> int:
         if self._inbox.size >= self._limits.bytes:
