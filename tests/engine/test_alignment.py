@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from sparkjet.engine.alignment import Alignment, HeldBack
+from sparkjet.engine.caught_up import caught_up
 from sparkjet.plan.inputs import Input, WatermarkSettings, tracker_of
 from sparkjet.sources import alignment
 from sparkjet.time import InputTracker, limiting_lag
@@ -86,6 +87,22 @@ def test_a_file_stays_while_its_epoch_may_be_run_again(told: Alignment) -> None:
     assert [said(end) is not None for end in ends] == [False, False, True, True]
     told.close()
     assert not any(map(said, ends))
+
+
+def test_a_queue_is_a_substream_by_its_name_whatever_that_is(told: Alignment) -> None:
+    one = an_input("", "queue")
+    tracker = tracker_of([one], [None])
+    for name, time in {"a/orders": 400, "returns": 7}.items():
+        tracker.report(name, time, now=0)
+    tracker.advance(now=0)
+    decided = {"reader": "r", "held": {"a/orders": 393}, "slowest": "returns"}
+    end = {"queues": {"a/orders": 5, "returns": 2}, "receiver": "/run/receiver", "alignment": decided}
+    tell(told, [one], [json.dumps(end)], tracker)
+    assert said(json.dumps(end)) == {"a/orders": 400, "returns": 7}
+    assert told.held == {"a/orders": HeldBack(393, "returns")}
+    # What is decided names queues too, and is no position.
+    progress = {"endOffset": end, "latestOffset": {"queues": {"a/orders": 5, "returns": 3}, "receiver": "/run/receiver"}}
+    assert caught_up([one], [progress], ["a/orders", "returns"]) == {"a/orders": True, "returns": False}
 
 
 def test_other_offsets_are_left_alone(told: Alignment) -> None:
