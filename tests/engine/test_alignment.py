@@ -101,7 +101,10 @@ def test_a_queue_is_a_substream_by_its_name_whatever_that_is(told: Alignment) ->
     assert said(json.dumps(end)) == {"a/orders": 400, "returns": 7}
     assert told.held == {"a/orders": HeldBack(393, "returns")}
     # What is decided names queues too, and is no position.
-    progress = {"endOffset": end, "latestOffset": {"queues": {"a/orders": 5, "returns": 3}, "receiver": "/run/receiver"}}
+    progress = {
+        "endOffset": end,
+        "latestOffset": {"queues": {"a/orders": 5, "returns": 3}, "receiver": "/run/receiver"},
+    }
     assert caught_up([one], [progress], ["a/orders", "returns"]) == {"a/orders": True, "returns": False}
 
 
@@ -132,6 +135,13 @@ def test_who_is_held_back_is_neither_idle_nor_retired(told: Alignment, timeout: 
             tracker.hold(each, now)
         tracker.advance(now)
         assert [(each.id, each.idle) for each in tracker.progress()] == [("t/0", False), ("t/1", False)]
+    if timeout == "idle_timeout":
+        # A batch takes long, and between two of them the clock ticks.
+        before = tracker.snapshot()
+        for caught_up, is_idle in ((None, True), (told.unread, False)):
+            tracker.advance(120, caught_up)
+            assert [each.idle for each in tracker.progress() if each.id == "t/0"] == [is_idle]
+            tracker.restore(before)
     # Silence counts from when it is no longer held.
     tracker.report("t/1", 1000, now=104)
     assert tracker.advance(now=104).watermark == 400

@@ -78,6 +78,11 @@ class Alignment:
         self._aligned = list(_aligned(inputs, offsets))
         self.held = _held_back(self._aligned)
 
+    @property
+    def unread(self) -> dict[str, bool]:
+        """Those that are held back have not been read to their end, whether or not their source tells that."""
+        return dict.fromkeys(self.held, False)
+
     def tell(self, tracker: InputTracker) -> None:
         """Say how far event time has come at the ends of that batch, before Spark plans the next one from there.
 

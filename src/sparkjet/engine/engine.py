@@ -252,17 +252,14 @@ class Engine:
         self._context.committer.attempt(whole=True)
 
     def caught_up(self, newest: dict[str, Any] | None, *, in_batch: bool) -> CaughtUp:
-        """Whether substreams have been read to their end, by Spark's newest progress; unknown before the first.
-
-        Those that are held back are not, whether or not the progress tells.
-        """
-        held = dict.fromkeys(self._context.alignment.held, False)
+        """Whether substreams have been read to their end, by Spark's newest progress; hardly known before the first."""
+        unread = self._context.alignment.unread
         if newest is None:
-            return held
+            return unread
         position = self.record.spark
         between = not in_batch and position is not None and newest["batchId"] >= position.batch
         substreams = self.state.tracker.progress()
-        return {**caught_up_by(self._context.plan.inputs, newest, substreams, between_batches=between), **held}
+        return {**caught_up_by(self._context.plan.inputs, newest, substreams, between_batches=between), **unread}
 
     def refuse(self, batch_id: int) -> None:
         """Note that a batch is left to the next run, although Spark may mark it as done."""
