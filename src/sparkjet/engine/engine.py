@@ -253,13 +253,12 @@ class Engine:
 
     def caught_up(self, newest: dict[str, Any] | None, *, in_batch: bool) -> CaughtUp:
         """Whether substreams have been read to their end, by Spark's newest progress; hardly known before the first."""
-        unread = self._context.alignment.unread
         if newest is None:
-            return unread
+            return self._context.alignment.unread
         position = self.record.spark
         between = not in_batch and position is not None and newest["batchId"] >= position.batch
-        substreams = self.state.tracker.progress()
-        return {**caught_up_by(self._context.plan.inputs, newest, substreams, between_batches=between), **unread}
+        answers = caught_up_by(self.inputs, newest, self.state.tracker.progress(), between_batches=between)
+        return {**answers, **self._context.alignment.unread}
 
     def refuse(self, batch_id: int) -> None:
         """Note that a batch is left to the next run, although Spark may mark it as done."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -135,6 +135,15 @@ class ProgressTopic:
         self.newest[self._complete] = marker
         self.topics = set(topics)
 
+    def earlier(self, topics: Collection[str]) -> list[str]:
+        """Other topics of earlier epochs, for the marker: the watermark moves there, too.
+
+        Asked for when an epoch is published: one that is deleted after the decision must not keep it from that.
+        """
+        earlier = self.topics - set(topics)
+        with reached("topics of earlier epochs"):
+            return sorted(existing(self._admin, earlier, self._patience)) if earlier else []
+
     def partitions(self) -> int:
         """The number of partitions, 0 if there is no such topic."""
         try:
@@ -256,6 +265,11 @@ class ProgressTopic:
         # Without the option the brokers' default applies; the command has no other way to ask for it.
         copies = f"--replication-factor {replicas} " if replicas > 0 else ""
         return f"kafka-topics.sh --create --topic {self.name} --partitions {writers + 1} {copies}{settings}"
+
+
+def existing(admin: Any, topics: Collection[str], patience: float) -> set[str]:
+    """Those of some topics that have not been deleted."""
+    return set(topics) & set(answered(admin, lambda: admin.list_topics(timeout=ANSWER), patience).topics)
 
 
 def topics_in(value: bytes | None) -> set[str]:

@@ -227,9 +227,8 @@ class StagedKafkaSink(Outbox):
 
     def tell(self, transaction: TransactionId) -> Handle:
         """See :meth:`Telling.tell`: a marker alone, after everything in the topic."""
-        names = [] if self._settings.topic is None else [self._settings.topic]
         stored = {"sink": transaction.sink, "box": str(transaction), "epoch": transaction.epoch, "rows": 0, "files": []}
-        return self.in_parts(stored, transaction, names)
+        return self.in_parts(stored, transaction, [] if self._settings.topic is None else [self._settings.topic])
 
     def _measured(self, transaction: TransactionId, stored: Handle) -> dict[str, Mapping[str, Any]]:
         assert self._session is not None  # noqa: S101 - attach() comes first
@@ -264,7 +263,7 @@ class StagedKafkaSink(Outbox):
         progress.catch_up()
         if self._is_published(progress, handle):
             return
-        handle = handle | {"named": [*handle["topics"], *self._earlier(progress, handle["topics"])]}
+        handle = handle | {"named": [*handle["topics"], *progress.earlier(handle["topics"])]}
         again, self._untried = self._untried != handle["box"], None
         where = self._written(progress, handle)
         if again:
@@ -289,21 +288,6 @@ class StagedKafkaSink(Outbox):
             # Nobody asks again once the epoch is published: the next transaction would share an end that was lost.
             self._renew()
             raise
-
-    def _earlier(self, progress: ProgressTopic, topics: Sequence[str]) -> list[str]:
-        """The topics of earlier epochs, for the marker: the watermark moves there too, and nothing older may be left.
-
-        Not in the handle: one that is deleted after the decision would keep the epoch from being published.
-        """
-        earlier = progress.topics - set(topics)
-        if not earlier:
-            return []
-        with reached("topics of earlier epochs"):
-            admin = self._ends.admin
-            there = publishing.answered(
-                admin, lambda: admin.list_topics(timeout=publishing.ANSWER), self._settings.patience
-            )
-        return sorted(earlier & set(there.topics))
 
     def has_arrived(self, handle: Handle) -> bool:
         """See :meth:`Outbox.has_arrived`: markers are committed with the rows."""
