@@ -182,7 +182,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._aligner is not None:
             backlog = {_path(each): end - starts[each] for each, end in ends.items() if end > starts[each]}
             given, held = self._aligner.shared(start, backlog, rows)
-            ends = {each: starts[each] + given.get(_path(each), 0) for each in ends}
+            ends = {each: min(end, starts[each] + given.get(_path(each), 0)) for each, end in ends.items()}
         elif rows is not None:
             ends = limited(starts, ends, rows)
         until = {**ends, **placed}
