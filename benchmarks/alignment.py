@@ -1,13 +1,19 @@
 """Alignment: a topic of 32 partitions, of which one is six hours behind, read with and without ``maxWatermarkDrift``.
 
-``python -m benchmarks.alignment [PARTITIONS]``. The last one has twelve hours with an event every two seconds, the
-others have the second half of these with one every 20 seconds. A query counts by minute and key, and reads all there is
-in batches of 5,000 offsets. *State* is the partial rows that the record of an epoch names, *final* are the rows of
-results that are so when half of the batches have run, and it has *caught up* when no partition is an hour behind.
+``python -m benchmarks.alignment [PARTITIONS] [--flink]``. The last one has twelve hours with an event every two
+seconds, the others have the second half of these with one every 20 seconds. A query counts by minute and key, and
+reads all there is in batches of 5,000 offsets. *State* is the partial rows that the record of an epoch names, *final*
+are the rows of results that are so when half of the batches have run, and it has *caught up* when no partition is an
+hour behind.
+
+With ``--flink``, Flink reads the same topic (after ``make benchmark-peers``), at the pace of a batch each second: as
+fast as it can, it has read all of it before the first alignment. Its state are the open windows.
 """
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -19,7 +25,9 @@ from confluent_kafka import Producer
 
 import sparkjet as sj
 from benchmarks.local import local_session
+from benchmarks.run import JAVA, OPENED
 from tests.servers.kafka import KafkaServer
+from tests.servers.programs import java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,7 +47,14 @@ START = 1_700_006_400
 def fill(server: KafkaServer, partitions: int) -> str:
     """Write the topic."""
     topic = server.topic(partitions=partitions)
-    producer = Producer({**server.client(), "linger.ms": 20, "queue.buffering.max.messages": 10_000_000})
+    # Small batches, as events that come every 20 seconds have: a reader cannot take a part of one.
+    told = {
+        "linger.ms": 20,
+        "queue.buffering.max.messages": 10_000_000,
+        "batch.num.messages": 10,
+        "enable.idempotence": True,
+    }
+    producer = Producer({**server.client(), **told})
     for partition in range(partitions):
         is_slow = partition == partitions - 1
         times = range(0 if is_slow else HOURS * 3600, 2 * HOURS * 3600, OFTEN if is_slow else EVERY)
@@ -79,6 +94,30 @@ def read(spark: SparkSession, server: KafkaServer, topic: str, **options: str) -
     )
 
 
+def flink(
+    server: KafkaServer, topic: str, partitions: int, drift: int, interval: int, poll: int, fetch: int, pace: int
+) -> str:
+    """Have Flink read all of it, and say what that took.
+
+    Args:
+        server: The broker.
+        topic: The topic.
+        partitions: How many it has.
+        drift: Seconds; 0 without alignment.
+        interval: Milliseconds between two alignments.
+        poll: Most records of a poll.
+        fetch: Most bytes of a partition in a fetch, after which it is another one's turn.
+        pace: Records a second of each of two readers; 0 for as many as they can.
+    """
+    brokers = server.client()["bootstrap.servers"]
+    rows = HOURS * 3600 // EVERY * (partitions - 1) + 2 * HOURS * 3600 // OFTEN
+    given = [brokers, topic, *map(str, (partitions, drift, interval, poll, rows, pace, fetch))]
+    opened = [part for package in OPENED for part in ("--add-opens", f"{package}=ALL-UNNAMED")]
+    command = [java(), "-Xmx4g", *opened, "-cp", f"{JAVA}/target/classes{os.pathsep}{JAVA}/target/dependency/*"]
+    done = subprocess.run([*command, "benchmarks.AlignedFlink", *given], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
 def is_level(substreams: Mapping[str, Any]) -> bool:
     """Whether no partition is an hour behind another one."""
     times = [each["watermark"] for each in substreams.values()]
@@ -87,7 +126,16 @@ def is_level(substreams: Mapping[str, Any]) -> bool:
 
 def main() -> None:
     """Read it both ways, in turns, twice; the first turn also warms up."""
-    partitions = int(sys.argv[1]) if len(sys.argv) > 1 else PARTITIONS
+    given = [each for each in sys.argv[1:] if each != "--flink"]
+    partitions = int(given[0]) if given else PARTITIONS
+    if "--flink" in sys.argv:
+        with KafkaServer() as server:
+            topic = fill(server, partitions)
+            for pace in (0, LIMIT // 2, LIMIT // 2):
+                for drift, poll, fetch in ((0, 500, 1 << 20), (600, 500, 1 << 20), (600, 30, 1 << 10)):
+                    told = f"drift {drift} s, polls of {poll}, {fetch} bytes a fetch, {pace}/s:"
+                    print(told, flink(server, topic, partitions, drift, 50, poll, fetch, pace), flush=True)
+        return
     spark = local_session()
     sj.register_sources(spark)
     with KafkaServer() as server:

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 import sparkjet as sj
 from sparkjet.sources import alignment
-from sparkjet.sources.alignment import Aligner, alignment_in, check_limited, file_of, held_back
-from sparkjet.sources.backlog import limited
+from sparkjet.sources.alignment import Aligner, alignment_in, check_limited, file_of, held_back, shared
 
 TIMES = st.lists(st.integers(0, 1000), max_size=30).map(sorted)
 """The event times of a partition."""
@@ -38,9 +37,9 @@ class Reading:
 
     def batch(self) -> alignment.Held:
         """Read one batch as the source does."""
-        held = held_back(self.backlog, self.reached, self.drift)
-        ends = {each: self.position[each] if each in held.ahead else len(times) for each, times in self.topic.items()}
-        before, self.position = self.position, limited(self.position, ends, self.rows)
+        backlog = {each: len(self.topic[each]) - self.position[each] for each in self.backlog}
+        given, held = shared(backlog, self.reached, self.drift, self.rows)
+        before, self.position = self.position, {each: at + given.get(each, 0) for each, at in self.position.items()}
         # With availableNow, Spark ends at the first batch that reads nothing.
         assert self.position != before
         return held
@@ -68,10 +67,11 @@ def test_the_budget_goes_to_those_behind(topic: dict[str, list[int]], drift: int
         assert all(bool(read[each]) == (each not in held.ahead) for each in backlog)
         left = sum(len(topic[each]) - before[each] for each in backlog if each not in held.ahead)
         assert sum(read.values()) >= min(rows, left)
-        known = [reached[each] for each in backlog if each in reached]
         for each, ahead in held.ahead.items():
-            assert ahead == reached[each] - min(known) > drift
-            assert reached[held.slowest] == min(known)
+            assert ahead == reached[each] - reached[held.slowest] > drift
+            # Of those that are further behind, all there is was read.
+            further = {one for one in backlog if reached.get(one, 1000) < reached[held.slowest]}
+            assert all(reading.position[one] == len(topic[one]) for one in further)
 
 
 @given(TOPIC, st.integers(0, 300), st.integers(1, 20))
@@ -81,8 +81,8 @@ def test_no_partition_is_further_ahead_than_the_drift_and_a_share(
     reading = Reading(topic, drift, rows)
     while reading.backlog:
         before, reached = dict(reading.position), reading.reached
-        behind = [reached[each] for each in reading.backlog if each in reached]
         reading.batch()
+        behind = [reached[each] for each in reading.backlog if each in reached]
         for each, times in topic.items():
             share = times[before[each] : reading.position[each]]
             if share and behind and each in reached:
@@ -90,6 +90,22 @@ def test_no_partition_is_further_ahead_than_the_drift_and_a_share(
                 assert reached[each] <= min(behind) + drift
             # A share is at most what the limit of the batch gives to one partition.
             assert len(share) <= rows
+
+
+@given(st.integers(2, 20), st.integers(0, 300))
+def test_one_that_is_always_behind_does_not_starve_the_others(rows: int, drift: int) -> None:
+    """As of a device whose clock is hours off: each batch finds a row of it."""
+    reading = Reading({"slow": list(range(100)), "t/1": list(range(5000, 5100))}, drift, rows)
+    times = dict(reading.topic)
+    reading.position = dict.fromkeys(times, 1)
+    for batch in range(2, 90):
+        reading.topic = {"slow": times["slow"][:batch], "t/1": times["t/1"]}
+        reading.batch() if reading.backlog else None
+    assert reading.position == {"slow": 89, "t/1": min(100, 1 + 88 * (rows - 1))}
+
+
+def test_a_batch_of_all_there_is_holds_nobody() -> None:
+    assert shared({"t/0": 5, "t/1": 5}, {"t/0": 0, "t/1": 900}, 300, None) == ({"t/0": 5, "t/1": 5}, alignment.Held())
 
 
 def test_who_was_read_to_its_end_or_is_unknown_holds_nobody_and_is_not_held() -> None:
@@ -103,15 +119,15 @@ def test_who_was_read_to_its_end_or_is_unknown_holds_nobody_and_is_not_held() ->
 def test_a_planner_goes_by_what_was_said_of_the_offset_where_it_begins() -> None:
     aligner = Aligner(300, alignment.place(), "sparkjet-kafka")
     first = {"source": "s", "offsets": {"t": {"0": 0, "1": 0}}, "watermarks": {}}
-    held = aligner.held(first, ["t/0", "t/1"])
-    assert held.ahead == {}
+    given, held = aligner.shared(first, {"t/0": 9, "t/1": 9}, 10)
+    assert (given, held.ahead) == ({"t/0": 5, "t/1": 5}, {})
     end = aligner.described(first, {**first, "offsets": {"t": {"0": 5, "1": 5}}}, held)
     assert alignment_in(end) == {**alignment_in(end), "held": {}, "slowest": ""}
     with pytest.raises(sj.SourceError, match=r"sparkjet-kafka: maxWatermarkDrift .*nobody has said so.*sj\.stream"):
-        aligner.held(end, ["t/0"])
+        aligner.shared(end, {"t/0": 4}, 10)
     alignment.write(file_of(end), {"t/0": 400, "t/1": 0})
-    held = aligner.held(end, ["t/0", "t/1"])
-    assert (held.ahead, held.slowest) == ({"t/0": 400}, "t/1")
+    given, held = aligner.shared(end, {"t/0": 4, "t/1": 4}, 4)
+    assert (given, held.ahead, held.slowest) == ({"t/1": 4}, {"t/0": 400}, "t/1")
     after = aligner.described(end, {**first, "offsets": {"t": {"0": 5, "1": 9}}}, held)
     assert alignment_in(after) == {**alignment_in(end), "held": {"t/0": 400}, "slowest": "t/1"}
     # Without anything to read there is no batch, though nobody is held back now.

@@ -29,24 +29,67 @@ class HeldBack:
     by: str
 
 
+@dataclass(frozen=True)
+class _Aligned:
+    """An input that reads a source that aligns: the name of the file about its offset, and what is in that."""
+
+    input: Input
+    file: str
+    paths: Sequence[str]
+    said: Mapping[str, Any]
+    queues: bool
+
+    def substream(self, path: str) -> str:
+        # A queue may have any name.
+        return self.input.prefix + (path if self.queues else substream_of(path, len(self.input.watermark.by)))
+
+
 class Alignment:
     """Leaves a file about each end of a batch for the planner that continues from there; one thread at a time.
 
     The files of a position are there until the planner has gone two positions further: an epoch may be run again.
+
+    Attributes:
+        held: The substreams of which partitions were held back in the batch that was looked at last.
     """
 
     def __init__(self) -> None:
         self._written: list[set[str]] = []
+        self._aligned: list[_Aligned] = []
+        self.held: dict[str, HeldBack] = {}
 
-    def tell(self, inputs: Sequence[Input], offsets: Sequence[str], tracker: InputTracker) -> None:
-        """Say how far event time has come at the ends of a batch, before Spark plans the next one from there.
+    def look(self, inputs: Sequence[Input], offsets: Sequence[str]) -> None:
+        """Look at what the sources that align have decided in a batch.
 
         Args:
             inputs: The inputs of the query.
             offsets: The end offset of each source.
-            tracker: The watermarks after the batch.
+
+        >>> from sparkjet.plan.inputs import Input, WatermarkSettings
+        >>> from sparkjet.time import limiting_lag
+        >>> settings = WatermarkSettings("ts", limiting_lag(0), by=("topic", "partition"), partitions=True)
+        >>> said = '{"reader": "r", "held": {"t/0": 400}, "slowest": "t/1"}'
+        >>> offset = '{"source": "s", "offsets": {}, "watermarks": {}, "alignment": ' + said + '}'
+        >>> one = Alignment()
+        >>> one.look([Input("", settings, sources=1)], [offset])
+        >>> one.held
+        {'t/0': HeldBack(ahead=400, by='t/1')}
         """
-        files = dict(_reached(inputs, offsets, tracker))
+        self._aligned = list(_aligned(inputs, offsets))
+        self.held = _held_back(self._aligned)
+
+    @property
+    def unread(self) -> dict[str, bool]:
+        """Those that are held back have not been read to their end, whether or not their source tells that."""
+        return dict.fromkeys(self.held, False)
+
+    def tell(self, tracker: InputTracker) -> None:
+        """Say how far event time has come at the ends of that batch, before Spark plans the next one from there.
+
+        Args:
+            tracker: The watermarks after the batch, or after a tick, by which a partition may be idle or retired.
+        """
+        files = _reached(self._aligned, tracker)
         if files and (not self._written or self._written[-1] != files.keys()):
             self._written.append(set(files))
             for name in files:
@@ -63,25 +106,6 @@ class Alignment:
         while len(self._written) > kept:
             for name in self._written.pop(0):
                 alignment.drop(name)
-
-
-def held_back(inputs: Sequence[Input], offsets: Sequence[str]) -> dict[str, HeldBack]:
-    """The substreams of which partitions were held back in a batch, by its end offsets.
-
-    >>> from sparkjet.plan.inputs import Input, WatermarkSettings
-    >>> from sparkjet.time import limiting_lag
-    >>> one = Input("", WatermarkSettings("ts", limiting_lag(0), by=("topic", "partition"), partitions=True), sources=1)
-    >>> said = '{"reader": "r", "held": {"t/0": 400}, "slowest": "t/1"}'
-    >>> held_back([one], ['{"source": "s", "offsets": {}, "watermarks": {}, "alignment": ' + said + '}'])
-    {'t/0': HeldBack(ahead=400, by='t/1')}
-    """
-    found: dict[str, HeldBack] = {}
-    for each, _, said in _aligned(inputs, offsets):
-        columns = len(each.watermark.by)
-        for path, ahead in said["held"].items():
-            by = each.prefix + substream_of(said["slowest"], columns)
-            found[each.prefix + substream_of(path, columns)] = HeldBack(ahead, by)
-    return found
 
 
 def held_by_name(offsets: Iterable[str], substreams: Collection[str]) -> dict[str, HeldBack]:
@@ -104,35 +128,41 @@ def held_by_name(offsets: Iterable[str], substreams: Collection[str]) -> dict[st
     return found
 
 
-def _reached(
-    inputs: Sequence[Input], offsets: Sequence[str], tracker: InputTracker
-) -> Iterator[tuple[str, dict[str, int]]]:
+def _held_back(aligned: Iterable[_Aligned]) -> dict[str, HeldBack]:
+    found: dict[str, HeldBack] = {}
+    for each in aligned:
+        by = each.substream(each.said["slowest"])
+        for path, ahead in each.said["held"].items():
+            found[each.substream(path)] = HeldBack(ahead, by)
+    return found
+
+
+def _reached(aligned: Sequence[_Aligned], tracker: InputTracker) -> dict[str, dict[str, int]]:
     """For each aligned source, the name of its file and what is in it: the watermark of each partition that counts.
 
     If several inputs read a source, the one that has come least far with a partition decides.
     """
     found: dict[str, dict[str, int]] = {}
-    aligned = list(_aligned(inputs, offsets))
     progress = tracker.progress() if aligned else ()
     active = {each.id: each.watermark for each in progress if not each.idle and each.watermark != MIN}
-    for each, offset, _ in aligned:
-        reached = found.setdefault(alignment.file_of(offset), {})
-        for path in leaves(offset["offsets"]):
-            watermark = active.get(each.prefix + substream_of(path, len(each.watermark.by)))
+    for each in aligned:
+        reached = found.setdefault(each.file, {})
+        for path in each.paths:
+            watermark = active.get(each.substream(path))
             if watermark is not None:
                 reached[path] = min(watermark, reached.get(path, watermark))
-    yield from found.items()
+    return found
 
 
-def _aligned(
-    inputs: Sequence[Input], offsets: Sequence[str]
-) -> Iterator[tuple[Input, Mapping[str, Any], Mapping[str, Any]]]:
-    """The offsets of sources that align: an input that reads the source, the offset, and what it says of alignment."""
+def _aligned(inputs: Sequence[Input], offsets: Sequence[str]) -> Iterator[_Aligned]:
     for each, own in shared_out(inputs, offsets):
         for text in own:
             decoded = _decoded(text)
             if decoded is not None:
-                yield each, *decoded
+                offset, said = decoded
+                queues = alignment.is_of_queues(offset)
+                paths = tuple(offset["queues"] if queues else leaves(offset["offsets"]))
+                yield _Aligned(each, alignment.file_of(offset), paths, said, queues)
 
 
 def _decoded(text: str) -> tuple[Mapping[str, Any], Mapping[str, Any]] | None:

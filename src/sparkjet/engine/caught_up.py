@@ -10,6 +10,7 @@ import msgspec
 
 from sparkjet.engine.spark_checkpoint import VOID
 from sparkjet.sources.acknowledging.offset import QueueOffset
+from sparkjet.sources.alignment import is_of_queues
 from sparkjet.sources.carrying import CarryingOffset, leaves
 from sparkjet.time import MIN, Carried, least_carried
 
@@ -205,7 +206,10 @@ def shared_out(inputs: Sequence[Input], offsets: Sequence[str]) -> Iterator[tupl
 def _positions(offset: object) -> dict[str, Any]:
     """The positions in an offset, by the paths of their partitions."""
     carrying = CarryingOffset.found_in(offset)
-    return leaves(offset if carrying is None else carrying.offsets)
+    if carrying is not None:
+        return leaves(carrying.offsets)
+    # What is said of alignment names queues too.
+    return leaves(offset["queues"] if isinstance(offset, Mapping) and is_of_queues(offset) else offset)
 
 
 def substream_of(path: str, columns: int) -> str:

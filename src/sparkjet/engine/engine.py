@@ -252,13 +252,13 @@ class Engine:
         self._context.committer.attempt(whole=True)
 
     def caught_up(self, newest: dict[str, Any] | None, *, in_batch: bool) -> CaughtUp:
-        """Whether substreams have been read to their end, by Spark's newest progress; empty before the first."""
+        """Whether substreams have been read to their end, by Spark's newest progress; hardly known before the first."""
         if newest is None:
-            return {}
+            return self._context.alignment.unread
         position = self.record.spark
         between = not in_batch and position is not None and newest["batchId"] >= position.batch
-        substreams = self.state.tracker.progress()
-        return caught_up_by(self._context.plan.inputs, newest, substreams, between_batches=between)
+        answers = caught_up_by(self.inputs, newest, self.state.tracker.progress(), between_batches=between)
+        return {**answers, **self._context.alignment.unread}
 
     def refuse(self, batch_id: int) -> None:
         """Note that a batch is left to the next run, although Spark may mark it as done."""

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from sparkjet.catalyst.moments import Moment
-from sparkjet.engine.alignment import held_back
 from sparkjet.engine.caught_up import announced, carried, heard_in, in_order, waiting
 from sparkjet.engine.dead_letters import DeadLetters
 from sparkjet.engine.expectations import Expectations
@@ -129,6 +128,7 @@ class Epoch:
             ends = in_order(offsets, names)
             then = {} if again is None else again.heard
             ends, self._heard = heard_in(self._context.plan.hearings, ends, names, record.heard, then)
+            self._context.alignment.look(inputs, ends)
             for substream in announced(inputs, ends):
                 tracker.add(substream, request.now)
         for substream, timestamp in self._highest.items():
@@ -138,13 +138,18 @@ class Epoch:
         for substream, watermark in told:
             tracker.carry(substream, watermark, request.now)
         self._warn_of_waiting(waiting(inputs, told))
+        for substream in self._context.alignment.held:
+            # It has rows, which the source was told not to read: idle or retired, it would find them late.
+            tracker.hold(substream, request.now)
         with self.progress.timed(EpochPhase.ADVANCE):
             if request.kind is EpochKind.CLOSING:
                 self._results.close_all()
             else:
                 tracker.advance(request.now, request.caught_up)
                 self._results.close(share.closing(tracker.watermark))
-        self._align(ends, record)
+        # After a tick too, by which a partition may have become idle or retired.
+        self._context.alignment.tell(tracker)
+        self.progress.held = self._context.alignment.held
         # Now: if epochs overlap, the next one may have advanced it by the time the sinks ask.
         reached = share.closing(tracker.watermark)
         watermark = None if reached == MIN else reached
@@ -168,14 +173,6 @@ class Epoch:
                 "carried(without=[…])",
                 prefix.removesuffix("/") or "the stream",
             )
-
-    def _align(self, ends: Sequence[str], record: Record) -> None:
-        """Say how far event time has come; also after a tick, by which a partition may have become idle or retired."""
-        plan = self._context.plan
-        if not ends and record.spark is not None:
-            ends = in_order(ends_of(record.spark), plan.source_names)
-        self._context.alignment.tell(plan.inputs, ends, self._state.tracker)
-        self.progress.held = held_back(plan.inputs, ends)
 
     @property
     def name(self) -> str:

@@ -97,7 +97,8 @@ def _recovered(
     if record.spark is not None:
         # Spark plans the first batch of this run from there.
         ends = in_order(ends_of(record.spark), context.plan.source_names)
-        context.alignment.tell(context.plan.inputs, ends, state.tracker)
+        context.alignment.look(context.plan.inputs, ends)
+        context.alignment.tell(state.tracker)
     for run in _runs(spark_directory):
         if int(run.name) < record.takeover:
             # A fenced driver may still write there, to no effect; it cannot reach this run's directory.

@@ -23,6 +23,7 @@ from uuid import uuid4
 
 from sparkjet.errors import AnalysisError, SourceError
 from sparkjet.options import interval
+from sparkjet.sources.backlog import limited
 
 MAX_DRIFT = interval(
     "maxWatermarkDrift",
@@ -71,6 +72,38 @@ def held_back(backlog: Collection[str], reached: Mapping[str, int], drift: int) 
     return Held(ahead, slowest if ahead else "")
 
 
+def shared(
+    backlog: Mapping[str, int], reached: Mapping[str, int], drift: int, rows: int | None
+) -> tuple[dict[str, int], Held]:
+    """How many rows each partition gets in a batch, and who is held back.
+
+    Those behind come first. If the batch reads all that they have, the rest of it is for those ahead, by the same rule:
+    a partition that is always behind, but of which each batch reads what has come, would starve the others.
+
+    Args:
+        backlog: How many rows there are to read, by partition; none has 0.
+        reached: See :func:`held_back`.
+        drift: See :func:`held_back`.
+        rows: How many the batch has, about; None for all there are, of which none is held back.
+
+    >>> reached = {"t/0": 0, "t/1": 400, "t/2": 900}
+    >>> shared({"t/0": 9, "t/1": 6, "t/2": 6}, reached, drift=300, rows=9)
+    ({'t/0': 9}, Held(ahead={'t/1': 400, 't/2': 900}, slowest='t/0'))
+    >>> shared({"t/0": 2, "t/1": 6, "t/2": 6}, reached, drift=300, rows=5)
+    ({'t/0': 2, 't/1': 3}, Held(ahead={'t/2': 500}, slowest='t/1'))
+    """
+    left, given = dict(backlog), dict[str, int]()
+    while left:
+        held = held_back(left, reached, drift)
+        going = {each: count for each, count in left.items() if each not in held.ahead}
+        if rows is not None and sum(going.values()) >= rows:
+            return given | limited(dict.fromkeys(going, 0), going, rows), held
+        given |= going
+        left = {each: left[each] for each in held.ahead}
+        rows = None if rows is None else rows - sum(going.values())
+    return given, Held()
+
+
 class Aligner:
     """The planner's side: decides which partitions are held back, and what of it is in the offset.
 
@@ -83,14 +116,25 @@ class Aligner:
     def __init__(self, drift: int, place: str, source: str) -> None:
         self._drift, self._place, self._source = drift, place, source
 
-    def held(self, start: Mapping[str, Any], backlog: Collection[str]) -> Held:
-        """What to hold back in the batch that begins at an offset.
+    def shared(
+        self, start: Mapping[str, Any], backlog: Mapping[str, int], rows: int | None
+    ) -> tuple[dict[str, int], Held]:
+        """How many rows each partition gets in the batch that begins at an offset, and who is held back.
 
         Raises:
             SourceError: The engine has left no file for this offset.
         """
-        # The first batch has nothing to go by: its partitions share it as they do without the option.
-        return held_back(backlog, self._reached(start), self._drift) if alignment_in(start) is not None else Held()
+        return shared(backlog, self.reached(start) or {}, self._drift, rows)
+
+    def reached(self, start: Mapping[str, Any]) -> dict[str, int] | None:
+        """How far event time has come at an offset in each partition that is neither idle nor retired.
+
+        None before the first batch, which has nothing to go by: its partitions share it as they do without the option.
+
+        Raises:
+            SourceError: The engine has left no file for this offset.
+        """
+        return None if alignment_in(start) is None else self._reached(start)
 
     @staticmethod
     def described(start: Mapping[str, Any], end: Mapping[str, Any], held: Held) -> dict[str, Any]:
@@ -118,11 +162,20 @@ class Aligner:
 
 def alignment_in(offset: object) -> dict[str, Any] | None:
     """What a source has decided about alignment, from its offset decoded from JSON; None if it does not align."""
-    # By the text in `source`: for a topic of that name, there would be another object.
-    if isinstance(offset, Mapping) and isinstance(offset.get("source"), str):
+    # By the text in `source`, or in the `receiver` of queues: for a topic of that name, there would be another object.
+    if isinstance(offset, Mapping) and (isinstance(offset.get("source"), str) or is_of_queues(offset)):
         found = offset.get(KEY)
         return found if isinstance(found, dict) else None
     return None
+
+
+def is_of_queues(offset: Mapping[str, Any]) -> bool:
+    """Whether an offset is one of :class:`~sparkjet.sources.acknowledging.offset.QueueOffset`.
+
+    >>> is_of_queues({"queues": {"orders": 17}, "receiver": "/run/receiver"}), is_of_queues({"queues": {"0": 17}})
+    (True, False)
+    """
+    return offset.keys() - {KEY} == {"queues", "receiver"} and isinstance(offset["receiver"], str)
 
 
 def file_of(offset: Mapping[str, Any]) -> str:

@@ -197,6 +197,15 @@ class InputTracker:
         self._trackers[prefix].report(name, timestamp, self._clock(now))
         self._coalescer.event(self._places[prefix])
 
+    def hold(self, substream: str, now: int) -> None:
+        """Take note that a substream is held back, as :meth:`SubstreamTracker.hold` does.
+
+        Raises:
+            AnalysisError: It belongs to no input.
+        """
+        prefix, name = self._split(substream)
+        self._trackers[prefix].hold(name, self._clock(now))
+
     def carry(self, substream: str, watermark: int | None, now: int) -> None:
         """Take note of a watermark that a source carries, as :meth:`SubstreamTracker.carry` does.
 

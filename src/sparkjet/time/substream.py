@@ -70,6 +70,10 @@ class Substream:
         self._policy.report(timestamp, now)
         self.silent_since = self.last_data_at = now
 
+    def hold(self, now: int) -> None:
+        """Count silence from ``now``: its rows are not read, so that it can only be silent."""
+        self.silent_since = now
+
     def carry(self, watermark: int | None, now: int) -> bool:
         """Take note of a watermark that the source carries; a new one is a sign of life, just as data is.
 

@@ -158,6 +158,15 @@ class SubstreamTracker:
         self._substreams[substream].report(timestamp, self._clock(now))
         self._frontier.mark_active(substream)
 
+    def hold(self, substream: str, now: int) -> None:
+        """Take note that the source holds back a substream that has rows: its silence counts from here.
+
+        An unknown, retired or idle one stays as it is.
+        """
+        now = self._clock(now)
+        if substream in self._substreams:
+            self._substreams[substream].hold(now)
+
     def carry(self, substream: str, watermark: int | None, now: int) -> None:
         """Take note of the watermark that the source carries for a substream; an unknown or retired one stays so.
 

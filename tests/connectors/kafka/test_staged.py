@@ -360,6 +360,37 @@ def test_each_topic_has_limits_of_its_own(spark: SparkSession, kafka: KafkaServe
             sink.prepare(spark.createDataFrame([*rows, wrong], schema), transaction(epoch))
 
 
+def test_a_marker_names_the_topics_of_earlier_epochs_that_are_still_there(
+    spark: SparkSession, kafka: KafkaServer, tmp_path: Path
+) -> None:
+    small, large, progress = kafka.topic(max_message_bytes="1000"), kafka.topic(), f"progress-{uuid.uuid4().hex}"
+    schema = "value string, topic string"
+    given = {"schema": schema, "progressTopic": progress}
+    sink = sink_of(spark, kafka, tmp_path, **given)
+
+    def publish(sink: StagedKafkaSink, epoch: int, *topics: str) -> set[str]:
+        # Of a size that only one of the topics takes: the limits of the others are none of this epoch's.
+        rows = spark.createDataFrame([("l" * 5000 if topics == (large,) else "s", each) for each in topics], schema)
+        handle = sink.prepare(rows, transaction(epoch))
+        assert handle is not None
+        sink.commit(handle, lambda: None)
+        newest = [each for each in committed(kafka, progress) if b'"part"' not in each.key()][-1]
+        assert json.loads(newest.value())["epoch"] == epoch
+        return set(json.loads(newest.value())["ends"])
+
+    assert publish(sink, 1, small, large) == {small, large}
+    assert publish(sink, 2, large) == {small, large}
+    # A driver that starts again looks for what the last one left where that one wrote, and reads it in the marker.
+    again = sink_of(spark, kafka, tmp_path, **given)
+    assert publish(again, 3, large) == {small, large}
+    handle = again.prepare(spark.createDataFrame([("d", large)], schema), transaction(4))
+    assert handle is not None
+    # After the decision: it must not keep the epoch from being published.
+    kafka.drop(small)
+    again.commit(handle, lambda: None)
+    assert publish(again, 5, large) == {large}
+
+
 # Long, as a broker that takes a millisecond to end the transaction refuses its own marker by the same rule, for good.
 @pytest.mark.long
 def test_a_clock_that_the_topic_does_not_take_is_named_and_the_rows_wait(

@@ -77,6 +77,50 @@ def test_it_is_alone_when_others_have_put_back_what_they_had(
 
 
 @pytest.mark.parametrize("quorum", [False, True])
+def test_a_queue_that_is_held_back_keeps_its_messages_and_what_was_delivered_counts(
+    rabbitmq: RabbitServer, opened: Callable[..., RabbitSource], quorum: bool
+) -> None:
+    ahead, behind = rabbitmq.queue(quorum=quorum), rabbitmq.queue(quorum=quorum)
+    send(rabbitmq, ahead, *ids(0, 30))
+    # Each may deliver ten, which arrive when the connection is used next: here, while the consumer is ended.
+    source = opened(ahead, behind, maxUnacknowledged=20)
+    source.hold([ahead])
+    assert received(source, 10) == ids(0, 10)
+    source.acknowledge(10)
+    send(rabbitmq, behind, *ids(100, 103))
+    assert received(source, 3) == ids(100, 103)
+    assert source.ready() == {ahead: 20, behind: 0}
+    assert source.alone
+    # A new connection leaves it alone, too.
+    source.open()
+    assert received(source, 3) == ids(100, 103)
+    assert source.ready() == {ahead: 20, behind: 0}
+    source.hold([])
+    messages: list[Message] = []
+    while len(messages) < 10:
+        messages += source.receive(10, LONG)
+    assert [each.id for each in messages] == ids(10, 20)
+    # Nothing was put back, which the broker would count as a delivery.
+    assert not any(each.redelivered for each in messages)
+    source.acknowledge(13)
+    assert received(source, 10) == ids(20, 30)
+
+
+@pytest.mark.parametrize("given", [{"auto_delete": True}, {"arguments": {"x-single-active-consumer": True}}])
+def test_a_queue_that_cannot_be_without_a_consumer_is_not_held_back(
+    rabbitmq: RabbitServer, opened: Callable[..., RabbitSource], given: dict[str, Any]
+) -> None:
+    queue, connection = f"t{uuid4().hex}", rabbitmq.connection()
+    connection.channel().queue_declare(queue, durable=True, **given)
+    send(rabbitmq, queue, "m1")
+    source = opened(queue)
+    with pytest.raises(SourceError, match=f"maxWatermarkDrift: queue '{queue}' is ahead and cannot be without"):
+        source.hold([queue])
+    assert received(source, 1) == ["m1"]
+    connection.close()
+
+
+@pytest.mark.parametrize("quorum", [False, True])
 def test_what_is_not_acknowledged_comes_again(
     rabbitmq: RabbitServer, opened: Callable[..., RabbitSource], quorum: bool
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import nullcontext
 from functools import reduce
 from pathlib import Path
@@ -101,6 +102,13 @@ def test_many_messages_are_written_once_though_a_run_fails(
     assert ready(rabbitmq, *queues) == [0, 0]
 
 
+def counts(df: DataFrame) -> Any:
+    """Messages by minute, whose second is in the id, and queue."""
+    seconds = F.timestamp_seconds(F.regexp_extract("message_id", "[0-9]+", 0).cast("long"))
+    timed = sj.stream(df.withColumn("ts", seconds)).withWatermark("ts", "0 seconds")
+    return timed.groupBy(sj.window("ts", "1 minute"), "queue").count()
+
+
 @pytest.mark.crash
 @pytest.mark.parametrize("overlap", [pytest.param(False, marks=pytest.mark.long), True])
 def test_a_queue_that_lags_holds_the_windows_and_nothing_is_late(
@@ -110,16 +118,54 @@ def test_a_queue_that_lags_holds_the_windows_and_nothing_is_late(
     for queue, first in ((ahead, 3600), (behind, 0)):
         send(rabbitmq, queue, *ids(first, first + 120))
     df = table(spark, rabbitmq, ahead, behind, maxMessagesPerTrigger=50)
-    seconds = F.timestamp_seconds(F.regexp_extract("message_id", "[0-9]+", 0).cast("long"))
-    timed = sj.stream(df.withColumn("ts", seconds)).withWatermark("ts", "0 seconds")
-    counts = timed.groupBy(sj.window("ts", "1 minute"), "queue").count()
     query = (
-        writer_into(tmp_path, counts, overlapEpochs=overlap, closeWindowsAtEnd=True).trigger(availableNow=True).start()
+        writer_into(tmp_path, counts(df), overlapEpochs=overlap, closeWindowsAtEnd=True)
+        .trigger(availableNow=True)
+        .start()
     )
     query.awaitTermination()
     progress = query.lastProgress
     assert progress is not None
     assert {name: each["lateRows"] for name, each in progress["substreams"].items()} == {ahead: 0, behind: 0}
+    rows = sj.read_files(str(tmp_path / "out")).collect()
+    assert sorted((row["queue"] == ahead, row["count"]) for row in rows) == [(False, 60)] * 2 + [(True, 60)] * 2
+    assert ready(rabbitmq, ahead, behind) == [0, 0]
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("quorum", [False, pytest.param(True, marks=pytest.mark.long)])
+def test_with_a_drift_the_queue_ahead_waits_and_all_is_read_though_a_run_fails(
+    spark: SparkSession, rabbitmq: RabbitServer, tmp_path: Path, quorum: bool
+) -> None:
+    ahead, behind = rabbitmq.queue(quorum=quorum), rabbitmq.queue(quorum=quorum)
+    for queue, first in ((ahead, 3600), (behind, 0)):
+        send(rabbitmq, queue, *ids(first, first + 120))
+    # Each may deliver 20 before they are decided.
+    df = table(spark, rabbitmq, ahead, behind, maxUnacknowledged=40, maxWatermarkDrift="5 minutes")
+    found: list[Any] = []
+
+    def run(fails_in: int | None) -> None:
+        def fail(phase: EpochPhase, epoch: int) -> None:
+            if phase is EpochPhase.DECIDE and epoch == fails_in:
+                raise RuntimeError(BROKEN)
+
+        writer = writer_into(tmp_path, counts(df), closeWindowsAtEnd=fails_in is None).trigger(availableNow=True)
+        query = writer.onEpochPhase(fail).start()
+        try:
+            query.awaitTermination()
+        finally:
+            found.extend(each for each in query.recentProgress if each["batchId"] is not None)
+
+    with pytest.raises(RuntimeError, match=BROKEN):
+        run(4)
+    run(None)
+    held = [each for each in found if each["substreams"].get(ahead, {}).get("heldBack") is not None]
+    assert len(held) > 2
+    assert {each["substreams"][ahead]["heldBy"] for each in held} == {behind}
+    # What was delivered before it was known: in each of the two runs what each may, and once more as it is decided.
+    ends = [json.loads(each.sources[0].endOffset)["queues"] for each in held]
+    assert max(end[ahead] for end in ends if end[behind] < 120) <= 80
+    assert found[-1]["lateRows"]["total"] == 0
     rows = sj.read_files(str(tmp_path / "out")).collect()
     assert sorted((row["queue"] == ahead, row["count"]) for row in rows) == [(False, 60)] * 2 + [(True, 60)] * 2
     assert ready(rabbitmq, ahead, behind) == [0, 0]

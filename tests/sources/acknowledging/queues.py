@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import islice
 
 import pyarrow as pa
@@ -19,6 +19,7 @@ class Broker:
     def __init__(self, *queues: str) -> None:
         self.queues: dict[str, list[Message]] = {queue: [] for queue in queues}
         self.unacknowledged: list[Message] = []
+        self.held: frozenset[str] = frozenset()
         self.connections = 0
         self.refuses = 0
         self.loses_answer = self.withholds = False
@@ -49,9 +50,9 @@ class Broker:
 
     def take(self, connection: int, most: int, seconds: float) -> list[Message]:
         with self._changed:
-            self._changed.wait_for(lambda: self.connections != connection or any(self.queues.values()), seconds)
+            self._changed.wait_for(lambda: self.connections != connection or any(self._given()), seconds)
             self._check(connection)
-            there = (each for queue in self.queues.values() for each in queue if not self.withholds)
+            there = (each for queue in self._given() for each in queue if not self.withholds)
             taken = list(islice(there, most))
             for message in taken:
                 self.queues[message.queue].remove(message)
@@ -60,6 +61,15 @@ class Broker:
             self.cut()
             self._check(connection)
         return taken
+
+    def _given(self) -> list[list[Message]]:
+        return [queue for name, queue in self.queues.items() if name not in self.held]
+
+    def hold(self, connection: int, queues: Collection[str]) -> None:
+        with self._changed:
+            self._check(connection)
+            self.held = frozenset(queues)
+            self._changed.notify_all()
 
     def acknowledge(self, connection: int, count: int) -> None:
         with self._changed:
@@ -98,6 +108,9 @@ class BrokerSource(AcknowledgingSource):
 
     def receive(self, most: int, seconds: float) -> Sequence[Message]:
         return self._broker.take(self._connection, most, seconds)
+
+    def hold(self, queues: Collection[str]) -> None:
+        self._broker.hold(self._connection, queues)
 
     def acknowledge(self, count: int) -> None:
         self._broker.acknowledge(self._connection, count)

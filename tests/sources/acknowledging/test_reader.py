@@ -18,6 +18,9 @@ from sparkjet.sources.acknowledging import reader as module
 from sparkjet.sources.acknowledging.control import Acknowledge, ControlClient, Held, Start, Stop
 from sparkjet.sources.acknowledging.ledger import LedgerState
 from sparkjet.sources.acknowledging.reader import AcknowledgingStreamReader, ReaderSettings
+from sparkjet.sources.acknowledging.receiver import Limits
+from sparkjet.sources.alignment import Aligner, file_of, place, write
+from tests.faults.waiting import until
 from tests.sources.acknowledging.queues import SCHEMA, Broker, BrokerSource
 
 ALL = ReadAllAvailable()
@@ -128,6 +131,41 @@ def test_the_next_run_drops_what_the_record_says(
     while end["queues"]["orders"] < 2:
         end = second.latestOffset(at, ALL)
     assert rows(second, at, end) == ["body of m2"]
+
+
+def test_who_is_held_back_is_in_the_offset_and_goes_with_the_option(broker: Broker) -> None:
+    def make(drift: int | None) -> AcknowledgingStreamReader:
+        limits = Limits(messages=2)
+        aligner = None if drift is None else Aligner(drift, place(), "sparkjet-rabbitmq")
+        return AcknowledgingStreamReader(
+            partial(BrokerSource, broker), SCHEMA, ReaderSettings(None, limits, drift), aligner
+        )
+
+    broker.send("orders", "m1", "m2", "m3")
+    broker.send("returns", "m4")
+    first = make(300)
+    at = started(first, first.initialOffset())
+    write(file_of(at), {})
+    end = first.latestOffset(at, ALL)
+    while end["queues"]["orders"] < 2:
+        write(file_of(end), {})
+        end = first.latestOffset(end, ALL)
+    # As the engine says it after the batch: who is ahead waits for the one that the broker has not delivered yet.
+    write(file_of(end), {"orders": 400, "returns": 0})
+    with ThreadPoolExecutor() as beside:
+        # It is full, and waits, as with overlapEpochs: the epoch before is decided later.
+        asked = beside.submit(first.latestOffset, end, ALL)
+        until(lambda: broker.held == {"orders"}, "the queue to be held back")
+        tell(end, Acknowledge(2))
+        last = asked.result(LONG)
+    assert last["queues"] == {"orders": 2, "returns": 1}
+    assert last["alignment"] == {**end["alignment"], "held": {"orders": 400}, "slowest": "returns"}
+    state = tell(last, Held(3))
+    first.stop()
+    second = make(None)
+    at = started(second, last, state)
+    assert at.keys() == {"queues", "receiver"}
+    second.stop()
 
 
 def test_the_engine_may_begin_twice_and_ends_it(

@@ -289,3 +289,51 @@ def test_a_broker_that_stays_away_is_given_up(broker: Broker, running: Callable[
     receiver = running(patience=0.1)
     with pytest.raises(SourceError, match="the broker cannot be reached: refused"):
         receiver.wait(0, LONG)
+
+
+def test_a_queue_that_is_too_far_ahead_is_not_read_while_another_has_messages(
+    broker: Broker, running: Callable[..., Receiver]
+) -> None:
+    broker.send("orders", "m1")
+    broker.send("returns", *(f"m{number}" for number in range(2, 6)))
+    receiver = running(messages=2)
+    received(receiver, 2)
+    receiver.align({"orders": 400, "returns": 0}, 300)
+    # It has been read to its end, and so has nothing to hold back.
+    assert receiver.held().ahead == {}
+    broker.send("orders", "m6", "m7")
+    receiver.align({"orders": 400, "returns": 0}, 300)
+    assert (receiver.held().ahead, receiver.held().slowest) == ({"orders": 400}, "returns")
+    until(lambda: broker.held == {"orders"}, "the queue to be held back")
+    receiver.acknowledge(2)
+    assert received(receiver, 4) == {"orders": 1, "returns": 3}
+    # What is lost with the connection comes again; the queue stays held back on the next one.
+    broker.cut()
+    receiver.acknowledge(3)
+    assert received(receiver, 5) == {"orders": 1, "returns": 4}
+    # Now all of the other one is here.
+    receiver.acknowledge(5)
+    assert received(receiver, 7) == {"orders": 3, "returns": 4}
+    # Who is within the drift holds nobody; nor does one of which nothing is known.
+    broker.send("orders", "m8")
+    broker.send("returns", "m9")
+    for reached in {"orders": 400, "returns": 100}, {"orders": 400}:
+        receiver.align(reached, 300)
+        assert receiver.held().ahead == {}
+    assert bodies(receiver, 5, 7) == ["body of m6", "body of m7"]
+
+
+def test_who_is_waited_for_is_let_go_of_when_its_messages_are_gone(
+    broker: Broker, running: Callable[..., Receiver]
+) -> None:
+    receiver = running(patience=0.0)
+    broker.withholds = True
+    broker.send("orders", "m1")
+    broker.send("returns", "m2")
+    receiver.align({"orders": 400, "returns": 0}, 300)
+    until(lambda: broker.held == {"orders"}, "the queue to be held back")
+    # Another consumer took it: nobody plans in between, as a batch with availableNow waits for messages.
+    broker.queues["returns"].clear()
+    broker.withholds = False
+    received(receiver, 1)
+    assert broker.held == frozenset()

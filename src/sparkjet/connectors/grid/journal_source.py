@@ -171,12 +171,13 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # Their rows would be lost if the first batch were run again: it would start at a later end.
         ends |= {each: place for each, place in self._placed.items() if asked[each] == place}
         self._placed = {}
-        held = Held()
+        rows, held = limit.max_rows if isinstance(limit, ReadMaxRows) else None, Held()
         if self._aligner is not None:
-            held = self._aligner.held(start, [str(each) for each, end in ends.items() if end > first[each]])
-            ends = {each: first[each] if str(each) in held.ahead else end for each, end in ends.items()}
-        if isinstance(limit, ReadMaxRows):
-            ends = limited(first, ends, limit.max_rows)
+            backlog = {str(each): end - first[each] for each, end in ends.items() if end > first[each]}
+            given, held = self._aligner.shared(start, backlog, rows)
+            ends = {each: first[each] + given.get(str(each), 0) for each in ends}
+        elif rows is not None:
+            ends = limited(first, ends, rows)
         watermarks = self._epochs.watermarks(ends, None if self._target is None else self._target.epoch)
         lost = {each: begun.lost.get(str(each), 0) + first[each] - asked[each] for each in first}
         end = self._offset(ends, watermarks, begun.reader, lost)

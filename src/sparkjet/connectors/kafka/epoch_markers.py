@@ -10,13 +10,11 @@ import confluent_kafka
 from confluent_kafka.admin import AdminClient
 
 from sparkjet.connectors.kafka.producing import ProduceError, Queue
-from sparkjet.connectors.kafka.progress_topic import COMPLETE, ProgressTopic, key_of, reached
+from sparkjet.connectors.kafka.progress_topic import COMPLETE, ProgressTopic, existing, key_of, reached, topics_in
 from sparkjet.connectors.kafka.publishing import (
-    ANSWER,
     COMMITTED,
     UNCOMMITTED,
     MarkerReader,
-    answered,
     ends_of,
     partitions_of,
     told_of,
@@ -72,9 +70,8 @@ class EpochMarkers:
             earlier, now = self._named - set(topics), set(topics)
             self._named |= now
             if earlier:
-                there = answered(self._asking(), lambda: self._asking().list_topics(timeout=ANSWER), self._patience)
                 # Nobody reads those that were deleted.
-                now |= earlier & set(there.topics)
+                now |= existing(self._asking(), earlier, self._patience)
             partitions = partitions_of(self._asking(), sorted(now), self._patience)
             ends = ends_of(self._asking(), partitions, UNCOMMITTED, self._patience)
         return {"progress": self._name, **told_of(ends, transaction.reached)}
@@ -86,7 +83,7 @@ class EpochMarkers:
         for found, value in MarkerReader(self._client, self._patience).read({}, ends):
             if found == key:
                 newest = value
-        return set() if newest is None else set(json.loads(newest).get("ends", ()))
+        return topics_in(newest)
 
     def write(self, handle: Handle) -> None:
         """Write the marker of an epoch whose rows are committed.

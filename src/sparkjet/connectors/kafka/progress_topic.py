@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -90,6 +90,8 @@ class ProgressTopic:
         self.newest: dict[str, Marker] = {}
         """Newest marker by key, before :attr:`positions`."""
         self.positions: dict[tuple[str, int], int] = {}
+        self.topics: set[str] = set()
+        """The topics that markers of whole epochs have named."""
         self.largest: int | None = None
         """The topic's max.message.bytes; None if this user may not read it."""
 
@@ -128,9 +130,19 @@ class ProgressTopic:
             return "was deleted and created again since rows were decided, and its markers are gone"
         return None
 
-    def note(self, marker: Marker) -> None:
-        """Note the marker that has just been published, before it is read."""
+    def note(self, marker: Marker, topics: Iterable[str]) -> None:
+        """Note the marker that has just been published, before it is read, and the topics that it names."""
         self.newest[self._complete] = marker
+        self.topics = set(topics)
+
+    def earlier(self, topics: Collection[str]) -> list[str]:
+        """Other topics of earlier epochs, for the marker: the watermark moves there, too.
+
+        Asked for when an epoch is published: one that is deleted after the decision must not keep it from that.
+        """
+        earlier = self.topics - set(topics)
+        with reached("topics of earlier epochs"):
+            return sorted(existing(self._admin, earlier, self._patience)) if earlier else []
 
     def partitions(self) -> int:
         """The number of partitions, 0 if there is no such topic."""
@@ -215,6 +227,9 @@ class ProgressTopic:
                     self.newest.pop(key, None)
                 else:
                     self.newest[key] = marker
+                if key == self._complete:
+                    # The newest alone: it has the earlier ones, but for those that were deleted.
+                    self.topics = topics_in(value)
             self.positions = ends
 
     def _create(self, writers: int, replicas: int, *, try_only: bool) -> None:
@@ -250,6 +265,20 @@ class ProgressTopic:
         # Without the option the brokers' default applies; the command has no other way to ask for it.
         copies = f"--replication-factor {replicas} " if replicas > 0 else ""
         return f"kafka-topics.sh --create --topic {self.name} --partitions {writers + 1} {copies}{settings}"
+
+
+def existing(admin: Any, topics: Collection[str], patience: float) -> set[str]:
+    """Those of some topics that have not been deleted."""
+    return set(topics) & set(answered(admin, lambda: admin.list_topics(timeout=ANSWER), patience).topics)
+
+
+def topics_in(value: bytes | None) -> set[str]:
+    """The topics that a marker of a whole epoch names.
+
+    >>> sorted(topics_in(b'{"epoch": 3, "ends": {"b": [4, 5], "a": [1]}, "watermark": null}')), topics_in(None)
+    (['a', 'b'], set())
+    """
+    return set() if value is None else set(json.loads(value).get("ends", ()))
 
 
 def _differs(found: Marker, newest: TransactionId) -> bool:

@@ -178,12 +178,13 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ends, news = self._end_offsets.ends(starts)
         placed = {**news, **placed}
         ends = {each: end for each, end in ends.items() if each not in placed}
-        held = None
+        rows, held = limit.max_rows if isinstance(limit, ReadMaxRows) else None, None
         if self._aligner is not None:
-            held = self._aligner.held(start, [_path(each) for each, end in ends.items() if end > starts[each]])
-            ends = {each: starts[each] if _path(each) in held.ahead else end for each, end in ends.items()}
-        if isinstance(limit, ReadMaxRows):
-            ends = limited(starts, ends, limit.max_rows)
+            backlog = {_path(each): end - starts[each] for each, end in ends.items() if end > starts[each]}
+            given, held = self._aligner.shared(start, backlog, rows)
+            ends = {each: min(end, starts[each] + given.get(_path(each), 0)) for each, end in ends.items()}
+        elif rows is not None:
+            ends = limited(starts, ends, rows)
         until = {**ends, **placed}
         end = self._offset(until, {} if self._progress is None else self._progress.watermarks(until))
         return end if held is None else Aligner.described(start, end, held)

@@ -227,9 +227,8 @@ class StagedKafkaSink(Outbox):
 
     def tell(self, transaction: TransactionId) -> Handle:
         """See :meth:`Telling.tell`: a marker alone, after everything in the topic."""
-        names = [] if self._settings.topic is None else [self._settings.topic]
         stored = {"sink": transaction.sink, "box": str(transaction), "epoch": transaction.epoch, "rows": 0, "files": []}
-        return self.in_parts(stored, transaction, names)
+        return self.in_parts(stored, transaction, [] if self._settings.topic is None else [self._settings.topic])
 
     def _measured(self, transaction: TransactionId, stored: Handle) -> dict[str, Mapping[str, Any]]:
         assert self._session is not None  # noqa: S101 - attach() comes first
@@ -264,6 +263,7 @@ class StagedKafkaSink(Outbox):
         progress.catch_up()
         if self._is_published(progress, handle):
             return
+        handle = handle | {"named": [*handle["topics"], *progress.earlier(handle["topics"])]}
         again, self._untried = self._untried != handle["box"], None
         where = self._written(progress, handle)
         if again:
@@ -281,7 +281,7 @@ class StagedKafkaSink(Outbox):
             progress.catch_up()
             self._check_copies(progress, handle)
             raise SinkError(str(error)) from error
-        progress.note(Marker(handle["epoch"], handle["box"], handle.get("run", ""), 0))
+        progress.note(Marker(handle["epoch"], handle["box"], handle.get("run", ""), 0), handle["named"])
         try:
             self._confirm(progress, handle)
         except BaseException:
@@ -372,7 +372,7 @@ class StagedKafkaSink(Outbox):
             tuple(keys),
             rows,
             handle["topic"],
-            tuple((name, self._ends.made.get(name, "")) for name in handle["topics"]),
+            tuple((name, self._ends.made.get(name, "")) for name in handle["named"]),
             handle.get("watermark"),
             tuple(progress.positions.get((progress.name, where), 0) for where, _ in keys),
             progress.newest.get(keys[0][1]),
@@ -393,7 +393,7 @@ class StagedKafkaSink(Outbox):
 
     def _written(self, progress: ProgressTopic, handle: Handle) -> list[tuple[str, int]]:
         """Every partition in which the transactions of an epoch may be open."""
-        found = self._ends.of(handle["topics"])
+        found = self._ends.of(handle["named"])
         self._tell_of_new_topics(handle)
         return [*found, *((progress.name, number) for number in range(len(handle["parts"]) + 1))]
 

@@ -80,6 +80,16 @@ class RabbitChannel:
             self._is_waiting = False
             self._loop.stop()
 
+    def cancel(self, consumer: str) -> None:
+        """End a consumer; what the broker has delivered to it until it answers arrives as before."""
+
+        def request(answered: Callable[[Any], None]) -> None:
+            self.channel.basic_cancel(consumer, answered)
+            # Otherwise pika puts back what is under way, and the broker counts that as a delivery.
+            self.channel._cancelled.discard(consumer)  # noqa: SLF001 - see above
+
+        self.ask(request)
+
     def close(self) -> None:
         """End the connection; call it only once."""
         if self._connection.is_open:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pika
 from pika.exceptions import ChannelClosedByBroker
@@ -25,9 +25,21 @@ _MOST_ARGUMENTS = 50
 _LIMIT, _DEAD_LETTERS, _SINGLE = "x-delivery-limit", "x-dead-letter-exchange", "x-single-active-consumer"
 
 
-def examine(connection: pika.ConnectionParameters, queues: Sequence[str]) -> frozenset[str]:
+class Examined(NamedTuple):
+    """What only the examination shows of queues.
+
+    Attributes:
+        single: Those that give their messages to one consumer, and to the next one when that is gone.
+        passing: Those that the broker deletes with their last consumer.
+    """
+
+    single: frozenset[str]
+    passing: frozenset[str]
+
+
+def examine(connection: pika.ConnectionParameters, queues: Sequence[str]) -> Examined:
     """Refuse queues that would be read as empty, or whose messages would be dropped."""
-    single = set()
+    single, passing = set(), set()
     with closing(pika.BlockingConnection(connection)) as asked:
         for queue in queues:
             if _is_stream(asked.channel(), queue):
@@ -48,7 +60,9 @@ def examine(connection: pika.ConnectionParameters, queues: Sequence[str]) -> fro
                 raise SourceError(message)
             if arguments.get(_SINGLE):
                 single.add(queue)
-    return frozenset(single)
+            if arguments.get(_FLAGS[1]):
+                passing.add(queue)
+    return Examined(frozenset(single), frozenset(passing))
 
 
 def _is_stream(channel: BlockingChannel, queue: str) -> bool:
@@ -66,7 +80,7 @@ def _is_stream(channel: BlockingChannel, queue: str) -> bool:
 
 
 def _arguments(connection: pika.BlockingConnection, queue: str) -> dict[str, Any]:
-    """The arguments a queue was declared with: declared with others, the broker names the first that differs."""
+    """The arguments and flags of a queue: declared with others, the broker names the first that differs."""
     flags, arguments = {"durable": True, "auto_delete": False}, dict[str, Any]()
     for _ in range(_MOST_ARGUMENTS):
         channel = connection.channel()
@@ -92,7 +106,7 @@ def _arguments(connection: pika.BlockingConnection, queue: str) -> dict[str, Any
         else:
             channel.close()
             break
-    return arguments
+    return {**arguments, **flags}
 
 
 def _value(text: str, kind: str) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 
 from sparkjet.options import BROKER_OPTIONS, Option, flag, number, text
 from sparkjet.sources.acknowledging.reader_options import QUEUES, READER_OPTIONS
+from sparkjet.sources.alignment import MAX_DRIFT
 
 SOURCE_NAME = "sparkjet-rabbitmq"
 """The name of the source."""
@@ -25,4 +26,4 @@ CONFIRM_TIMEOUT = number("confirmTimeoutMs", "How long the broker may take to co
 SINK_OPTIONS: Sequence[Option[Any]] = (EXCHANGE, ROUTING_KEY, CONFIRM_TIMEOUT, *_CONNECTION)
 
 INCLUDE_HEADERS = flag("includeHeaders", "Whether to add columns headers, type, reply_to and redelivered.")
-SOURCE_OPTIONS: Sequence[Option[Any]] = (QUEUES, INCLUDE_HEADERS, *_CONNECTION, *READER_OPTIONS)
+SOURCE_OPTIONS: Sequence[Option[Any]] = (QUEUES, INCLUDE_HEADERS, *_CONNECTION, *READER_OPTIONS, MAX_DRIFT)

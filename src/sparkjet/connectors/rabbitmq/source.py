@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ from pika.exceptions import ChannelClosedByBroker
 
 from sparkjet.connectors.rabbitmq.channel import RabbitChannel
 from sparkjet.connectors.rabbitmq.connection import FAILURES, explain, is_refused
-from sparkjet.connectors.rabbitmq.examination import examine
+from sparkjet.connectors.rabbitmq.examination import Examined, examine
 from sparkjet.connectors.rabbitmq.frames import UnreadableProperties
 from sparkjet.connectors.rabbitmq.headers import further
 from sparkjet.errors import SourceError
@@ -51,7 +51,8 @@ class RabbitSource(AcknowledgingSource):
         self._arrived = Arrived[int]()
         self._tags: deque[int] = deque()
         self._deleted: str | None = None
-        self._single: frozenset[str] | None = None
+        self._examined: Examined | None = None
+        self._held: frozenset[str] = frozenset()
         self._poison: str | None = None
         self._opened = self._alone = False
 
@@ -80,22 +81,23 @@ class RabbitSource(AcknowledgingSource):
         self._tags.clear()
         self._deleted = self._poison = None
         with self._judged():
-            if self._single is None:
-                self._single = examine(self._settings.connection, self.queues)
+            if self._examined is None:
+                self._examined = examine(self._settings.connection, self.queues)
             self._line = line = RabbitChannel(self._settings.connection)
             channel = line.channel
             # Per consumer: quorum queues know no other.
             line.ask(lambda answered: channel.basic_qos(prefetch_count=self._settings.prefetch, callback=answered))
             channel.add_on_cancel_callback(self._cancelled)
             for queue in self.queues:
-                if self._declared(queue).consumer_count and queue in self._single:
+                if self._declared(queue).consumer_count and queue in self._examined.single:
                     message = (
                         f"queue {queue!r} gives its messages to one consumer (x-single-active-consumer), and that is "
                         "another one: end it"
                     )
                     raise ConnectionLostError(message)
             for queue in self.queues:
-                line.ask(partial(channel.basic_consume, queue, self._accept, False, False, queue, None))
+                if queue not in self._held:
+                    self._consume(line, queue)
         self._opened = True
 
     def receive(self, most: int, seconds: float) -> Sequence[Message]:
@@ -116,6 +118,26 @@ class RabbitSource(AcknowledgingSource):
         self._tags.extend(tag for tag, _ in taken)
         return [message for _, message in taken]
 
+    def hold(self, queues: Collection[str]) -> None:
+        """End the consumers of these queues, and begin those of all others; other queues may not be held back."""
+        assert self._line is not None  # noqa: S101 - opened first
+        assert self._examined is not None  # noqa: S101 - as above
+        lost = sorted(self._examined.single.union(self._examined.passing).intersection(queues))
+        if lost:
+            message = (
+                f"maxWatermarkDrift: queue {lost[0]!r} is ahead and cannot be without a consumer, as it has "
+                "auto-delete or x-single-active-consumer: the broker would delete it, or turn to another consumer. "
+                "Declare the queue anew without that, or leave the option out."
+            )
+            raise SourceError(message)
+        with self._judged():
+            for queue in self.queues:
+                if queue in queues and queue not in self._held:
+                    self._line.cancel(queue)
+                elif queue in self._held and queue not in queues:
+                    self._consume(self._line, queue)
+        self._held = frozenset(queues)
+
     def acknowledge(self, count: int) -> None:
         """Acknowledge, and wait for the response to another request on the same channel: it comes after."""
         assert self._line is not None  # noqa: S101 - opened first
@@ -132,7 +154,7 @@ class RabbitSource(AcknowledgingSource):
             # A response may overtake messages that the queue has given to the channel before; the next one does not.
             self._declared(self.queues[0])
         # One consumer is this one. A queue lets go of another, and gets its messages back, in one step.
-        self._alone = all(each.consumer_count == 1 for each in found.values())
+        self._alone = all(each.consumer_count == (queue not in self._held) for queue, each in found.items())
         counts: dict[str, int] = {queue: each.message_count for queue, each in found.items()}
         for message in self._arrived:
             counts[message.queue] += 1
@@ -160,6 +182,9 @@ class RabbitSource(AcknowledgingSource):
         line = self._line
         answer = line.ask(lambda answered: line.channel.queue_declare(queue, passive=True, callback=answered))
         return answer.method
+
+    def _consume(self, line: RabbitChannel, queue: str) -> None:
+        line.ask(partial(line.channel.basic_consume, queue, self._accept, False, False, queue, None))
 
     def _accept(self, _: Channel, method: Any, properties: pika.BasicProperties, body: bytes) -> None:
         if isinstance(properties, UnreadableProperties) and self._poison is None:
@@ -190,7 +215,7 @@ class RabbitSource(AcknowledgingSource):
     def _cancelled(self, frame: Any) -> None:
         self._deleted = frame.method.consumer_tag
         # A queue of the same name may be of another kind.
-        self._single = None
+        self._examined = None
         self._wake()
 
     def _wake(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 NOTICES_WITHIN = 200.0
@@ -92,6 +92,18 @@ class AcknowledgingSource(ABC):
             SourceError: The queue is gone.
         """
 
+    def hold(self, queues: Collection[str]) -> None:
+        """Have the broker keep the messages of these queues, and deliver those of all others; also when opened again.
+
+        What it has delivered of them already is received and acknowledged as ever. Only sources with the option
+        ``maxWatermarkDrift`` need it.
+
+        Raises:
+            ConnectionLostError: The connection is gone.
+            SourceError: A queue cannot be held back without losing messages.
+        """
+        raise NotImplementedError(f"{type(self).__name__} cannot hold back {sorted(queues)}")
+
     @abstractmethod
     def acknowledge(self, count: int) -> None:
         """Acknowledge the oldest messages of this connection that were received and not acknowledged.
@@ -104,7 +116,7 @@ class AcknowledgingSource(ABC):
 
     @abstractmethod
     def ready(self) -> Mapping[str, int]:
-        """The number of messages in each queue that have not been delivered to any client."""
+        """The number of messages in each queue that have not been delivered to any client; of those held back, too."""
 
     @property
     def alone(self) -> bool:

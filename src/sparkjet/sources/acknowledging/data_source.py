@@ -27,6 +27,9 @@ class AcknowledgingDataSource(DataSource):
     Instances are pickled: keep nothing in them.
     """
 
+    place = ""
+    """The directory of :mod:`sparkjet.sources.alignment`; set where the source is registered."""
+
     @property
     @abstractmethod
     def rows(self) -> pa.Schema:
@@ -54,8 +57,11 @@ class AcknowledgingDataSource(DataSource):
     def streamReader(self, schema: StructType) -> AcknowledgingStreamReader:
         """A reader of the queues."""
         from sparkjet.sources.acknowledging.reader import AcknowledgingStreamReader, ReaderSettings  # noqa: PLC0415
+        from sparkjet.sources.alignment import Aligner  # noqa: PLC0415
 
         if schema.simpleString() != self.schema().simpleString():
             message = f'format("{self.name()}") has a fixed schema: leave schema(…) out and select from its columns.'
             raise AnalysisError(message)
-        return AcknowledgingStreamReader(self.source, self.rows, ReaderSettings.of(Options(self.options)))
+        settings = ReaderSettings.of(Options(self.options))
+        aligner = None if settings.drift is None else Aligner(settings.drift, self.place, self.name())
+        return AcknowledgingStreamReader(self.source, self.rows, settings, aligner)

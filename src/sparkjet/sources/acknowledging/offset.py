@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from sparkjet.known_types import known
+from sparkjet.sources.alignment import KEY, is_of_queues
 
 Counts = dict[str, int]
 """Messages received from each queue since the query's first start; their sum is a position."""
@@ -19,10 +20,12 @@ class QueueOffset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         queues: The number of messages of each queue up to there.
         receiver: Path of the socket of the receiver that has read them; empty before the first run.
+        alignment: What ``maxWatermarkDrift`` has decided; None without it.
     """
 
     queues: Counts
     receiver: str
+    alignment: dict[str, Any] | None = None
 
     @property
     def position(self) -> int:
@@ -31,7 +34,8 @@ class QueueOffset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def to_spark(self) -> dict[str, Any]:
         """The form in which Spark gets it."""
-        return msgspec.structs.asdict(self)
+        found = msgspec.structs.asdict(self)
+        return found if self.alignment is not None else {name: found[name] for name in found if name != KEY}
 
     @staticmethod
     def of(offset: dict[str, Any]) -> QueueOffset:
@@ -51,6 +55,6 @@ class QueueOffset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             # A source that the batch does not read.
             return None
         found: Any = json.loads(text)
-        if not isinstance(found, dict) or found.keys() != {"queues", "receiver"}:
+        if not isinstance(found, dict) or not is_of_queues(found):
             return None
         return msgspec.convert(found, known(QueueOffset))

@@ -12,7 +12,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from sparkjet.errors import SourceError
 from sparkjet.sources.acknowledging.contract import AcknowledgingSource
-from sparkjet.sources.acknowledging.control import Acknowledge, ControlServer, Held, Request, Start, Stop
+from sparkjet.sources.acknowledging.control import Acknowledge, ControlServer, Request, Start, Stop
+from sparkjet.sources.acknowledging.control import Held as StateOf
 from sparkjet.sources.acknowledging.ledger import Ledger, LedgerState
 from sparkjet.sources.acknowledging.offset import Counts, QueueOffset
 from sparkjet.sources.acknowledging.reader_options import (
@@ -25,6 +26,7 @@ from sparkjet.sources.acknowledging.receiver import Limits, Receiver
 from sparkjet.sources.acknowledging.scratch import Scratch
 from sparkjet.sources.acknowledging.spool import Spool
 from sparkjet.sources.acknowledging.task_rows import TaskRows, tasks
+from sparkjet.sources.alignment import MAX_DRIFT, Aligner, Held
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,10 +47,12 @@ class ReaderSettings:
     Attributes:
         most: Maximum number of messages in a batch; None for all that have arrived.
         limits: Limits on what is held before it is decided.
+        drift: How far a queue may be ahead of the slowest one, in microseconds; None if none is held back.
     """
 
     most: int | None = None
     limits: Limits = field(default_factory=Limits)
+    drift: int | None = None
 
     @staticmethod
     def of(options: Options) -> ReaderSettings:
@@ -60,6 +64,7 @@ class ReaderSettings:
         return ReaderSettings(
             options[MAX_MESSAGES],
             Limits(options[MAX_UNACKNOWLEDGED], options[MAX_SPOOL_BYTES], options[RECONNECT_TIMEOUT] / 1000),
+            options[MAX_DRIFT],
         )
 
 
@@ -74,10 +79,17 @@ class AcknowledgingStreamReader(TaskRows, SupportsTriggerAvailableNow):
         source: Creates the source.
         schema: The columns of its messages.
         settings: Settings for reading it.
+        aligner: Says which queues are too far ahead; None if none is held back.
     """
 
-    def __init__(self, source: Callable[[], AcknowledgingSource], schema: pa.Schema, settings: ReaderSettings) -> None:
-        self._source, self._schema, self._settings = source, schema, settings
+    def __init__(
+        self,
+        source: Callable[[], AcknowledgingSource],
+        schema: pa.Schema,
+        settings: ReaderSettings,
+        aligner: Aligner | None = None,
+    ) -> None:
+        self._source, self._schema, self._settings, self._aligner = source, schema, settings, aligner
         self._running: Running | None = None
         self._available_now = False
 
@@ -106,18 +118,29 @@ class AcknowledgingStreamReader(TaskRows, SupportsTriggerAvailableNow):
         at = QueueOffset.of(start)
         if self._running is None:
             self._running = Running(self._source(), self._schema, self._settings, at.queues)
-            return QueueOffset(at.queues, self._running.path).to_spark()
+            return self._end(start, at.queues, Held())
         self._running.wait_for_start()
         receiver = self._running.receiver
+        reached = None if self._aligner is None else self._aligner.reached(start)
+        if self._settings.drift is not None and reached is not None:
+            receiver.align(reached, self._settings.drift)
         while not receiver.wait(at.position, _LOOKING) and self._available_now:
             # It is full, and epochs are not acknowledged yet; or a queue withholds its messages.
             receiver.check_delivery()
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        end = QueueOffset(receiver.end(at.queues, most), self._running.path)
-        while self._available_now and end == at and not receiver.wait_for_acknowledgement(at.position, _LOOKING):
+        # Again: whoever was waited for may have been read to its end since.
+        held = receiver.held()
+        queues = receiver.end(at.queues, most)
+        waits = self._available_now and queues == at.queues
+        while waits and not receiver.wait_for_acknowledgement(at.position, _LOOKING):
             # Spark ends this process with the query, and the last epoch may need it in parallel.
             continue
-        return end.to_spark()
+        return self._end(start, queues, held)
+
+    def _end(self, start: dict[str, Any], queues: Counts, held: Held) -> dict[str, Any]:
+        assert self._running is not None  # noqa: S101 - made first
+        end = QueueOffset(queues, self._running.path).to_spark()
+        return end if self._aligner is None else Aligner.described(start, end, held)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """The messages received, plus those that the queues still hold."""
@@ -184,7 +207,7 @@ class Running:
             ledger = Ledger(identified=request.identified, most_acknowledged=most)
             ledger.restore(request.state or LedgerState(sum(self._counts.values())), _now())
             self.receiver.start(self._counts, ledger)
-        elif isinstance(request, Held):
+        elif isinstance(request, StateOf):
             return self.receiver.state(request.position)
         elif isinstance(request, Acknowledge):
             self.receiver.acknowledge(request.position)

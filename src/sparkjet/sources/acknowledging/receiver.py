@@ -16,6 +16,7 @@ from sparkjet.sources.acknowledging.contract import ConnectionLostError
 from sparkjet.sources.acknowledging.inbox import Inbox
 from sparkjet.sources.acknowledging.ledger import Ledger
 from sparkjet.sources.acknowledging.offset import Counts
+from sparkjet.sources.alignment import Held, held_back
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,6 +29,8 @@ WAIT = 0.05
 """Seconds that the thread waits for messages before it looks for something to acknowledge."""
 _CONFIRMED_WITHIN = 30.0
 """Seconds that an epoch waits for a broker that neither confirms an acknowledgement nor ends the connection."""
+_LOOKED_WITHIN = 5.0
+"""Seconds that a batch waits for a count of the queues, which a broker that is away does not give."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0
 _SOON = 1.0
 """Seconds; a connection lost earlier than this without bringing anything is as good as none."""
@@ -70,6 +73,9 @@ class Receiver:
         self._due = 0
         self._ready: Mapping[str, int] = {}
         self._empty = False
+        self._standing: tuple[Mapping[str, int], int] | None = None
+        self._looks = False
+        self._held = Held()
         # Since when queues have had messages and delivered none, though nothing here prevents it.
         self._withheld_since: int | None = None
         self._stopping = threading.Event()
@@ -95,6 +101,26 @@ class Receiver:
         with self._lock:
             self._check()
             return self._inbox.end(start, most)
+
+    def align(self, reached: Mapping[str, int], drift: int) -> None:
+        """Hold back the queues that are too far ahead, from what the broker says now of who has messages to read.
+
+        That changes while a batch waits for messages, and with it who is held back.
+
+        Args:
+            reached: How far event time has come in each queue that is neither idle nor retired.
+            drift: How far one may be ahead of another that has undelivered messages.
+        """
+        with self._lock:
+            self._standing, self._looks = (reached, drift), True
+            self._lock.wait_for(lambda: self._failure is not None or not self._looks, _LOOKED_WITHIN)
+            self._check()
+
+    def held(self) -> Held:
+        """The queues that are held back now."""
+        with self._lock:
+            self._check()
+            return self._to_hold()
 
     def wait(self, beyond: int, seconds: float) -> bool:
         """Wait for a message beyond a position, or until all queues are empty; returns whether either came about."""
@@ -234,6 +260,7 @@ class Receiver:
     def _step(self) -> bool:
         """Acknowledge what is due, and receive; returns whether there was anything new."""
         progress = self._acknowledge()
+        self._hold_back()
         messages = self._source.receive(self._room(), WAIT)
         if messages:
             with self._changing():
@@ -242,20 +269,38 @@ class Receiver:
                 self._inbox.receive(messages)
                 progress = progress or self._inbox.position > position
         now = self._now()
-        if not messages or self._inbox.ledger.wants_look(now):
+        if not messages or self._looks or self._inbox.ledger.wants_look(now):
             ready = self._source.ready()
             with self._changing():
                 self._inbox.ledger.look(ready, now, alone=self._source.alone)
-                self._ready = ready
+                self._ready, self._looks = ready, False
                 # When full, it has not read what is there.
                 self._empty = not any(ready.values()) and self._room() > 0
                 # With something unacknowledged, a queue may have delivered as much as it ever will.
                 reads = self._room() > 0 and self._inbox.ledger.unacknowledged == 0
-                if messages or not (reads and any(ready.values())):
+                delivering = any(count for queue, count in ready.items() if queue not in self._held.ahead)
+                if messages or not (reads and delivering):
                     self._withheld_since = None
                 elif self._withheld_since is None:
                     self._withheld_since = now
         return progress
+
+    def _hold_back(self) -> None:
+        with self._lock:
+            if self._looks:
+                # By an older look, one that has messages may seem to have none.
+                return
+            held = self._to_hold()
+        if held.ahead.keys() != self._held.ahead.keys():
+            self._source.hold(held.ahead)
+        self._held = held
+
+    def _to_hold(self) -> Held:
+        if self._standing is None:
+            return Held()
+        # One of which all has been received holds nobody: it is read soon, and one that is always behind, but never has
+        # more than that, would starve the others.
+        return held_back([queue for queue, count in self._ready.items() if count], *self._standing)
 
     def _room(self) -> int:
         if self._inbox.size >= self._limits.bytes:
