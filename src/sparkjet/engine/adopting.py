@@ -20,6 +20,7 @@ from sparkjet.known_types import known
 from sparkjet.options import ADOPT
 from sparkjet.plan.spark_sources import ReadSource, read_sources
 from sparkjet.query_log import logger
+from sparkjet.sinks.protocol import Adopting
 from sparkjet.snapshots.record import SparkPosition
 from sparkjet.storage.directory import Directory
 
@@ -45,9 +46,10 @@ class Note(msgspec.Struct, frozen=True):
 
 
 class _Adopted(msgspec.Struct, frozen=True):
-    """What a home keeps of an adoption."""
+    """What a home keeps of an adoption: the checkpoint, and the directories with lists of Spark's file sink."""
 
     checkpoint: str
+    lists: tuple[str, ...] = ()
 
 
 _NOTE = msgspec.json.Decoder(known(Note))
@@ -84,7 +86,7 @@ class Adoption:
         Raises:
             AnalysisError: It has begun without it, or with another one.
         """
-        before = self._adopted()
+        before = _adopted(self.home)
         if before is None:
             message = (
                 f'{ADOPT.name}: "{self.home}" has records, up to epoch {epoch}, and has not begun with a checkpoint of '
@@ -109,14 +111,17 @@ class Adoption:
             self._check_state()
             self._check_running(local, plan)
             self._check_sources(local, plan, found.done)
+            self._check_sinks(plan, found)
         if plan.stages:
             logger.warning(
                 "adopt: windows and other state have the rows behind batch %d of Spark's query, and none of before",
                 found.done,
             )
 
-    def take(self, store: SnapshotStore, prefix: str) -> SparkPosition:
+    def take(self, plan: Plan, store: SnapshotStore, prefix: str) -> SparkPosition:
         """Fence Spark's query, and return the position after its last batch that is done.
+
+        A batch that is planned is done if it is in the list of a directory that is taken over.
 
         Raises:
             AnalysisError: Spark's query runs, or another home has adopted the checkpoint meanwhile.
@@ -125,12 +130,24 @@ class Adoption:
             found = self._found(local)
             if found.note is None:
                 self._fence(found)
-            own, kept = self.home.below("snapshots"), _Adopted(self.checkpoint.resolved())
-            if self._adopted() != kept:
+            sinks, done = _listed(plan), found.done
+            own = self.home.below("snapshots")
+            kept = _Adopted(self.checkpoint.resolved(), tuple(str(sink.directory) for sink in sinks))
+            if _adopted(self.home) != kept:
                 # Of a start that has got no record, and had another checkpoint.
                 own.remove_files([_HOME_FILE])
                 own.put(_HOME_FILE, msgspec.json.encode(kept))
-            return local.capture(found.done, None, store, prefix)
+            if found.planned > done:
+                # Spark's sink, if it still runs, adds the batch to its list before it finds the fence.
+                is_open = [sink.close_batch(found.planned, plan.source.sparkSession) for sink in sinks]
+                done = found.planned if is_open == [False] else done
+            if found.planned > done:
+                logger.warning(
+                    "adopt: Spark's query has planned batch %d and not committed it: its rows are read here, also if "
+                    "its sink has got them",
+                    found.planned,
+                )
+            return local.capture(done, None, store, prefix)
 
     def _fence(self, found: _Found) -> None:
         """Put the note where Spark's query would write next."""
@@ -151,21 +168,6 @@ class Adoption:
             raise self._refused(
                 f"has got {found.place} while this query started: Spark's query runs. Stop it, and start again"
             )
-        if found.planned > found.done:
-            logger.warning(
-                "adopt: Spark's query has planned batch %d and not committed it: its rows are read here, also if "
-                "its sink has got them",
-                found.planned,
-            )
-
-    def _adopted(self) -> _Adopted | None:
-        try:
-            return _ADOPTED.decode(self.home.below("snapshots").read(_HOME_FILE))
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except msgspec.MsgspecError as error:
-            message = f"{ADOPT.name}: {_HOME_FILE} of {self.home} cannot be read: {error}. Leave the option out."
-            raise RecoveryError(message) from error
 
     @contextmanager
     def _local(self) -> Iterator[SparkCheckpoint]:
@@ -276,6 +278,18 @@ class Adoption:
                     self._check_version(log)
                     self._check_path(log, name, source.files.path)
 
+    def _check_sinks(self, plan: Plan, found: _Found) -> None:
+        """Refuse a directory whose list is another query's: that one would skip the numbers that are taken here."""
+        sinks = _listed(plan)
+        for sink in sinks:
+            if len(sinks) > 1 or sink.spark_batch not in {found.done, found.planned}:
+                raise self._refused(
+                    f'is at batch {found.done}, and "{sink.directory}" has batch {sink.spark_batch} of a query of '
+                    "Spark's: one query of Spark's writes into one directory, and lists its batches there. Give the "
+                    "directory of that query, and others without such a list"
+                )
+            sink.adopt()
+
     def _check_kind(self, name: str, end: object, source: ReadSource) -> None:
         kind = "files" if source.files is not None else source.format
         if kind in SOURCES and kind not in _KINDS:
@@ -320,6 +334,37 @@ class Adoption:
 
     def _refused(self, why: str) -> AnalysisError:
         return AnalysisError(f'{ADOPT.name}: "{self.place}" {why}.')
+
+
+def continue_lists(plan: Plan, home: Directory) -> None:
+    """Let sinks go on in directories that the home has taken over from Spark's file sink."""
+    sinks = _listed(plan)
+    kept = _adopted(home) if sinks else None
+    for sink in sinks:
+        # Of another directory, the query of Spark's may still run: its sink would skip the numbers that are taken.
+        if kept is not None and str(sink.directory) in kept.lists:
+            sink.adopt()
+
+
+def lists_of(home: Directory) -> tuple[str, ...]:
+    """The directories with lists of Spark's file sink that a home has taken over."""
+    kept = _adopted(home)
+    return () if kept is None else kept.lists
+
+
+def _listed(plan: Plan) -> list[Adopting]:
+    sinks = [output.sink for output in plan.outputs]
+    return [sink for sink in sinks if isinstance(sink, Adopting) and sink.spark_batch is not None]
+
+
+def _adopted(home: Directory) -> _Adopted | None:
+    try:
+        return _ADOPTED.decode(home.below("snapshots").read(_HOME_FILE))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except msgspec.MsgspecError as error:
+        message = f"{ADOPT.name}: {_HOME_FILE} of {home} cannot be read: {error}. Leave the option out."
+        raise RecoveryError(message) from error
 
 
 def _below(path: Path) -> str:

@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from sparkjet.connectors.formats import SOURCES
+from sparkjet.engine.adopting import lists_of
 from sparkjet.engine.moved_sources import recorded_sources
 from sparkjet.engine.spark_checkpoint import SparkCheckpoint
 from sparkjet.errors import AnalysisError, FencedError, RecoveryError
 from sparkjet.known_types import known
+from sparkjet.sinks.spark_list import SparkList
 from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.record import EpochKind, Record, SparkPosition
 from sparkjet.snapshots.record_log import RecordLog, newest_record
-from sparkjet.storage.schemes import is_within
+from sparkjet.storage.schemes import directory_at, is_within, session_for
 
 if TYPE_CHECKING:
     from sparkjet.storage.directory import Directory
@@ -55,15 +57,15 @@ def export_checkpoint(home: Directory, to: Directory, after: int | None = None) 
     Args:
         home: The home of the query.
         to: Where the checkpoint is written.
-        after: The number that its last batch gets, for a sink of Spark's that knows numbers; by default the batch of
-            the record.
+        after: The number that its last batch gets, for a sink of Spark's that knows numbers; by default the newest in
+            the list of the directory that was taken over, or else the batch of the record.
 
     Raises:
         AnalysisError: The home cannot be read, or the target is taken.
         RecoveryError: The query has what no query of Spark's continues, or is not settled.
     """
     slot, record = newest_record(home, COMMAND)
-    position = _committed(_position(home, record), after)
+    position = _committed(_position(home, record), _listed(home) if after is None else after)
     before = _exported(home)
     if before is not None and before.to != to.resolved():
         raise _refused(home, f'was exported to "{before.to}" already. Give that directory')
@@ -111,6 +113,13 @@ def check_exported(home: Directory) -> None:
             f"run, and never will, remove {place} and go on here."
         )
         raise RecoveryError(message)
+
+
+def _listed(home: Directory) -> int | None:
+    """The newest number in the list of the directory that was taken over from Spark's file sink."""
+    lists = lists_of(home)
+    at = (directory_at(each, COMMAND, lambda: session_for(COMMAND, None)) for each in lists)
+    return next((SparkList(each).newest() for each in at), None)
 
 
 def _position(home: Directory, record: Record) -> SparkPosition:

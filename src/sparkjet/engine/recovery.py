@@ -126,7 +126,7 @@ def _take_over(context: EngineContext, spark_directory: Path) -> tuple[int, Reco
             record = known
             if context.adopt is not None:
                 # Now: nothing else can refuse this start.
-                position = context.adopt.take(context.store, f"{known.takeover:06d}-{run}")
+                position = context.adopt.take(context.plan, context.store, f"{known.takeover:06d}-{run}")
                 record = msgspec.structs.replace(known, spark=position)
         else:
             upgrade = compared(context.plan, before)
