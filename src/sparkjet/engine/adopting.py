@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 from urllib.parse import unquote, urlsplit
 
 import msgspec
 
 from sparkjet.connectors.formats import SOURCES
+from sparkjet.engine.replayed_windows import OPERATOR, NotReplayedError, Replay, replay_of
 from sparkjet.engine.spark_checkpoint import VOID, SparkCheckpoint, check_readable, ends_of
 from sparkjet.errors import AnalysisError, RecoveryError
 from sparkjet.known_types import known
-from sparkjet.options import ADOPT
+from sparkjet.options import ADOPT, ADOPT_REPLAY
 from sparkjet.plan.spark_sources import ReadSource, read_sources
 from sparkjet.query_log import logger
 from sparkjet.sinks.protocol import Adopting
-from sparkjet.snapshots.record import SparkPosition
+from sparkjet.snapshots.record import Border, SparkPosition
 from sparkjet.storage.directory import Directory
 
 if TYPE_CHECKING:
@@ -66,6 +67,13 @@ class _Found(NamedTuple):
     """Where the note is, or will be: the file that Spark's query would write next."""
 
 
+class Begun(NamedTuple):
+    """Where a query begins: its position, and the border to the windows that were Spark's, if it has any."""
+
+    position: SparkPosition
+    after: Border | None
+
+
 @dataclass(frozen=True)
 class Adoption:
     """The checkpoint that the option ``adopt`` names.
@@ -74,11 +82,13 @@ class Adoption:
         place: The checkpoint, as given.
         checkpoint: The same.
         home: The home of the query that goes on.
+        replays: Whether windows that are open are made anew.
     """
 
     place: str
     checkpoint: Directory
     home: Directory
+    replays: bool = field(default=False, kw_only=True)
 
     def check_begun(self, epoch: int) -> None:
         """Refuse a home that has records, unless it has adopted this checkpoint: then there is nothing left to do.
@@ -108,17 +118,22 @@ class Adoption:
         """
         with self._local() as local:
             found = self._found(local)
-            self._check_state()
             self._check_running(local, plan)
+            states = self._states()
+            if states and not (self.replays and self._is_of_windows(states)):
+                self._refuse_state(local, plan, found, states)
             self._check_sources(local, plan, found.done)
             self._check_sinks(plan, found)
-        if plan.stages:
+            replay = self._replay(local, plan, found)
+        if replay is not None:
+            logger.info("adopt: windows are made anew from %s, in the first epoch", replay.count)
+        elif plan.stages:
             logger.warning(
                 "adopt: windows and other state have the rows behind batch %d of Spark's query, and none of before",
                 found.done,
             )
 
-    def take(self, plan: Plan, store: SnapshotStore, prefix: str) -> SparkPosition:
+    def take(self, plan: Plan, store: SnapshotStore, prefix: str) -> Begun:
         """Fence Spark's query, and return the position after its last batch that is done.
 
         A batch that is planned is done if it is in the list of a directory that is taken over.
@@ -147,7 +162,8 @@ class Adoption:
                     "its sink has got them",
                     found.planned,
                 )
-            return local.capture(done, None, store, prefix)
+            position, replay = local.capture(done, None, store, prefix), self._replay(local, plan, found)
+            return Begun(position, None) if replay is None else Begun(replay.position(position), replay.border)
 
     def _fence(self, found: _Found) -> None:
         """Put the note where Spark's query would write next."""
@@ -229,24 +245,48 @@ class Adoption:
         except msgspec.MsgspecError as error:
             raise self._damaged(_below(path), str(error)) from error
 
-    def _check_state(self) -> None:
+    def _states(self) -> list[tuple[str, str]]:
+        """The operators with state, by their numbers and names."""
         names = [name for name in self.checkpoint.below("state").names() if name.isdecimal()]
-        if not names:
-            return
-        kinds = [self._operator(name) for name in sorted(names, key=int)]
+        return [(name, self._operator(name)) for name in sorted(names, key=int)]
+
+    def _is_of_windows(self, states: Sequence[tuple[str, str]]) -> bool:
+        return [name for _, name in states] == [OPERATOR]
+
+    def _replay(self, local: SparkCheckpoint, plan: Plan, found: _Found) -> Replay | None:
+        if not self.replays or not self._states():
+            return None
+        try:
+            return replay_of(self.checkpoint, local, plan, found.done, found.planned)
+        except NotReplayedError as error:
+            raise self._refused(f"has windows that cannot be made anew: {_clause(error)}") from error
+
+    def _refuse_state(
+        self, local: SparkCheckpoint, plan: Plan, found: _Found, states: Sequence[tuple[str, str]]
+    ) -> NoReturn:
+        offer = ""
+        if self._is_of_windows(states):
+            try:
+                count = replay_of(self.checkpoint, local, plan, found.done, found.planned).count
+                offer = f'. Or set option("{ADOPT_REPLAY.name}", "true"): open windows are made anew from {count}'
+            except NotReplayedError as error:
+                offer = f". Its windows cannot be made anew ({ADOPT_REPLAY.name}): {_clause(error)}"
+        kinds = [f"{name} ({number})" if name else f"operator {number}" for number, name in states]
         raise self._refused(
             f"has state of operators, which only Spark can read: {', '.join(kinds)}. Start the query without the "
             "option, with a checkpointLocation and outputs of its own, from the beginning of what its sources still "
-            "have (as with startingOffsets=earliest): its state is made anew from those rows, and so are the results"
+            "have (as with startingOffsets=earliest): its state is made anew from those rows, and so are the "
+            f"results{offer}"
         )
 
     def _operator(self, number: str) -> str:
+        """Its name in Spark; empty if that is not known."""
         try:
             lines = self.checkpoint.below(f"state/{number}/_metadata").read("metadata").decode().splitlines()
-            return f"{json.loads(lines[1])['operatorInfo']['operatorName']} ({number})"
+            return str(json.loads(lines[1])["operatorInfo"]["operatorName"])
         except (OSError, ValueError, LookupError, TypeError):
             # Of before Spark 3.5, or another version of what describes it: it is refused all the same.
-            return f"operator {number}"
+            return ""
 
     def _check_running(self, local: SparkCheckpoint, plan: Plan) -> None:
         if any(query.id == local.query_id() for query in plan.source.sparkSession.streams.active):
@@ -374,6 +414,10 @@ def _below(path: Path) -> str:
     ('offsets/3', 'sources/0/3')
     """
     return "/".join(path.parts[-3 if path.parts[-3] == "sources" else -2 :])
+
+
+def _clause(error: NotReplayedError) -> str:
+    return str(error).partition("] ")[2]
 
 
 def _parsed(offset: str) -> object:

@@ -124,8 +124,8 @@ def _listed(home: Directory) -> int | None:
 
 def _position(home: Directory, record: Record) -> SparkPosition:
     """The record's position, if a query of Spark's can go on from there."""
-    if record.stages:
-        stages = ", ".join(sorted(record.stages))
+    if record.stages or record.after is not None:
+        stages = ", ".join(sorted(record.stages or record.outputs))
         raise _refused(
             home,
             f"has state of operators ({stages}), which Spark cannot read. Start Spark's query with a checkpoint and "
