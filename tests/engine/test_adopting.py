@@ -14,11 +14,13 @@ from pyspark.errors import PySparkException, StreamingQueryException
 import sparkjet as sj
 from sparkjet.api.writer import settings_of
 from sparkjet.cli.commands import run
+from sparkjet.engine.adopted_sources import unlike
 from sparkjet.engine.adopting import NOTE, Adoption
 from sparkjet.engine.exporting import export_checkpoint
 from sparkjet.engine.phases import EpochPhase
 from sparkjet.engine.spark_checkpoint import SparkCheckpoint
 from sparkjet.plan.planning import plan_of
+from sparkjet.plan.spark_sources import ReadSource
 from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.record import (
     EpochKind,
@@ -379,6 +381,12 @@ def test_a_directory_of_sparks_file_sink_is_taken_over_and_given_back(spark: Spa
         case.check()
     finally:
         spark.conf.unset(LISTED)
+
+
+def test_topics_that_changed_places_are_told() -> None:
+    kafka, end = ReadSource("kafka", None), {"a": {"0": 5}}
+    assert unlike("0", end, kafka, "a, b") == unlike("0", end, kafka, None) == ""
+    assert unlike("0", end, kafka, "b").startswith("has read a for source 0, and the query reads b")
 
 
 @pytest.mark.parametrize("is_there", [False, True])

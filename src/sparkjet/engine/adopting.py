@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
-from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from sparkjet.connectors.formats import SOURCES
-from sparkjet.engine.replayed_windows import OPERATOR, NotReplayedError, Replay, replay_of
+from sparkjet.engine.adopted_sources import is_below, unlike
+from sparkjet.engine.replayed_windows import NotReplayedError, Replay, is_of_windows, replay_of, states_of
 from sparkjet.engine.spark_checkpoint import VOID, SparkCheckpoint, check_readable, ends_of
 from sparkjet.errors import AnalysisError, RecoveryError
 from sparkjet.known_types import known
 from sparkjet.options import ADOPT, ADOPT_REPLAY
-from sparkjet.plan.spark_sources import ReadSource, read_sources
+from sparkjet.plan.spark_sources import options_given, read_sources
 from sparkjet.query_log import logger
 from sparkjet.sinks.protocol import Adopting
+from sparkjet.sinks.spark_list import LIST
 from sparkjet.snapshots.record import Border, SparkPosition
 from sparkjet.storage.directory import Directory
 
@@ -33,7 +33,6 @@ NOTE = "This checkpoint was adopted by sparkjet."
 """How a note begins: Spark quotes the line when it refuses to start, as it takes it for a version of its log."""
 _HOME_FILE = "adopted.json"
 _COPIED = ("metadata", "offsets/", "commits/", "sources/")
-_GLOB = "*?[{"
 
 
 class Note(msgspec.Struct, frozen=True):
@@ -119,8 +118,8 @@ class Adoption:
         with self._local() as local:
             found = self._found(local)
             self._check_running(local, plan)
-            states = self._states()
-            if states and not (self.replays and self._is_of_windows(states)):
+            states = states_of(self.checkpoint)
+            if states and not (self.replays and is_of_windows(states)):
                 self._refuse_state(local, plan, found, states)
             self._check_sources(local, plan, found.done)
             self._check_sinks(plan, found)
@@ -143,9 +142,11 @@ class Adoption:
         """
         with self._local() as local:
             found = self._found(local)
-            if found.note is None:
-                self._fence(found)
+            # First: of what is read here, a query that still runs makes more until it is fenced, or keeps the note out.
+            replay = self._replay(local, plan, found)
             sinks, done = _listed(plan), found.done
+            if found.note is None:
+                self._fence(found, sinks)
             own = self.home.below("snapshots")
             kept = _Adopted(self.checkpoint.resolved(), tuple(str(sink.directory) for sink in sinks))
             if _adopted(self.home) != kept:
@@ -162,15 +163,17 @@ class Adoption:
                     "its sink has got them",
                     found.planned,
                 )
-            position, replay = local.capture(done, None, store, prefix), self._replay(local, plan, found)
+            position = local.capture(done, None, store, prefix)
             return Begun(position, None) if replay is None else Begun(replay.position(position), replay.border)
 
-    def _fence(self, found: _Found) -> None:
+    def _fence(self, found: _Found, sinks: Sequence[Adopting]) -> None:
         """Put the note where Spark's query would write next."""
         note = Note(self.home.resolved())
+        # Spark's sink would skip the batch.
+        closed = "".join(f"{sink.directory}/{LIST}/{found.planned}, " for sink in sinks if found.planned > found.done)
         text = (
             f'{NOTE} Its query goes on behind batch {found.done} with the checkpointLocation "{note.home}". To go '
-            "back instead, remove that directory, if it has no records, and then this file.\n"
+            f"back instead, remove that directory, if it has no records, {closed}and then this file.\n"
         )
         log, _, number = found.place.partition("/")
         try:
@@ -245,16 +248,8 @@ class Adoption:
         except msgspec.MsgspecError as error:
             raise self._damaged(_below(path), str(error)) from error
 
-    def _states(self) -> list[tuple[str, str]]:
-        """The operators with state, by their numbers and names."""
-        names = [name for name in self.checkpoint.below("state").names() if name.isdecimal()]
-        return [(name, self._operator(name)) for name in sorted(names, key=int)]
-
-    def _is_of_windows(self, states: Sequence[tuple[str, str]]) -> bool:
-        return [name for _, name in states] == [OPERATOR]
-
     def _replay(self, local: SparkCheckpoint, plan: Plan, found: _Found) -> Replay | None:
-        if not self.replays or not self._states():
+        if not self.replays or not states_of(self.checkpoint):
             return None
         try:
             return replay_of(self.checkpoint, local, plan, found.done, found.planned)
@@ -265,7 +260,7 @@ class Adoption:
         self, local: SparkCheckpoint, plan: Plan, found: _Found, states: Sequence[tuple[str, str]]
     ) -> NoReturn:
         offer = ""
-        if self._is_of_windows(states):
+        if is_of_windows(states):
             try:
                 count = replay_of(self.checkpoint, local, plan, found.done, found.planned).count
                 offer = f'. Or set option("{ADOPT_REPLAY.name}", "true"): open windows are made anew from {count}'
@@ -278,15 +273,6 @@ class Adoption:
             "have (as with startingOffsets=earliest): its state is made anew from those rows, and so are the "
             f"results{offer}"
         )
-
-    def _operator(self, number: str) -> str:
-        """Its name in Spark; empty if that is not known."""
-        try:
-            lines = self.checkpoint.below(f"state/{number}/_metadata").read("metadata").decode().splitlines()
-            return str(json.loads(lines[1])["operatorInfo"]["operatorName"])
-        except (OSError, ValueError, LookupError, TypeError):
-            # Of before Spark 3.5, or another version of what describes it: it is refused all the same.
-            return ""
 
     def _check_running(self, local: SparkCheckpoint, plan: Plan) -> None:
         if any(query.id == local.query_id() for query in plan.source.sparkSession.streams.active):
@@ -303,6 +289,7 @@ class Adoption:
         except (RecoveryError, ValueError) as error:
             raise self._damaged(f"offsets/{done}", str(error).partition("] ")[2] or str(error)) from error
         sources = read_sources(plan.source)
+        topics = [topic for _, topic in options_given(plan.source, "subscribe")]
         names = plan.source_names or tuple(str(number) for number in range(len(sources)))
         if set(ends) != set(names):
             raise self._refused(
@@ -311,7 +298,9 @@ class Adoption:
                 "same names; it may have others once it has begun"
             )
         for number, (name, source) in enumerate(zip(names, sources, strict=True)):
-            self._check_kind(name, ends[name], source)
+            why = unlike(name, ends[name], source, topics[number])
+            if why:
+                raise self._refused(why)
             for log in logs:
                 # What other sources keep is theirs: Spark's Kafka source begins its file with a zero byte.
                 if source.files is not None and log.parent.name in {name, str(number)}:
@@ -330,19 +319,6 @@ class Adoption:
                 )
             sink.adopt()
 
-    def _check_kind(self, name: str, end: object, source: ReadSource) -> None:
-        kind = "files" if source.files is not None else source.format
-        if kind in SOURCES and kind not in _KINDS:
-            raise self._refused(
-                f"has offsets of a source of Spark's for source {name}, and the query reads {source.format}, which "
-                "cannot continue them. Give the query the source of Spark's query"
-            )
-        if end is not None and kind in _KINDS and not _KINDS[kind](end):
-            raise self._refused(
-                f"has the offset {json.dumps(end)} for source {name}, which is none of {source.format}. Give the "
-                "query the sources of Spark's query, in the same order"
-            )
-
     def _check_version(self, path: Path) -> None:
         if not self._text(path).startswith("v"):
             raise self._damaged(_below(path), "its first line is no version")
@@ -354,7 +330,7 @@ class Adoption:
             read = str(json.loads(entries[-1])["path"]) if entries else ""
         except (ValueError, LookupError, TypeError) as error:
             raise self._damaged(_below(log), str(error)) from error
-        if read and not _is_below(read, path):
+        if read and not is_below(read, path):
             raise self._refused(
                 f"has read {read} for source {name}, which is not below {path}: Spark knows the files by their paths, "
                 "and all of those would be new. Give the query the paths of Spark's query, in the same order"
@@ -422,41 +398,3 @@ def _clause(error: NotReplayedError) -> str:
 
 def _parsed(offset: str) -> object:
     return None if offset == VOID else json.loads(offset)
-
-
-def _is_below(file: str, path: str) -> bool:
-    """Whether a file's URI may be below the path of a file source, as a user gives it.
-
-    >>> _is_below("file:///in/a%20b/1.json", "/in/a b"), _is_below("file:///in2/1.json", "/in")
-    (True, False)
-    >>> _is_below("s3a://bucket/in/1.json", "s3a://bucket/i*/"), _is_below("hdfs://n/user/u/in/1.json", "in")
-    (True, True)
-    """
-    given = path.partition(":")[2] if urlsplit(path).scheme else path
-    given = given if not given.startswith("//") else "/" + given[2:].partition("/")[2]
-    if not given.startswith("/"):
-        # Relative: to what, the file system says.
-        return True
-    parts = [part for part in given.split("/") if part]
-    plain = next((number for number, part in enumerate(parts) if any(each in part for each in _GLOB)), len(parts))
-    found = [part for part in unquote(urlsplit(file).path).split("/") if part]
-    return found[:plain] == parts[:plain]
-
-
-def _is_kafka(offset: object) -> bool:
-    return isinstance(offset, dict) and all(isinstance(each, dict) for each in offset.values())
-
-
-def _has(*keys: str) -> Callable[[object], bool]:
-    return lambda offset: isinstance(offset, dict) and set(keys) <= set(offset)
-
-
-_KINDS: Mapping[str, Callable[[object], bool]] = {
-    "files": _has("logOffset"),
-    "kafka": _is_kafka,
-    "sparkjet-kafka": _is_kafka,
-    "rate": lambda offset: isinstance(offset, int),
-    "rate-micro-batch": _has("offset", "timestamp"),
-    "delta": _has("reservoirId"),
-}
-"""What an offset of a source looks like; those of other sources are for them to judge."""

@@ -73,7 +73,8 @@ def export_checkpoint(home: Directory, to: Directory, after: int | None = None) 
         message = f'{COMMAND}: "{to}" and the home "{home}" are in each other. Give a directory of its own.'
         raise AnalysisError(message)
     offsets = to.below("offsets")
-    if to.names() and not any(_is_guard(offsets, name) for name in offsets.names()):
+    # Directories alone are of an export that was ended before the guard.
+    if to.files() and not any(_is_guard(offsets, name) for name in offsets.names()):
         told = f'"{home}" was exported there, and it is complete' if before is not None else "give a directory without"
         message = f'{COMMAND}: "{to}" has files: {told}.'
         raise AnalysisError(message)

@@ -17,10 +17,12 @@ from sparkjet.time.policies import delay_of
 from sparkjet.windows import Window
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sparkjet.plan.plan import Plan
     from sparkjet.storage.directory import Directory
 
-OPERATOR = "stateStoreSave"
+_OPERATOR = "stateStoreSave"
 """Spark's name for the state of an aggregation."""
 _KAFKA = ("kafka", "sparkjet-kafka")
 _COMMIT = 'v1\n{"nextBatchWatermarkMs":0}'
@@ -61,6 +63,26 @@ class NotReplayedError(AnalysisError):
     """What keeps the windows of a Spark query from being made anew; a clause."""
 
 
+def states_of(checkpoint: Directory) -> list[tuple[str, str]]:
+    """The numbers of the operators of a Spark query that have state, and their names in Spark, empty if not known."""
+    names = [name for name in checkpoint.below("state").names() if name.isdecimal()]
+    return [(name, _operator(checkpoint, name)) for name in sorted(names, key=int)]
+
+
+def is_of_windows(states: Sequence[tuple[str, str]]) -> bool:
+    """Whether the one state may be that of windows."""
+    return [name for _, name in states] == [_OPERATOR]
+
+
+def _operator(checkpoint: Directory, number: str) -> str:
+    try:
+        lines = checkpoint.below(f"state/{number}/_metadata").read("metadata").decode().splitlines()
+        return str(json.loads(lines[1])["operatorInfo"]["operatorName"])
+    except (OSError, ValueError, LookupError, TypeError):
+        # Of before Spark 3.5, or another version of what describes it: it is refused all the same.
+        return ""
+
+
 def replay_of(checkpoint: Directory, local: SparkCheckpoint, plan: Plan, done: int, planned: int) -> Replay:
     """The rows that windows need which are open after the last batch of a Spark query.
 
@@ -78,6 +100,16 @@ def replay_of(checkpoint: Directory, local: SparkCheckpoint, plan: Plan, done: i
     Raises:
         NotReplayedError: They cannot be told.
     """
+    try:
+        return _replay_of(checkpoint, local, plan, done, planned)
+    except NotReplayedError:
+        raise
+    except (OSError, ValueError, LookupError) as error:
+        message = f"its logs cannot be read: {error}"
+        raise NotReplayedError(message) from error
+
+
+def _replay_of(checkpoint: Directory, local: SparkCheckpoint, plan: Plan, done: int, planned: int) -> Replay:
     if planned > done:
         message = (
             f"batch {planned} is planned and not committed: its sink may have windows that have ended with it. Start "
