@@ -22,6 +22,7 @@ from sparkjet.engine.spark_checkpoint import SparkCheckpoint
 from sparkjet.plan.planning import plan_of
 from sparkjet.plan.spark_sources import ReadSource
 from sparkjet.snapshots import DirectoryStore
+from sparkjet.snapshots.copying import copy_newest
 from sparkjet.snapshots.record import (
     EpochKind,
     History,
@@ -363,6 +364,10 @@ def test_a_directory_of_sparks_file_sink_is_taken_over_and_given_back(spark: Spa
         case.run()
         case.check()
         # The list is ours by what the home keeps; another directory's is not.
+        # A copy of the home knows it as well.
+        copy_newest(PosixDirectory(tmp_path / "home"), PosixDirectory(tmp_path / "copy"))
+        shutil.rmtree(tmp_path / "home")
+        (tmp_path / "copy").rename(tmp_path / "home")
         case.run(adopt=None)
         with pytest.raises(sj.AnalysisError, match="was written by Spark's own streaming"):
             case.run(path=tmp_path / "other")
@@ -475,7 +480,8 @@ def test_a_checkpoint_elsewhere_is_read_by_a_copy(life: Life, place: Path) -> No
         store = DirectoryStore(home / "snapshots")
         store.open("checkpointLocation")
         (place / "old" / "commits" / "4").unlink(missing_ok=True)
-        position = Adoption("old", kind(place / "old"), PosixDirectory(home)).take(plan(life), store, "000000-run")
+        adoption = Adoption("old", kind(place / "old"), PosixDirectory(home))
+        position = adoption.take(plan(life), store, "000000-run").position
         found.append((position, {name: store.read_blob(blob) for name, blob in position.sources.items()}))
     assert found[0] == found[1]
     assert found[0][1].keys() == {"sources/0/3.compact", "sources/0/4"}

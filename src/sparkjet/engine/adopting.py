@@ -22,6 +22,7 @@ from sparkjet.plan.spark_sources import options_given, read_sources
 from sparkjet.query_log import logger
 from sparkjet.sinks.protocol import Adopting
 from sparkjet.sinks.spark_list import LIST
+from sparkjet.snapshots.copying import ADOPTED_FILE
 from sparkjet.snapshots.record import Border, SparkPosition
 from sparkjet.storage.directory import Directory
 
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 NOTE = "This checkpoint was adopted by sparkjet."
 """How a note begins: Spark quotes the line when it refuses to start, as it takes it for a version of its log."""
-_HOME_FILE = "adopted.json"
 _COPIED = ("metadata", "offsets/", "commits/", "sources/")
 
 
@@ -151,8 +151,8 @@ class Adoption:
             kept = _Adopted(self.checkpoint.resolved(), tuple(str(sink.directory) for sink in sinks))
             if _adopted(self.home) != kept:
                 # Of a start that has got no record, and had another checkpoint.
-                own.remove_files([_HOME_FILE])
-                own.put(_HOME_FILE, msgspec.json.encode(kept))
+                own.remove_files([ADOPTED_FILE])
+                own.put(ADOPTED_FILE, msgspec.json.encode(kept))
             if found.planned > done:
                 # Spark's sink, if it still runs, adds the batch to its list before it finds the fence.
                 is_open = [sink.close_batch(found.planned, plan.source.sparkSession) for sink in sinks]
@@ -375,11 +375,11 @@ def _listed(plan: Plan) -> list[Adopting]:
 
 def _adopted(home: Directory) -> _Adopted | None:
     try:
-        return _ADOPTED.decode(home.below("snapshots").read(_HOME_FILE))
+        return _ADOPTED.decode(home.below("snapshots").read(ADOPTED_FILE))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except msgspec.MsgspecError as error:
-        message = f"{ADOPT.name}: {_HOME_FILE} of {home} cannot be read: {error}. Leave the option out."
+        message = f"{ADOPT.name}: {ADOPTED_FILE} of {home} cannot be read: {error}. Leave the option out."
         raise RecoveryError(message) from error
 
 
