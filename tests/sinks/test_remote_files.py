@@ -122,7 +122,7 @@ def test_two_drivers_at_once_add_an_epoch_to_sparks_list_once(
     with ThreadPoolExecutor(3) as drivers:
         list(drivers.map(lambda sink: sink.commit(handle, lambda: None), sinks))
     assert read(spark, place) == ROWS
-    assert sinks[0].spark_batch == 1
+    assert sinks[0].spark_batch() == 1
 
 
 def test_partitions_and_tables_are_directories_there_too(spark: SparkSession, in_hdfs: str) -> None:

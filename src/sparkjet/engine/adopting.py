@@ -311,9 +311,10 @@ class Adoption:
         """Refuse a directory whose list is another query's: that one would skip the numbers that are taken here."""
         sinks = _listed(plan)
         for sink in sinks:
-            if len(sinks) > 1 or sink.spark_batch not in {found.done, found.planned}:
+            newest = sink.spark_batch()
+            if len(sinks) > 1 or newest not in {found.done, found.planned}:
                 raise self._refused(
-                    f'is at batch {found.done}, and "{sink.directory}" has batch {sink.spark_batch} of a query of '
+                    f'is at batch {found.done}, and "{sink.directory}" has batch {newest} of a query of '
                     "Spark's: one query of Spark's writes into one directory, and lists its batches there. Give the "
                     "directory of that query, and others without such a list"
                 )
@@ -370,7 +371,7 @@ def lists_of(home: Directory) -> tuple[str, ...]:
 
 def _listed(plan: Plan) -> list[Adopting]:
     sinks = [output.sink for output in plan.outputs]
-    return [sink for sink in sinks if isinstance(sink, Adopting) and sink.spark_batch is not None]
+    return [sink for sink in sinks if isinstance(sink, Adopting) and sink.spark_batch() is not None]
 
 
 def _adopted(home: Directory) -> _Adopted | None:

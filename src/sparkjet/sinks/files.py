@@ -90,7 +90,6 @@ class FilesSink:
         self.directory = as_directory(place)
         self._list = SparkList(self.directory)
 
-    @property
     def spark_batch(self) -> int | None:
         """See :meth:`Adopting.spark_batch`."""
         try:

@@ -290,7 +290,6 @@ class Adopting(Protocol):
 
     directory: Directory
 
-    @property
     def spark_batch(self) -> int | None:
         """The newest batch that the destination has; None if it is none of a sink of Spark's."""
         ...
