@@ -236,6 +236,10 @@ ADOPT = text(
     "adopt",
     "The checkpointLocation of a stopped Spark query, behind whose last batch a query without records begins.",
 )
+ADOPT_REPLAY = flag(
+    "adoptReplay",
+    "With adopt, of a Spark query of windows: those that are open are made anew, from the rows since they began.",
+)
 PROCESSING_GUARANTEE = choice(
     "processingGuarantee",
     "What holds for results and state after a failure.",
@@ -269,6 +273,7 @@ QUERY_OPTIONS: Sequence[Option[Any]] = (
     PUBLISH_AFTER,
     REFILL_FROM,
     ADOPT,
+    ADOPT_REPLAY,
     PROCESSING_GUARANTEE,
     CLOSE_WINDOWS_AT_END,
     OVERLAP_EPOCHS,

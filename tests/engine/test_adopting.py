@@ -12,12 +12,17 @@ import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 
 import sparkjet as sj
+from sparkjet.api.writer import settings_of
 from sparkjet.cli.commands import run
+from sparkjet.engine.adopted_sources import unlike
 from sparkjet.engine.adopting import NOTE, Adoption
 from sparkjet.engine.exporting import export_checkpoint
 from sparkjet.engine.phases import EpochPhase
 from sparkjet.engine.spark_checkpoint import SparkCheckpoint
+from sparkjet.plan.planning import plan_of
+from sparkjet.plan.spark_sources import ReadSource
 from sparkjet.snapshots import DirectoryStore
+from sparkjet.snapshots.copying import copy_newest
 from sparkjet.snapshots.record import (
     EpochKind,
     History,
@@ -35,8 +40,11 @@ from tests.snapshots.records import NO_WATERMARKS
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from sparkjet.plan.plan import Plan
+
 pytestmark = pytest.mark.spark
 
+LISTED = "spark.sql.streaming.fileSink.log.compactInterval"
 COMPACTION = "spark.sql.streaming.fileSource.log.compactInterval"
 
 
@@ -93,6 +101,12 @@ def place(life: Life, tmp_path: Path) -> Path:
     """A place with a copy of the checkpoint that the query has left."""
     shutil.copytree(life.place / "old", tmp_path / "old")
     return tmp_path
+
+
+def plan(life: Life) -> Plan:
+    """A query without outputs in directories of Spark's."""
+    writer = sj.stream(life.feed.read(life.spark)).select("id").writeStream.format("noop")
+    return plan_of([settings_of(writer).output("results")])
 
 
 def found(place: Path) -> list[int]:
@@ -166,7 +180,7 @@ def test_a_batch_that_spark_writes_meanwhile_is_no_loss(life: Life, place: Path)
 
         patch.setattr(PosixDirectory, "put", late)
         with pytest.raises(sj.AnalysisError, match="has got commits/4 while this query started: Spark's query runs"):
-            adoption.take(DirectoryStore(place / "home" / "snapshots"), "000000-run")
+            adoption.take(plan(life), DirectoryStore(place / "home" / "snapshots"), "000000-run")
 
 
 def test_it_is_exported_and_spark_goes_on(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -298,12 +312,134 @@ def test_a_query_that_runs_here_is_not_adopted(life: Life, place: Path) -> None:
         query.stop()
 
 
-def test_a_directory_of_sparks_file_sink_is_refused_before_anything_is_fenced(life: Life, place: Path) -> None:
-    (place / "out" / "_spark_metadata").mkdir(parents=True)
-    before = contents(place / "old")
-    with pytest.raises(sj.AnalysisError, match=r"was written by Spark's own streaming.* Give another directory"):
+class Listed:
+    """A query of Spark's own that writes files: its readers follow the list in ``_spark_metadata``."""
+
+    def __init__(self, spark: SparkSession, place: Path) -> None:
+        self.spark, self.place, self.feed, self.count = spark, place, Feed(place / "in"), 0
+        self.seen: list[int] = []
+
+    def add(self) -> None:
+        self.feed.add(*rows([1], k=f"k {self.count % 2}"))
+        self.count += 1
+
+    def of_spark(self, checkpoint: str = "old", out: str = "out") -> None:
+        writer = self.feed.read(self.spark).select("id", "k").writeStream.partitionBy("k").format("parquet")
+        query = writer.option("checkpointLocation", str(self.place / checkpoint)).trigger(availableNow=True)
+        query.start(str(self.place / out)).awaitTermination()
+
+    def run(self, dies: Callable[[EpochPhase, int], None] = lambda *_: None, **options: Any) -> None:
+        usual = {"path": self.place / "out", "checkpointLocation": self.place / "home", "adopt": self.place / "old"}
+        writer = sj.stream(self.feed.read(self.spark)).select("id", "k").writeStream.partitionBy("k").format("parquet")
+        writer.options(**{**usual, **options}).onEpochPhase(dies)
+        writer.trigger(availableNow=True).start().awaitTermination()
+
+    def check(self) -> None:
+        """Readers of Spark's, of batches and of a stream, see each row once, and so does ours."""
+        out = str(self.place / "out")
+        assert sorted(row.id for row in self.spark.read.parquet(out).collect()) == [*range(self.count)]
+        stream = self.spark.readStream.schema("id long, k string").parquet(out).writeStream.trigger(availableNow=True)
+        stream.foreachBatch(lambda batch, _: self.seen.extend(row.id for row in batch.collect()))
+        stream.option("checkpointLocation", str(self.place / "read")).start().awaitTermination()
+        assert sorted(self.seen) == [*range(self.count)]
+
+
+def test_a_directory_of_sparks_file_sink_is_taken_over_and_given_back(spark: SparkSession, tmp_path: Path) -> None:
+    """Over two compactions of the list."""
+    case = Listed(spark, tmp_path)
+    spark.conf.set(LISTED, 3)
+    try:
+        for _ in range(2):
+            case.add()
+            case.of_spark()
+        case.check()
+        with pytest.raises(sj.AnalysisError, match=r"was written by Spark's own streaming.* or adopt the checkpoint"):
+            case.run(adopt=None)
+        shutil.copytree(tmp_path / "out", tmp_path / "other")
+        listed = tmp_path / "other" / "_spark_metadata"
+        shutil.copy(listed / "1", listed / "2.compact")
+        with pytest.raises(sj.AnalysisError, match=r'old" is at batch 1, and ".*other" has batch 2 of a query'):
+            case.run(path=tmp_path / "other")
+        case.add()
+        case.run()
+        case.check()
+        # The list is ours by what the home keeps; another directory's is not.
+        # A copy of the home knows it as well.
+        copy_newest(PosixDirectory(tmp_path / "home"), PosixDirectory(tmp_path / "copy"))
+        shutil.rmtree(tmp_path / "home")
+        (tmp_path / "copy").rename(tmp_path / "home")
+        case.run(adopt=None)
+        with pytest.raises(sj.AnalysisError, match="was written by Spark's own streaming"):
+            case.run(path=tmp_path / "other")
+
+        for _ in range(3):
+            case.add()
+            case.run()
+        case.check()
+        names = {path.name for path in (tmp_path / "out" / "_spark_metadata").iterdir() if path.name[0] != "."}
+        assert names == {"2.compact", "3", "4", "5.compact"}
+        both = sj.read_files(tmp_path / "out")
+        assert sorted(row.id for row in both.collect()) == [*range(case.count)]
+        assert run(["export-checkpoint", str(tmp_path / "home"), str(tmp_path / "new")]) == 0
+        case.add()
+        case.of_spark("new")
+        case.check()
+    finally:
+        spark.conf.unset(LISTED)
+
+
+def test_topics_that_changed_places_are_told() -> None:
+    kafka, end = ReadSource("kafka", None), {"a": {"0": 5}}
+    assert unlike("0", end, kafka, "a, b") == unlike("0", end, kafka, None) == ""
+    assert unlike("0", end, kafka, "b").startswith("has read a for source 0, and the query reads b")
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_planned_batch_is_done_if_the_list_has_it(spark: SparkSession, tmp_path: Path, *, is_there: bool) -> None:
+    """Killed behind the claim as well: the entry that closes the batch is not taken for Spark's."""
+    case = Listed(spark, tmp_path)
+    for _ in range(2):
+        case.add()
+        case.of_spark()
+    (tmp_path / "old" / "commits" / "1").unlink()
+    if not is_there:
+        (tmp_path / "out" / "_spark_metadata" / "1").unlink()
+    with pytest.MonkeyPatch.context() as patch:
+
+        def killed(*_: object) -> None:
+            raise Killed
+
+        patch.setattr(RecordLog, "append", killed)
+        with pytest.raises(Killed):
+            case.run()
+    case.run()
+    case.check()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("1", "", r"_spark_metadata/1 is damaged: not enough values"),
+        ("1", 'v1\n{"path":"file:/a', "_spark_metadata/1 is damaged: Unterminated"),
+        ("1", "v2", "_spark_metadata/1 has version 'v2', and v1 is what"),
+        ("0", None, "_spark_metadata has no entry 0, and later ones"),
+    ],
+)
+def test_a_list_that_is_damaged_is_refused_before_anything_is_fenced(
+    life: Life, place: Path, name: str, text: str | None, told: str
+) -> None:
+    listed = place / "out" / "_spark_metadata"
+    listed.mkdir(parents=True)
+    for number in range(4):
+        (listed / str(number)).write_text("v1")
+    if text is None:
+        (listed / name).unlink()
+    else:
+        (listed / name).write_text(text)
+    before = contents(place)
+    with pytest.raises(sj.AnalysisError, match=rf"path: .*{told}"):
         life.run(place)
-    assert contents(place / "old") == before
+    assert contents(place) == before
 
 
 def test_the_home_is_a_place_of_its_own(life: Life, place: Path) -> None:
@@ -337,14 +473,15 @@ class Remote(PosixDirectory):
         return None
 
 
-def test_a_checkpoint_elsewhere_is_read_by_a_copy(place: Path) -> None:
+def test_a_checkpoint_elsewhere_is_read_by_a_copy(life: Life, place: Path) -> None:
     found = []
     for number, kind in enumerate((PosixDirectory, Remote)):
         home = place / f"home{number}"
         store = DirectoryStore(home / "snapshots")
         store.open("checkpointLocation")
         (place / "old" / "commits" / "4").unlink(missing_ok=True)
-        position = Adoption("old", kind(place / "old"), PosixDirectory(home)).take(store, "000000-run")
+        adoption = Adoption("old", kind(place / "old"), PosixDirectory(home))
+        position = adoption.take(plan(life), store, "000000-run").position
         found.append((position, {name: store.read_blob(blob) for name, blob in position.sources.items()}))
     assert found[0] == found[1]
     assert found[0][1].keys() == {"sources/0/3.compact", "sources/0/4"}

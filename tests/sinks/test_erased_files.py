@@ -137,6 +137,10 @@ def test_what_is_prepared_is_refused_or_goes(spark: SparkSession, tmp_path: Path
     sink.commit(late, lambda: None)
     (tmp_path / "out" / "_sparkjet" / QUERY / "results" / "staging" / late["staging"]).mkdir(parents=True)
     erasure().check_published(QUERY, [late])
+    # Spark's readers would read the new files with the sizes of the old ones.
+    (tmp_path / "out" / "_spark_metadata").mkdir()
+    with pytest.raises(AnalysisError, match=r"erase: readers of .*out\" follow the list of its files"):
+        erasure()
 
 
 @pytest.mark.parametrize("format", [pytest.param("parquet", marks=pytest.mark.long), "orc"])

@@ -11,6 +11,7 @@ import pytest
 
 import sparkjet as sj
 from sparkjet.sinks.files import FilesSink
+from sparkjet.sinks.spark_list import LIST
 from sparkjet.testing.sink_contract import QUERY, SCHEMA, SinkContract, SinkUnderTest, transaction
 from tests.parameters import mostly_crash
 from tests.servers.s3 import BUCKET
@@ -98,6 +99,30 @@ def test_two_drivers_that_publish_the_same_epoch_at_once_publish_it_once(
         list(drivers.map(lambda sink: sink.commit(handle, lambda: None), sinks))
     assert read(spark, place) == ROWS
     assert staged(sinks[0].directory) == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("store", ["hdfs", "s3"])
+def test_two_drivers_at_once_add_an_epoch_to_sparks_list_once(
+    spark: SparkSession, request: pytest.FixtureRequest, store: str
+) -> None:
+    place: str = request.getfixturevalue(f"in_{store}")
+    listed = hadoop_directory(spark, place).below(LIST)
+    listed.create()
+    listed.put("0", b"v1")
+
+    def begun() -> FilesSink:
+        sink = sink_at(spark, place)
+        sink.adopt()
+        return sink
+
+    handle = begun().prepare(spark.createDataFrame(ROWS, SCHEMA).repartition(4), transaction(1))
+    assert handle is not None
+    sinks = [begun() for _ in range(3)]
+    with ThreadPoolExecutor(3) as drivers:
+        list(drivers.map(lambda sink: sink.commit(handle, lambda: None), sinks))
+    assert read(spark, place) == ROWS
+    assert sinks[0].spark_batch() == 1
 
 
 def test_partitions_and_tables_are_directories_there_too(spark: SparkSession, in_hdfs: str) -> None:

@@ -373,7 +373,8 @@ def _adoption(plan: Plan, settings: QuerySettings, home: Directory, *, has_home:
             "has stopped. Use one of them."
         )
         raise AnalysisError(message)
-    adoption = Adoption(given, directory_at(given, ADOPT.name, lambda: plan.source.sparkSession), home)
+    checkpoint = directory_at(given, ADOPT.name, lambda: plan.source.sparkSession)
+    adoption = Adoption(given, checkpoint, home, replays=settings.adopt_replay)
     if is_within(home.resolved(), adoption.checkpoint.resolved()):
         message = (
             f'{ADOPT.name}: the checkpointLocation "{home}" is Spark\'s checkpoint, or in it. Give the query a '

@@ -17,6 +17,7 @@ from sparkjet.engine.rerunning import RecordedEpochs, last_epoch
 from sparkjet.errors import AnalysisError
 from sparkjet.options import (
     ADOPT,
+    ADOPT_REPLAY,
     CHECKPOINT_LOCATION,
     DEAD_LETTERS_PATH,
     EARLY_RESULTS_PERIOD,
@@ -52,6 +53,7 @@ _OF_A_HOME = {
     PUBLISH_AFTER,
     REFILL_FROM,
     ADOPT,
+    ADOPT_REPLAY,
 }
 _PLACES = (PATH, LATE_ROWS_PATH, DEAD_LETTERS_PATH)
 _KEPT = [*(option for option in QUERY_OPTIONS if option not in _OF_A_HOME), EARLY_RESULTS_PERIOD, IS_EARLY]

@@ -19,6 +19,7 @@ from sparkjet.api.places import Places
 from sparkjet.api.query import StreamingQuery
 from sparkjet.api.worker_check import check_workers
 from sparkjet.catalyst.physical_plans import own_session
+from sparkjet.engine.adopting import continue_lists
 from sparkjet.engine.backfilling import backfilling
 from sparkjet.engine.batch_runner import BatchRunner
 from sparkjet.engine.changed_results import check
@@ -209,6 +210,8 @@ class Launch:
             self.backup.begin(None if newest is None else newest[1])
         if self.adopt is not None:
             self._check_adoption(self.adopt, newest)
+        if newest is not None:
+            continue_lists(self.plan, self.home)
         if newest is not None:
             check_exported(self.home)
             # First: transactions that expire must not wait for the user to correct whatever the checks complain about.

@@ -10,6 +10,7 @@ from sparkjet.engine.on_change import OnChange
 from sparkjet.errors import AnalysisError
 from sparkjet.options import (
     ADOPT,
+    ADOPT_REPLAY,
     AUTO,
     CHECKPOINT_LOCATION,
     CLOSE_WINDOWS_AT_END,
@@ -49,6 +50,7 @@ class QuerySettings:
         publish_after: The option ``publishAfter``.
         refill_from: The option ``refillFrom``.
         adopt: The option ``adopt``.
+        adopt_replay: The option ``adoptReplay``.
     """
 
     guarantee: Guarantee = Guarantee.EXACTLY_ONCE
@@ -65,6 +67,7 @@ class QuerySettings:
     publish_after: str | None = None
     refill_from: str | None = None
     adopt: str | None = None
+    adopt_replay: bool = False
 
     @staticmethod
     def of(options: Options, trigger: Mapping[str, str | bool]) -> QuerySettings:
@@ -88,7 +91,14 @@ class QuerySettings:
             options[PUBLISH_AFTER],
             options[REFILL_FROM],
             options[ADOPT],
+            options[ADOPT_REPLAY],
         )
+        if settings.adopt_replay and (settings.adopt is None or settings.publish_after is not None):
+            message = (
+                "adoptReplay: windows are made anew behind a checkpoint of Spark's, and not behind another query. Set "
+                "adopt, and leave publishAfter out."
+            )
+            raise AnalysisError(message)
         if settings.close_at_end and not trigger.get("availableNow"):
             message = "closeWindowsAtEnd needs trigger(availableNow=True): other queries have no end."
             raise AnalysisError(message)

@@ -329,7 +329,7 @@ def export_checkpoint(
         int | None,
         typer.Option(
             min=0,
-            help="number of the last batch that Spark's sink has; for its file sink, the newest in _spark_metadata",
+            help="number of the last batch that Spark's sink has; by default the newest in a list taken over",
             show_default=False,
         ),
     ] = None,

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
-from urllib.parse import unquote, urlsplit
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import msgspec
 
-from sparkjet.connectors.formats import SOURCES
+from sparkjet.engine.adopted_sources import is_below, unlike
+from sparkjet.engine.replayed_windows import NotReplayedError, Replay, is_of_windows, replay_of, states_of
 from sparkjet.engine.spark_checkpoint import VOID, SparkCheckpoint, check_readable, ends_of
 from sparkjet.errors import AnalysisError, RecoveryError
 from sparkjet.known_types import known
-from sparkjet.options import ADOPT
-from sparkjet.plan.spark_sources import ReadSource, read_sources
+from sparkjet.options import ADOPT, ADOPT_REPLAY
+from sparkjet.plan.spark_sources import options_given, read_sources
 from sparkjet.query_log import logger
-from sparkjet.snapshots.record import SparkPosition
+from sparkjet.sinks.protocol import Adopting
+from sparkjet.sinks.spark_list import LIST
+from sparkjet.snapshots.copying import ADOPTED_FILE
+from sparkjet.snapshots.record import Border, SparkPosition
 from sparkjet.storage.directory import Directory
 
 if TYPE_CHECKING:
@@ -29,9 +32,7 @@ if TYPE_CHECKING:
 
 NOTE = "This checkpoint was adopted by sparkjet."
 """How a note begins: Spark quotes the line when it refuses to start, as it takes it for a version of its log."""
-_HOME_FILE = "adopted.json"
 _COPIED = ("metadata", "offsets/", "commits/", "sources/")
-_GLOB = "*?[{"
 
 
 class Note(msgspec.Struct, frozen=True):
@@ -45,9 +46,10 @@ class Note(msgspec.Struct, frozen=True):
 
 
 class _Adopted(msgspec.Struct, frozen=True):
-    """What a home keeps of an adoption."""
+    """What a home keeps of an adoption: the checkpoint, and the directories with lists of Spark's file sink."""
 
     checkpoint: str
+    lists: tuple[str, ...] = ()
 
 
 _NOTE = msgspec.json.Decoder(known(Note))
@@ -64,6 +66,13 @@ class _Found(NamedTuple):
     """Where the note is, or will be: the file that Spark's query would write next."""
 
 
+class Begun(NamedTuple):
+    """Where a query begins: its position, and the border to the windows that were Spark's, if it has any."""
+
+    position: SparkPosition
+    after: Border | None
+
+
 @dataclass(frozen=True)
 class Adoption:
     """The checkpoint that the option ``adopt`` names.
@@ -72,11 +81,13 @@ class Adoption:
         place: The checkpoint, as given.
         checkpoint: The same.
         home: The home of the query that goes on.
+        replays: Whether windows that are open are made anew.
     """
 
     place: str
     checkpoint: Directory
     home: Directory
+    replays: bool = field(default=False, kw_only=True)
 
     def check_begun(self, epoch: int) -> None:
         """Refuse a home that has records, unless it has adopted this checkpoint: then there is nothing left to do.
@@ -84,7 +95,7 @@ class Adoption:
         Raises:
             AnalysisError: It has begun without it, or with another one.
         """
-        before = self._adopted()
+        before = _adopted(self.home)
         if before is None:
             message = (
                 f'{ADOPT.name}: "{self.home}" has records, up to epoch {epoch}, and has not begun with a checkpoint of '
@@ -106,38 +117,63 @@ class Adoption:
         """
         with self._local() as local:
             found = self._found(local)
-            self._check_state()
             self._check_running(local, plan)
+            states = states_of(self.checkpoint)
+            if states and not (self.replays and is_of_windows(states)):
+                self._refuse_state(local, plan, found, states)
             self._check_sources(local, plan, found.done)
-        if plan.stages:
+            self._check_sinks(plan, found)
+            replay = self._replay(local, plan, found)
+        if replay is not None:
+            logger.info("adopt: windows are made anew from %s, in the first epoch", replay.count)
+        elif plan.stages:
             logger.warning(
                 "adopt: windows and other state have the rows behind batch %d of Spark's query, and none of before",
                 found.done,
             )
 
-    def take(self, store: SnapshotStore, prefix: str) -> SparkPosition:
+    def take(self, plan: Plan, store: SnapshotStore, prefix: str) -> Begun:
         """Fence Spark's query, and return the position after its last batch that is done.
+
+        A batch that is planned is done if it is in the list of a directory that is taken over.
 
         Raises:
             AnalysisError: Spark's query runs, or another home has adopted the checkpoint meanwhile.
         """
         with self._local() as local:
             found = self._found(local)
+            # First: of what is read here, a query that still runs makes more until it is fenced, or keeps the note out.
+            replay = self._replay(local, plan, found)
+            sinks, done = _listed(plan), found.done
             if found.note is None:
-                self._fence(found)
-            own, kept = self.home.below("snapshots"), _Adopted(self.checkpoint.resolved())
-            if self._adopted() != kept:
+                self._fence(found, sinks)
+            own = self.home.below("snapshots")
+            kept = _Adopted(self.checkpoint.resolved(), tuple(str(sink.directory) for sink in sinks))
+            if _adopted(self.home) != kept:
                 # Of a start that has got no record, and had another checkpoint.
-                own.remove_files([_HOME_FILE])
-                own.put(_HOME_FILE, msgspec.json.encode(kept))
-            return local.capture(found.done, None, store, prefix)
+                own.remove_files([ADOPTED_FILE])
+                own.put(ADOPTED_FILE, msgspec.json.encode(kept))
+            if found.planned > done:
+                # Spark's sink, if it still runs, adds the batch to its list before it finds the fence.
+                is_open = [sink.close_batch(found.planned, plan.source.sparkSession) for sink in sinks]
+                done = found.planned if is_open == [False] else done
+            if found.planned > done:
+                logger.warning(
+                    "adopt: Spark's query has planned batch %d and not committed it: its rows are read here, also if "
+                    "its sink has got them",
+                    found.planned,
+                )
+            position = local.capture(done, None, store, prefix)
+            return Begun(position, None) if replay is None else Begun(replay.position(position), replay.border)
 
-    def _fence(self, found: _Found) -> None:
+    def _fence(self, found: _Found, sinks: Sequence[Adopting]) -> None:
         """Put the note where Spark's query would write next."""
         note = Note(self.home.resolved())
+        # Spark's sink would skip the batch.
+        closed = "".join(f"{sink.directory}/{LIST}/{found.planned}, " for sink in sinks if found.planned > found.done)
         text = (
             f'{NOTE} Its query goes on behind batch {found.done} with the checkpointLocation "{note.home}". To go '
-            "back instead, remove that directory, if it has no records, and then this file.\n"
+            f"back instead, remove that directory, if it has no records, {closed}and then this file.\n"
         )
         log, _, number = found.place.partition("/")
         try:
@@ -151,21 +187,6 @@ class Adoption:
             raise self._refused(
                 f"has got {found.place} while this query started: Spark's query runs. Stop it, and start again"
             )
-        if found.planned > found.done:
-            logger.warning(
-                "adopt: Spark's query has planned batch %d and not committed it: its rows are read here, also if "
-                "its sink has got them",
-                found.planned,
-            )
-
-    def _adopted(self) -> _Adopted | None:
-        try:
-            return _ADOPTED.decode(self.home.below("snapshots").read(_HOME_FILE))
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except msgspec.MsgspecError as error:
-            message = f"{ADOPT.name}: {_HOME_FILE} of {self.home} cannot be read: {error}. Leave the option out."
-            raise RecoveryError(message) from error
 
     @contextmanager
     def _local(self) -> Iterator[SparkCheckpoint]:
@@ -227,24 +248,31 @@ class Adoption:
         except msgspec.MsgspecError as error:
             raise self._damaged(_below(path), str(error)) from error
 
-    def _check_state(self) -> None:
-        names = [name for name in self.checkpoint.below("state").names() if name.isdecimal()]
-        if not names:
-            return
-        kinds = [self._operator(name) for name in sorted(names, key=int)]
+    def _replay(self, local: SparkCheckpoint, plan: Plan, found: _Found) -> Replay | None:
+        if not self.replays or not states_of(self.checkpoint):
+            return None
+        try:
+            return replay_of(self.checkpoint, local, plan, found.done, found.planned)
+        except NotReplayedError as error:
+            raise self._refused(f"has windows that cannot be made anew: {_clause(error)}") from error
+
+    def _refuse_state(
+        self, local: SparkCheckpoint, plan: Plan, found: _Found, states: Sequence[tuple[str, str]]
+    ) -> NoReturn:
+        offer = ""
+        if is_of_windows(states):
+            try:
+                count = replay_of(self.checkpoint, local, plan, found.done, found.planned).count
+                offer = f'. Or set option("{ADOPT_REPLAY.name}", "true"): open windows are made anew from {count}'
+            except NotReplayedError as error:
+                offer = f". Its windows cannot be made anew ({ADOPT_REPLAY.name}): {_clause(error)}"
+        kinds = [f"{name} ({number})" if name else f"operator {number}" for number, name in states]
         raise self._refused(
             f"has state of operators, which only Spark can read: {', '.join(kinds)}. Start the query without the "
             "option, with a checkpointLocation and outputs of its own, from the beginning of what its sources still "
-            "have (as with startingOffsets=earliest): its state is made anew from those rows, and so are the results"
+            "have (as with startingOffsets=earliest): its state is made anew from those rows, and so are the "
+            f"results{offer}"
         )
-
-    def _operator(self, number: str) -> str:
-        try:
-            lines = self.checkpoint.below(f"state/{number}/_metadata").read("metadata").decode().splitlines()
-            return f"{json.loads(lines[1])['operatorInfo']['operatorName']} ({number})"
-        except (OSError, ValueError, LookupError, TypeError):
-            # Of before Spark 3.5, or another version of what describes it: it is refused all the same.
-            return f"operator {number}"
 
     def _check_running(self, local: SparkCheckpoint, plan: Plan) -> None:
         if any(query.id == local.query_id() for query in plan.source.sparkSession.streams.active):
@@ -261,6 +289,7 @@ class Adoption:
         except (RecoveryError, ValueError) as error:
             raise self._damaged(f"offsets/{done}", str(error).partition("] ")[2] or str(error)) from error
         sources = read_sources(plan.source)
+        topics = [topic for _, topic in options_given(plan.source, "subscribe")]
         names = plan.source_names or tuple(str(number) for number in range(len(sources)))
         if set(ends) != set(names):
             raise self._refused(
@@ -269,25 +298,27 @@ class Adoption:
                 "same names; it may have others once it has begun"
             )
         for number, (name, source) in enumerate(zip(names, sources, strict=True)):
-            self._check_kind(name, ends[name], source)
+            why = unlike(name, ends[name], source, topics[number])
+            if why:
+                raise self._refused(why)
             for log in logs:
                 # What other sources keep is theirs: Spark's Kafka source begins its file with a zero byte.
                 if source.files is not None and log.parent.name in {name, str(number)}:
                     self._check_version(log)
                     self._check_path(log, name, source.files.path)
 
-    def _check_kind(self, name: str, end: object, source: ReadSource) -> None:
-        kind = "files" if source.files is not None else source.format
-        if kind in SOURCES and kind not in _KINDS:
-            raise self._refused(
-                f"has offsets of a source of Spark's for source {name}, and the query reads {source.format}, which "
-                "cannot continue them. Give the query the source of Spark's query"
-            )
-        if end is not None and kind in _KINDS and not _KINDS[kind](end):
-            raise self._refused(
-                f"has the offset {json.dumps(end)} for source {name}, which is none of {source.format}. Give the "
-                "query the sources of Spark's query, in the same order"
-            )
+    def _check_sinks(self, plan: Plan, found: _Found) -> None:
+        """Refuse a directory whose list is another query's: that one would skip the numbers that are taken here."""
+        sinks = _listed(plan)
+        for sink in sinks:
+            newest = sink.spark_batch()
+            if len(sinks) > 1 or newest not in {found.done, found.planned}:
+                raise self._refused(
+                    f'is at batch {found.done}, and "{sink.directory}" has batch {newest} of a query of '
+                    "Spark's: one query of Spark's writes into one directory, and lists its batches there. Give the "
+                    "directory of that query, and others without such a list"
+                )
+            sink.adopt()
 
     def _check_version(self, path: Path) -> None:
         if not self._text(path).startswith("v"):
@@ -300,7 +331,7 @@ class Adoption:
             read = str(json.loads(entries[-1])["path"]) if entries else ""
         except (ValueError, LookupError, TypeError) as error:
             raise self._damaged(_below(log), str(error)) from error
-        if read and not _is_below(read, path):
+        if read and not is_below(read, path):
             raise self._refused(
                 f"has read {read} for source {name}, which is not below {path}: Spark knows the files by their paths, "
                 "and all of those would be new. Give the query the paths of Spark's query, in the same order"
@@ -322,6 +353,37 @@ class Adoption:
         return AnalysisError(f'{ADOPT.name}: "{self.place}" {why}.')
 
 
+def continue_lists(plan: Plan, home: Directory) -> None:
+    """Let sinks go on in directories that the home has taken over from Spark's file sink."""
+    sinks = _listed(plan)
+    kept = _adopted(home) if sinks else None
+    for sink in sinks:
+        # Of another directory, the query of Spark's may still run: its sink would skip the numbers that are taken.
+        if kept is not None and str(sink.directory) in kept.lists:
+            sink.adopt()
+
+
+def lists_of(home: Directory) -> tuple[str, ...]:
+    """The directories with lists of Spark's file sink that a home has taken over."""
+    kept = _adopted(home)
+    return () if kept is None else kept.lists
+
+
+def _listed(plan: Plan) -> list[Adopting]:
+    sinks = [output.sink for output in plan.outputs]
+    return [sink for sink in sinks if isinstance(sink, Adopting) and sink.spark_batch() is not None]
+
+
+def _adopted(home: Directory) -> _Adopted | None:
+    try:
+        return _ADOPTED.decode(home.below("snapshots").read(ADOPTED_FILE))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except msgspec.MsgspecError as error:
+        message = f"{ADOPT.name}: {ADOPTED_FILE} of {home} cannot be read: {error}. Leave the option out."
+        raise RecoveryError(message) from error
+
+
 def _below(path: Path) -> str:
     """A file of a checkpoint, without what comes before.
 
@@ -331,43 +393,9 @@ def _below(path: Path) -> str:
     return "/".join(path.parts[-3 if path.parts[-3] == "sources" else -2 :])
 
 
+def _clause(error: NotReplayedError) -> str:
+    return str(error).partition("] ")[2]
+
+
 def _parsed(offset: str) -> object:
     return None if offset == VOID else json.loads(offset)
-
-
-def _is_below(file: str, path: str) -> bool:
-    """Whether a file's URI may be below the path of a file source, as a user gives it.
-
-    >>> _is_below("file:///in/a%20b/1.json", "/in/a b"), _is_below("file:///in2/1.json", "/in")
-    (True, False)
-    >>> _is_below("s3a://bucket/in/1.json", "s3a://bucket/i*/"), _is_below("hdfs://n/user/u/in/1.json", "in")
-    (True, True)
-    """
-    given = path.partition(":")[2] if urlsplit(path).scheme else path
-    given = given if not given.startswith("//") else "/" + given[2:].partition("/")[2]
-    if not given.startswith("/"):
-        # Relative: to what, the file system says.
-        return True
-    parts = [part for part in given.split("/") if part]
-    plain = next((number for number, part in enumerate(parts) if any(each in part for each in _GLOB)), len(parts))
-    found = [part for part in unquote(urlsplit(file).path).split("/") if part]
-    return found[:plain] == parts[:plain]
-
-
-def _is_kafka(offset: object) -> bool:
-    return isinstance(offset, dict) and all(isinstance(each, dict) for each in offset.values())
-
-
-def _has(*keys: str) -> Callable[[object], bool]:
-    return lambda offset: isinstance(offset, dict) and set(keys) <= set(offset)
-
-
-_KINDS: Mapping[str, Callable[[object], bool]] = {
-    "files": _has("logOffset"),
-    "kafka": _is_kafka,
-    "sparkjet-kafka": _is_kafka,
-    "rate": lambda offset: isinstance(offset, int),
-    "rate-micro-batch": _has("offset", "timestamp"),
-    "delta": _has("reservoirId"),
-}
-"""What an offset of a source looks like; those of other sources are for them to judge."""

@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from sparkjet.connectors.formats import SOURCES
+from sparkjet.engine.adopting import lists_of
 from sparkjet.engine.moved_sources import recorded_sources
 from sparkjet.engine.spark_checkpoint import SparkCheckpoint
 from sparkjet.errors import AnalysisError, FencedError, RecoveryError
 from sparkjet.known_types import known
+from sparkjet.sinks.spark_list import SparkList
 from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.record import EpochKind, Record, SparkPosition
 from sparkjet.snapshots.record_log import RecordLog, newest_record
-from sparkjet.storage.schemes import is_within
+from sparkjet.storage.schemes import directory_at, is_within, session_for
 
 if TYPE_CHECKING:
     from sparkjet.storage.directory import Directory
@@ -55,15 +57,15 @@ def export_checkpoint(home: Directory, to: Directory, after: int | None = None) 
     Args:
         home: The home of the query.
         to: Where the checkpoint is written.
-        after: The number that its last batch gets, for a sink of Spark's that knows numbers; by default the batch of
-            the record.
+        after: The number that its last batch gets, for a sink of Spark's that knows numbers; by default the newest in
+            the list of the directory that was taken over, or else the batch of the record.
 
     Raises:
         AnalysisError: The home cannot be read, or the target is taken.
         RecoveryError: The query has what no query of Spark's continues, or is not settled.
     """
     slot, record = newest_record(home, COMMAND)
-    position = _committed(_position(home, record), after)
+    position = _committed(_position(home, record), _listed(home) if after is None else after)
     before = _exported(home)
     if before is not None and before.to != to.resolved():
         raise _refused(home, f'was exported to "{before.to}" already. Give that directory')
@@ -71,7 +73,8 @@ def export_checkpoint(home: Directory, to: Directory, after: int | None = None) 
         message = f'{COMMAND}: "{to}" and the home "{home}" are in each other. Give a directory of its own.'
         raise AnalysisError(message)
     offsets = to.below("offsets")
-    if to.names() and not any(_is_guard(offsets, name) for name in offsets.names()):
+    # Directories alone are of an export that was ended before the guard.
+    if to.files() and not any(_is_guard(offsets, name) for name in offsets.names()):
         told = f'"{home}" was exported there, and it is complete' if before is not None else "give a directory without"
         message = f'{COMMAND}: "{to}" has files: {told}.'
         raise AnalysisError(message)
@@ -113,10 +116,17 @@ def check_exported(home: Directory) -> None:
         raise RecoveryError(message)
 
 
+def _listed(home: Directory) -> int | None:
+    """The newest number in the list of the directory that was taken over from Spark's file sink."""
+    lists = lists_of(home)
+    at = (directory_at(each, COMMAND, lambda: session_for(COMMAND, None)) for each in lists)
+    return next((SparkList(each).newest() for each in at), None)
+
+
 def _position(home: Directory, record: Record) -> SparkPosition:
     """The record's position, if a query of Spark's can go on from there."""
-    if record.stages:
-        stages = ", ".join(sorted(record.stages))
+    if record.stages or record.after is not None:
+        stages = ", ".join(sorted(record.stages or record.outputs))
         raise _refused(
             home,
             f"has state of operators ({stages}), which Spark cannot read. Start Spark's query with a checkpoint and "

@@ -127,8 +127,8 @@ def _take_over(context: EngineContext, spark_directory: Path) -> tuple[int, Reco
             record = known
             if context.adopt is not None:
                 # Now: nothing else can refuse this start.
-                position = context.adopt.take(context.store, f"{known.takeover:06d}-{run}")
-                record = msgspec.structs.replace(known, spark=position)
+                begun = context.adopt.take(context.plan, context.store, f"{known.takeover:06d}-{run}")
+                record = msgspec.structs.replace(known, spark=begun.position, after=begun.after or known.after)
         else:
             upgrade = compared(context.plan, before)
             if context.refill is not None and upgrade.changes:

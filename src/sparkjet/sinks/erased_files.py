@@ -18,6 +18,7 @@ from sparkjet.catalyst.physical_plans import own_session
 from sparkjet.errors import AnalysisError, SinkError
 from sparkjet.sinks.jars import said
 from sparkjet.sinks.manifest import MANIFEST_DIRECTORY, Manifest
+from sparkjet.sinks.spark_list import LIST
 from sparkjet.storage.directory import Replacing
 from sparkjet.storage.file_reader import read
 from sparkjet.storage.file_writer import FileWriter
@@ -167,6 +168,13 @@ class FilesErasure:
         return [(*each, attempt) for each in self._writers() for attempt in self._staging(*each).names()]
 
     def _check(self) -> None:
+        if self._directory.exists(LIST):
+            # It names their sizes as well, with which Spark would read the new ones.
+            message = (
+                f'erase: readers of "{self._directory}" follow the list of its files in {LIST}. Copy its rows to '
+                "another directory, as a batch of Spark's, and leave those out."
+            )
+            raise AnalysisError(message)
         for name, entry in self._files.items():
             if _format(name, entry) not in _TYPED:
                 message = (

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.types import StructType
 
 from sparkjet.clock import Clock, SystemClock
-from sparkjet.errors import AnalysisError, CopiedHomeError, LostTransactionError, SinkError
+from sparkjet.errors import AnalysisError, CopiedHomeError, LostTransactionError, SinkError, StorageError
 from sparkjet.query_log import begin, current, logger
 from sparkjet.sinks.copies import check_run, origin
 from sparkjet.sinks.file_formats import check_format
 from sparkjet.sinks.manifest import MANIFEST_DIRECTORY, Manifest, ManifestEntry
 from sparkjet.sinks.pace import Pace
 from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
+from sparkjet.sinks.spark_list import INTERVAL, LIST, SparkList
 from sparkjet.storage.file_writer import FileWriter
 from sparkjet.storage.posix_directory import as_directory
 from sparkjet.storage.written import write
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from sparkjet.storage.directory import Directory
 
 
-_LISTS = {"_spark_metadata": "Spark's own streaming", "_delta_log": "Delta"}
+_LISTS = {LIST: "Spark's own streaming", "_delta_log": "Delta"}
 """Lists of files that the readers of a directory follow, and who keeps them."""
 STEPS = 16
 """Entries expire from the manifest in this many steps per retention."""
@@ -80,9 +81,34 @@ class FilesSink:
     """When this process has last looked for what is too old."""
 
     _schema: StructType = field(default_factory=StructType, init=False)
+    _adopts: bool = field(default=False, init=False)
+    """Whether Spark's list of the directory is continued."""
+
+    _list: SparkList = field(init=False)
 
     def __post_init__(self, place: Path | Directory) -> None:
         self.directory = as_directory(place)
+        self._list = SparkList(self.directory)
+
+    def spark_batch(self) -> int | None:
+        """See :meth:`Adopting.spark_batch`."""
+        try:
+            return self._list.newest()
+        except OSError:
+            # Before `check`, which says what is wrong with the place, or that there is a list.
+            return None
+
+    def adopt(self) -> None:
+        """See :meth:`Adopting.adopt`."""
+        try:
+            self._list.lines()
+        except StorageError as error:
+            raise AnalysisError(f"{self.option}: {str(error).partition('] ')[2]}") from error
+        self._adopts = True
+
+    def close_batch(self, number: int, session: SparkSession) -> bool:
+        """See :meth:`Adopting.close_batch`."""
+        return self._list.close(number, _interval(session))
 
     def check(self, schema: StructType) -> None:
         """See :meth:`Sink.check`."""
@@ -109,12 +135,17 @@ class FilesSink:
             staging.remove(staged)
             return None
         files = found.files
+        listed = {}
+        if self._adopts:
+            sizes = staging.below(staged).files()
+            listed["listed"] = {"sizes": [sizes[file] for file in files], "interval": _interval(rows.sparkSession)}
         staging.sync(f"{staged}/{file}" for file in files)
         names = [_published(transaction, number, file) for number, file in enumerate(files)]
         return {
             **self._handle(transaction, found.rows, rows.schema),
             "files": [[file, name] for file, name in zip(files, names, strict=True)],
             "options": {**self._zone(rows.sparkSession), **self.options},
+            **listed,
         }
 
     def tells(self, clock: int, watermark: int | None) -> bool:
@@ -168,6 +199,13 @@ class FilesSink:
         base.sync((published for _, published in handle["files"]), contents=False)
         manifest = self._manifest(base, handle)
         now = self.clock.now()
+        listed = handle.get("listed")
+        # Without the list, which a user has removed, readers see all files; one of ours alone would hide the others.
+        if listed is not None and base.exists(LIST):
+            files = dict(zip((name for _, name in handle["files"]), listed["sizes"], strict=True))
+            spark_list = self._list if base is self.directory else SparkList(base)
+            spark_list.add(files, now, listed["interval"], self.retention)
+            between()
         is_new = manifest.add(
             ManifestEntry(
                 epoch=handle["epoch"],
@@ -251,11 +289,14 @@ class FilesSink:
     def _check_readers(self) -> None:
         """Refuse a directory whose readers follow somebody else's list of files: they would see none of ours."""
         for name, owner in _LISTS.items():
+            if self._adopts and name == LIST and self.age_limit is None:
+                continue
             if self.directory.exists(name):
                 message = (
                     f'{self.option}: "{self.directory}" was written by {owner}: readers follow the list of files in '
                     f"{name}, and would see no row of this query. Give another directory or table, and read both; or "
-                    "copy there first what is here, as a batch of Spark's."
+                    "copy there first what is here, as a batch of Spark's; or adopt the checkpoint of the query that "
+                    "has written it, where that is one of Spark's."
                 )
                 raise AnalysisError(message)
 
@@ -306,6 +347,10 @@ class FilesSink:
 
     def _manifest(self, base: Directory, handle: Handle) -> Manifest:
         return Manifest(base, handle["query"], handle["sink"])
+
+
+def _interval(session: SparkSession) -> int:
+    return int(str(session.conf.get(INTERVAL)))
 
 
 def _staging(base: Directory, query: str, sink: str) -> Directory:

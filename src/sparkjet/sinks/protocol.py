@@ -12,10 +12,11 @@ import msgspec
 from sparkjet.time import MIN, WriterProgress
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
     from sparkjet.sinks.commit_every import CommitEvery
+    from sparkjet.storage.directory import Directory
 
 Handle = dict[str, Any]
 """What a record keeps of a prepared transaction: JSON, no secrets. Progress reports its ``rows``, if it has them."""
@@ -280,6 +281,29 @@ class Ageing(Protocol):
 
     def age(self, query: str, sink: str) -> None:
         """Remove what is too old, if it is time to look; called at the end of each epoch."""
+        ...
+
+
+@runtime_checkable
+class Adopting(Protocol):
+    """A sink that can go on where one of Spark's has stopped, which knows batches by their numbers."""
+
+    directory: Directory
+
+    def spark_batch(self) -> int | None:
+        """The newest batch that the destination has; None if it is none of a sink of Spark's."""
+        ...
+
+    def adopt(self) -> None:
+        """Called before :meth:`Sink.check`: the query goes on for Spark's.
+
+        Raises:
+            AnalysisError: What Spark's sink has left there is damaged.
+        """
+        ...
+
+    def close_batch(self, number: int, session: SparkSession) -> bool:
+        """Let Spark's sink not get this batch any more; False if it has got it."""
         ...
 
 

@@ -11,6 +11,7 @@ from pyspark.sql.types import StructType
 
 from sparkjet.errors import AnalysisError, refuse_connect
 from sparkjet.sinks.manifest import Manifest
+from sparkjet.sinks.spark_list import LIST, SparkList
 from sparkjet.sinks.united_rows import united
 from sparkjet.storage.file_reader import read
 from sparkjet.storage.schemes import directory_at
@@ -31,6 +32,8 @@ def read_files(path: str | Path, schema: StructType | str | None = None) -> Data
     Each epoch is read with the format, options, schema and partition columns that it was written with, and the columns
     of all are united by name, those of the newest epoch first: a column that an epoch does not have is null there. A
     type that has changed becomes the one that Spark's ``UNION`` would widen both to, or ``string`` if one of them is.
+
+    In a directory that was taken over from Spark's file sink (``adopt``), those that its list names are read as well.
 
     Args:
         path: The directory.
@@ -57,6 +60,11 @@ def read_epochs(
     try:
         manifests = [each for each in Manifest.all_of(directory) if of in {None, (each.query, each.sink)}]
         entries = [entry for manifest in manifests for entry in manifest.entries()]
+        if of is None and entries and directory.exists(LIST):
+            # Of before the directory was taken over: by the same query, as far as its readers know.
+            own = {file for entry in entries for file in entry.files}
+            before = [file for file in SparkList(directory).files() if file not in own]
+            entries.append(msgspec.structs.replace(entries[0], epoch=-1, committed=None, files=before))
     except OSError as error:
         message = f'read_files: "{directory}" cannot be read: {error.strerror or error}'
         raise AnalysisError(message) from error

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from sparkjet.snapshots.record import Record, SavedStage
     from sparkjet.storage.directory import Directory
 
+ADOPTED_FILE = "adopted.json"
+"""What a home keeps of the Spark query that it has adopted: whose directories it may write to."""
 _ATTEMPTS = 10
 
 
@@ -59,6 +61,8 @@ def copy_newest(source: Directory, target: Directory, option: str = "to") -> tup
                 message = f"copy: record {slot} names {error.filename}, which is missing: {error.strerror}."
                 raise RecoveryError(message) from error
             continue
+        if held is None:
+            _copy_adoption(source, target)
         # Last: a record must only exist where everything that it names does.
         here.put(slot, record.encode())
         here.trim(log.pins.first(slot))
@@ -253,6 +257,14 @@ def _copy(source: Directory, target: Directory, place: str, names: list[str]) ->
         at.write(last, there.read(name))
         count += 1
     return count
+
+
+def _copy_adoption(source: Directory, target: Directory) -> None:
+    try:
+        kept = source.below("snapshots").read(ADOPTED_FILE)
+    except FileNotFoundError:
+        return
+    target.below("snapshots").put(ADOPTED_FILE, kept)
 
 
 def _has_all(target: Directory, record: Record) -> bool:

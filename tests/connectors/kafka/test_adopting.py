@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from pyspark.errors import StreamingQueryException
+from pyspark.sql import functions as F
 
 import sparkjet as sj
 from sparkjet.engine.exporting import export_checkpoint
@@ -64,3 +65,47 @@ def test_each_message_is_read_once_there_and_back(spark: SparkSession, kafka: Ka
     export_checkpoint(PosixDirectory(home), PosixDirectory(tmp_path / "new"))
     of_spark(tmp_path / "new")
     assert sorted(seen) == [*range(13)]
+
+
+def test_open_windows_are_made_anew_from_where_the_oldest_began(
+    spark: SparkSession, kafka: KafkaServer, tmp_path: Path
+) -> None:
+    """The refusal says how many rows that is; Spark's results and ours are those of all rows, each once."""
+    sj.register_sources(spark)
+    topic, old, home = kafka.topic(partitions=2), tmp_path / "old", tmp_path / "home"
+    every = options(kafka, subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger="10")
+    stream = spark.readStream.format("sparkjet-kafka").options(**every).load()
+    stream = stream.selectExpr("cast(cast(value AS string) AS int) AS v").selectExpr("v", "timestamp_seconds(v) AS ts")
+    sent: list[int] = []
+    found: list[tuple[int, int]] = []
+
+    def messages(*numbers: int) -> None:
+        for place, number in enumerate(numbers):
+            send(kafka, topic, b"%d" % number, partition=place % 2)
+        sent.extend(numbers)
+
+    def write(batch: DataFrame, _: int) -> None:
+        found.extend((row.at, row.n) for row in batch.selectExpr("cast(window.end AS long) AS at", "n").collect())
+
+    # Out of order by up to 25 seconds.
+    messages(*(1_700_000_000 + time // 2 * 4 - 25 * (time % 3 == 0) for time in range(60)))
+    windows = stream.withWatermark("ts", "30 seconds").groupBy(F.window("ts", "20 seconds", "10 seconds"))
+    writer = windows.agg(F.sum("v").alias("n")).writeStream.foreachBatch(write)
+    writer.option("checkpointLocation", str(old)).trigger(availableNow=True).start().awaitTermination()
+    assert found
+
+    def adopt(**more: str) -> None:
+        ours = sj.stream(stream).withWatermark("ts", "30 seconds").groupBy(sj.window("ts", "20 seconds", "10 seconds"))
+        adopting = ours.agg(F.sum("v").alias("n")).writeStream.foreachBatch(write)
+        adopting.options(checkpointLocation=home, adopt=old, **more).trigger(availableNow=True)
+        adopting.start().awaitTermination()
+
+    with pytest.raises(sj.AnalysisError, match=r"open windows are made anew from (20|30|40) rows"):
+        adopt()
+    messages(*(1_700_000_200 + time for time in range(40)), 1_700_009_999, 1_700_009_999)
+    adopt(adoptReplay="true")
+    expected: dict[int, int] = {}
+    for each in sent[:-2]:
+        for end in (each // 10 * 10 + 10, each // 10 * 10 + 20):
+            expected[end] = expected.get(end, 0) + each
+    assert sorted(found) == sorted(expected.items())
