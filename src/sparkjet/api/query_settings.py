@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from urllib.parse import quote
 
 from sparkjet.engine.on_change import OnChange
+from sparkjet.engine.state_limit import StateLimit
 from sparkjet.errors import AnalysisError
 from sparkjet.options import (
     ADOPT,
@@ -23,6 +24,9 @@ from sparkjet.options import (
     SNAPSHOT_BACKUP,
     SNAPSHOT_BACKUP_EVERY,
     SNAPSHOT_STORE,
+    MAX_STATE_BYTES,
+    MAX_STATE_ENTRIES,
+    ON_STATE_LIMIT,
     STATE_PARTITIONS,
     Options,
 )
@@ -49,6 +53,7 @@ class QuerySettings:
         publish_after: The option ``publishAfter``.
         refill_from: The option ``refillFrom``.
         adopt: The option ``adopt``.
+        limit: The options ``maxStateEntries``, ``maxStateBytes`` and ``onStateLimit``.
     """
 
     guarantee: Guarantee = Guarantee.EXACTLY_ONCE
@@ -65,6 +70,7 @@ class QuerySettings:
     publish_after: str | None = None
     refill_from: str | None = None
     adopt: str | None = None
+    limit: StateLimit = field(default_factory=StateLimit)
 
     @staticmethod
     def of(options: Options, trigger: Mapping[str, str | bool]) -> QuerySettings:
@@ -88,6 +94,7 @@ class QuerySettings:
             options[PUBLISH_AFTER],
             options[REFILL_FROM],
             options[ADOPT],
+            StateLimit(options[MAX_STATE_ENTRIES], options[MAX_STATE_BYTES], sheds=options[ON_STATE_LIMIT] == "shed"),
         )
         if settings.close_at_end and not trigger.get("availableNow"):
             message = "closeWindowsAtEnd needs trigger(availableNow=True): other queries have no end."
@@ -113,6 +120,8 @@ class QuerySettings:
             "closeWindowsAtEnd": self.close_at_end,
             "overlapEpochs": self.overlap == "true",
             "statePartitions": self.partitions is not None,
+            "maxStateEntries": self.limit.entries is not None,
+            "maxStateBytes": self.limit.size is not None,
         }
 
     @property

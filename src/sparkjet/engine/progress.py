@@ -11,9 +11,12 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from sparkjet.engine.progress_report import (
     DroppedCount,
     EpochReport,
+    OperatorReport,
     ProgressReport,
     SinkReport,
     SnapshotReport,
@@ -98,7 +101,28 @@ class EpochProgress:
             expectations={
                 name: DroppedCount(self.violated[name], total) for name, total in record.expectations.items()
             },
+            operators={
+                name: msgspec.structs.replace(
+                    each,
+                    memory_bytes=state.stages[name].held[0],
+                    spilled_bytes=state.stages[name].held[1],
+                    of_limit=state.stages[name].used,
+                )
+                for name, each in operator_reports(record.stages).items()
+                if name in state.stages
+            },
         )
+
+
+def operator_reports(stages: Mapping[str, SavedStage]) -> dict[str, OperatorReport]:
+    """What a record says about the state of each operator."""
+    found = {}
+    for name, stage in stages.items():
+        sizes = [delta.size for delta in stage.deltas if delta.size is not None]
+        known = len(sizes) == len(stage.deltas)
+        entries = sum(delta.rows for delta in stage.deltas)
+        found[name] = OperatorReport(entries, sum(sizes) if known else None, shed_windows=stage.shed)
+    return found
 
 
 def open_windows(stages: Iterable[SavedStage]) -> int | None:

@@ -46,6 +46,22 @@ class WindowOperator(Operator, Side, Protocol):
         """The slice of event time, as a long, within which the rows of a key always share their windows."""
         ...
 
+    shed_windows: int
+    """How many windows were closed early, since the query's first start."""
+
+    @property
+    def leaves(self) -> str:
+        """SQL over a stored row: the lowest watermark by which it leaves the state."""
+        ...
+
+    def regular(self, watermark: int) -> int:
+        """The time below which rows would be late if nothing had been shed, MIN without a watermark."""
+        ...
+
+    def shed(self, until: int) -> DataFrame | None:
+        """Close early what a watermark of ``until`` would close; later rows for it are late."""
+        ...
+
     def bounds(self, time: Column) -> Mapping[str, Column]:
         """Aggregate Columns that partial rows need in addition to the accumulators."""
         ...
