@@ -169,7 +169,7 @@ def size(name: str, meaning: str) -> Option[int | None]:
         if found is None or not int(found[1]):
             message = f'option: {name} must be a number of bytes, such as 1048576, 512m or 4g, not "{given}".'
             raise AnalysisError(message)
-        return int(found[1]) * 1024 ** " kmgt".index(found[2].lower() or " ")
+        return int(found[1]) << 10 * " kmgt".index(found[2].lower() or " ")
 
     return Option(name, meaning, "a number of bytes: 512m, 4g", read, None)
 

@@ -237,8 +237,6 @@ DOORS = (
             "org.apache.spark.storage.BlockManager.blockIdsToLocations(3)",
             "org.apache.spark.storage.RDDBlockId(2)",
             "org.apache.spark.SparkContext.getRDDStorageInfo(0)",
-            "org.apache.spark.storage.RDDInfo.memSize(0)",
-            "org.apache.spark.storage.RDDInfo.diskSize(0)",
         ),
     ),
     BUCKETS,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from sparkjet.state import Operator, Side
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column
+    from pyspark.sql import Column, DataFrame
 
     from sparkjet.snapshots.record import SessionSettings, SlidingSettings
     from sparkjet.windows.accumulators import Accumulators
