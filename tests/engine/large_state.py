@@ -25,7 +25,7 @@ def main(home: str, most: int, *options: str) -> None:
     """Count, and tell what the state is after each epoch."""
     session = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
-    rows = session.readStream.format("rate-micro-batch").option("rowsPerBatch", 500_000).load()
+    rows = session.readStream.format("rate-micro-batch").option("rowsPerBatch", 200_000).load()
     keyed = sj.stream(rows.where(F.col("value") < most)).groupBy("value")
     counts = keyed.agg(F.count("*").alias("rows"), F.max(F.repeat(F.lit("x"), 100)).alias("text"))
     total = counts.select("value", "rows")
