@@ -29,6 +29,7 @@ from sparkjet.errors import (
     SinkError,
     SourceError,
     SparkjetError,
+    StateLimitError,
     StorageError,
     UnsettledError,
 )
@@ -80,6 +81,7 @@ __all__ = [
     "SourceError",
     "SparkjetError",
     "StaticTable",
+    "StateLimitError",
     "StorageError",
     "Stream",
     "StreamingQuery",
