@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from sparkjet.engine.alignment import HeldBack
     from sparkjet.engine.arrival import Arrival
     from sparkjet.engine.phases import EpochPhase
+    from sparkjet.engine.stage_state import StageState
     from sparkjet.engine.state import QueryState
     from sparkjet.plan.diverting import Divert
     from sparkjet.snapshots.record import Record, SavedStage
@@ -102,16 +103,16 @@ class EpochProgress:
                 name: DroppedCount(self.violated[name], total) for name, total in record.expectations.items()
             },
             operators={
-                name: msgspec.structs.replace(
-                    each,
-                    memory_bytes=state.stages[name].held[0],
-                    spilled_bytes=state.stages[name].held[1],
-                    of_limit=state.stages[name].used,
-                )
+                name: _measured(each, state.stages[name])
                 for name, each in operator_reports(record.stages).items()
                 if name in state.stages
             },
         )
+
+
+def _measured(report: OperatorReport, state: StageState) -> OperatorReport:
+    memory, spilled = state.held
+    return msgspec.structs.replace(report, memory_bytes=memory, spilled_bytes=spilled, of_limit=state.used)
 
 
 def operator_reports(stages: Mapping[str, SavedStage]) -> dict[str, OperatorReport]:
