@@ -76,7 +76,7 @@ def _check(kind: str, results: Counter[tuple[str, ...]], late: Counter[tuple[str
 BATCHES = [_batch(1, 11, 21), _batch(2, 31), _batch(12, 41, 42)]
 
 
-@pytest.mark.parametrize("kind", ["sliding", "session"])
+@pytest.mark.parametrize("kind", ["tumbling", "session"])
 def test_windows_are_closed_early_the_same_ones_after_restarts(spark: SparkSession, kind: str) -> None:
     results, late = _ran(spark, kind, BATCHES, **SHED)
     _check(kind, results, late, sum(map(len, BATCHES)))
