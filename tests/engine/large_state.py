@@ -31,15 +31,16 @@ def main(home: str, batch: int, keys: int, *options: str) -> None:
     writer = counts.writeStream.outputMode("update").format("noop").option("checkpointLocation", home)
     query = writer.options(**dict(option.split("=") for option in options)).start()
     epoch, entries = -1, 0
-    while query.isActive and entries < keys:
-        query.awaitTermination(1)
+    while entries < keys:
+        try:
+            query.awaitTermination(1)
+        except sj.SparkjetError as error:
+            _tell({"error": str(error)})
+            return
         progress = query.lastProgress
         if progress is not None and progress["epoch"]["number"] > epoch:
             epoch, entries = progress["epoch"]["number"], progress["snapshot"]["entries"]
             _tell({"epoch": epoch, **progress["operators"]["stage0"]})
-    if query.exception() is not None:
-        _tell({"error": str(query.exception())})
-        return
     query.stop()
     total = sj.read_state(home, session=session).agg(F.count("*"), F.sum("rows")).collect()[0]
     _tell({"keys": total[0], "rows": total[1]})
