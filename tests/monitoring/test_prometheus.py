@@ -190,7 +190,7 @@ def _expressions() -> list[str]:
     panels = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
     rules = re.findall(r"expr: (.+)", STATIC.joinpath("alerts.yml").read_text(encoding="utf-8"))
     # Without its limit a rule has data as long as all is well.
-    unlimited = [re.sub(r" (>|==) \d+| < .*", "", each) for each in rules]
+    unlimited = [re.sub(r" (>|==) [\d.]+| < .*", "", each) for each in rules]
     return [each.replace("$query", ".*") for each in panels] + unlimited
 
 
