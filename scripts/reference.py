@@ -71,6 +71,7 @@ NAMES: Mapping[str, Sequence[str]] = {
             "RefusedRowsError",
             "SinkError",
             "SourceError",
+            "StateLimitError",
             "StorageError",
         ),
         "UnsettledError",

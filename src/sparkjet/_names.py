@@ -29,6 +29,7 @@ from sparkjet.errors import (
     SinkError,
     SourceError,
     SparkjetError,
+    StateLimitError,
     StorageError,
     UnsettledError,
 )
@@ -79,6 +80,7 @@ __all__ = [
     "SinkError",
     "SourceError",
     "SparkjetError",
+    "StateLimitError",
     "StaticTable",
     "StorageError",
     "Stream",

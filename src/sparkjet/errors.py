@@ -126,6 +126,12 @@ class ExpectationError(SparkjetError):
     condition = "SPARKJET_EXPECTATION"
 
 
+class StateLimitError(SparkjetError):
+    """An operator would hold more than ``maxStateEntries`` or ``maxStateBytes``; nothing of the epoch was written."""
+
+    condition = "SPARKJET_STATE_LIMIT"
+
+
 class CopiedHomeError(SparkjetError):
     """Another copy of this query's home has published too: two queries count the same epochs, and one must end."""
 

@@ -14,6 +14,7 @@ from sparkjet.time.durations import parse_duration
 
 _T = TypeVar("_T")
 _UNITS = {"us": "microseconds", "ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+_SIZE = re.compile(r"\s*(\d+)\s*([kmgt]?)b?\s*", re.IGNORECASE)
 _UNITS["min"] = _UNITS["m"]
 _SHORT = re.compile(r"\s*(\d+)\s*(us|ms|s|m|min|h|d)\s*", re.IGNORECASE)
 MOST_PARTITIONS = 2**31 - 1
@@ -155,6 +156,24 @@ def number(name: str, meaning: str, default: int | None = None, *, most: int | N
     return Option(name, meaning, "a number", read, default, "" if default is None else f"{default:,}")
 
 
+def size(name: str, meaning: str) -> Option[int | None]:
+    """An option that is a number of bytes, as Spark writes them: 1048576, 512m or 4g.
+
+    >>> most = size("maxStateBytes", "Most bytes of state.")
+    >>> Options({"maxStateBytes": "512m"})[most] == Options({"maxStateBytes": "536870912"})[most] == 512 * 1024**2
+    True
+    """
+
+    def read(name: str, given: str) -> int:
+        found = _SIZE.fullmatch(given)
+        if found is None or not int(found[1]):
+            message = f'option: {name} must be a number of bytes, such as 1048576, 512m or 4g, not "{given}".'
+            raise AnalysisError(message)
+        return int(found[1]) << 10 * " kmgt".index(found[2].lower() or " ")
+
+    return Option(name, meaning, "a number of bytes: 512m, 4g", read, None)
+
+
 @overload
 def interval(name: str, meaning: str) -> Option[int | None]: ...
 @overload
@@ -262,6 +281,19 @@ STATE_PARTITIONS = number(
     "Number of partitions of the state in this run; by default the cores of the application.",
     most=MOST_PARTITIONS,
 )
+MAX_STATE_ENTRIES = number(
+    "maxStateEntries", "Most rows of state that each operator of the query may hold; any number by default."
+)
+MAX_STATE_BYTES = size(
+    "maxStateBytes", "Most bytes of state that executors may hold for each operator of the query; any by default."
+)
+ON_STATE_LIMIT = choice(
+    "onStateLimit",
+    "What happens when an operator would hold more: fail ends the query, and nothing of the epoch is written; shed "
+    "closes its oldest windows early, and later rows of theirs are late.",
+    ("fail", "shed"),
+    "fail",
+)
 QUERY_OPTIONS: Sequence[Option[Any]] = (
     CHECKPOINT_LOCATION,
     SNAPSHOT_STORE,
@@ -278,6 +310,9 @@ QUERY_OPTIONS: Sequence[Option[Any]] = (
     CLOSE_WINDOWS_AT_END,
     OVERLAP_EPOCHS,
     STATE_PARTITIONS,
+    MAX_STATE_ENTRIES,
+    MAX_STATE_BYTES,
+    ON_STATE_LIMIT,
 )
 """Options of the query as a whole."""
 
@@ -298,6 +333,7 @@ EARLY_RESULTS_PERIOD = interval(
 IS_EARLY = flag(
     "isEarly", 'With outputMode("update"): a column is_early, and every final row even if it was sent before.'
 )
+IS_SHED = flag("isShed", 'With onStateLimit="shed": a column is_shed, true in rows of windows that were closed early.')
 OUTPUT_OPTIONS: Sequence[Option[Any]] = (
     LATE_ROWS_PATH,
     LATE_ROWS_RETENTION,
@@ -305,6 +341,7 @@ OUTPUT_OPTIONS: Sequence[Option[Any]] = (
     DEAD_LETTERS_RETENTION,
     EARLY_RESULTS_PERIOD,
     IS_EARLY,
+    IS_SHED,
 )
 """Options of every output."""
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from sparkjet.engine.progress_report import (
     DroppedCount,
     EpochReport,
+    OperatorReport,
     ProgressReport,
     SinkReport,
     SnapshotReport,
@@ -54,5 +55,6 @@ def report(
         sinks=list(sinks),
         open_windows=open_windows,
         failed_rows=dict(failed or {}),
+        operators={"stage0": OperatorReport(5, 700, 1500, 100, 0.85, 2)},
         expectations={name: DroppedCount(rows, rows) for name, rows in (violated or {}).items()},
     )

@@ -46,6 +46,10 @@ def test_every_metric_has_a_value_and_the_table_is_what_is_scraped() -> None:
     assert found["sparkjet_rows_out_total"] == {(("output", "results"), query): 5}
     assert found["sparkjet_epoch_age_seconds"] == {(query,): 2}
     assert found["sparkjet_grid_members"] == {(query,): 1}
+    of_state = {"stored_bytes": 700, "memory_bytes": 1500, "spilled_bytes": 100, "limit_ratio": 0.85}
+    for name, value in of_state.items():
+        assert found[f"sparkjet_operator_{name}"] == {(("operator", "stage0"), query): value}
+    assert found["sparkjet_shed_windows_total"] == {(("operator", "stage0"), query): 2}
     buckets = found[f"{HISTOGRAM}_bucket"]
     assert buckets[("le", "0.025"), ("phase", "aggregate"), query] == 0
     assert buckets[("le", "0.05"), ("phase", "aggregate"), query] == 1

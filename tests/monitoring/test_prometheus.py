@@ -83,6 +83,18 @@ CASES: list[tuple[str, dict[str, str], str, dict[str, str]]] = [
         "20m",
         {**Q, "severity": "warning"},
     ),
+    (
+        "SparkjetStateNearLimit",
+        {"sparkjet_operator_limit_ratio{query='flights',operator='stage0'}": "0.5x10 0.9x20"},
+        "20m",
+        {**Q, "operator": "stage0", "severity": "warning"},
+    ),
+    (
+        "SparkjetWindowsShed",
+        {"sparkjet_shed_windows_total{query='flights',operator='stage0'}": "7x10 9x20"},
+        "15m",
+        {**Q, "operator": "stage0", "severity": "warning"},
+    ),
     ("SparkjetQueryEnded", {"sparkjet_up{query='flights'}": "1x10 0x20"}, "15m", {**Q, "severity": "critical"}),
     (
         "SparkjetDriverGone",
@@ -167,6 +179,8 @@ def test_the_dashboard_names_only_metrics_that_there_are() -> None:
         "sparkjet_substream_idle",
         "sparkjet_epochs_total",
         "sparkjet_state_deltas",
+        "sparkjet_operator_state_entries",
+        "sparkjet_operator_stored_bytes",
         "sparkjet_withheld_windows_total",
     }
 
@@ -176,7 +190,7 @@ def _expressions() -> list[str]:
     panels = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
     rules = re.findall(r"expr: (.+)", STATIC.joinpath("alerts.yml").read_text(encoding="utf-8"))
     # Without its limit a rule has data as long as all is well.
-    unlimited = [re.sub(r" (>|==) \d+| < .*", "", each) for each in rules]
+    unlimited = [re.sub(r" (>|==) [\d.]+| < .*", "", each) for each in rules]
     return [each.replace("$query", ".*") for each in panels] + unlimited
 
 

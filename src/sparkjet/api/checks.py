@@ -93,6 +93,7 @@ def checked(
     _check_end(plan, close_at_end=settings.close_at_end)
     overlap = _overlap(plan, settings.overlap, ends=bool(trigger.get("availableNow")))
     check_streaming(plan.source)
+    settings.limit.check(plan, switches=settings.publish_after is not None)
     check_own_input(plan)
     check_aligned(plan)
     name = name if name is not None else results[0].name
@@ -114,6 +115,7 @@ def checked(
         replay=None if replay is None else replay(Replaying.of(plan, described)),
         guarantee=settings.guarantee,
         partitions=partitions,
+        limit=settings.limit,
         overlap=overlap,
         trigger=trigger,
         close_at_end=settings.close_at_end,

@@ -22,6 +22,7 @@ from sparkjet.options import (
     DEAD_LETTERS_PATH,
     EARLY_RESULTS_PERIOD,
     IS_EARLY,
+    IS_SHED,
     LATE_ROWS_PATH,
     PATH,
     PIN_RETENTION,
@@ -56,7 +57,7 @@ _OF_A_HOME = {
     ADOPT_REPLAY,
 }
 _PLACES = (PATH, LATE_ROWS_PATH, DEAD_LETTERS_PATH)
-_KEPT = [*(option for option in QUERY_OPTIONS if option not in _OF_A_HOME), EARLY_RESULTS_PERIOD, IS_EARLY]
+_KEPT = [*(option for option in QUERY_OPTIONS if option not in _OF_A_HOME), EARLY_RESULTS_PERIOD, IS_EARLY, IS_SHED]
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,7 @@ from sparkjet.engine.recovery import recover
 from sparkjet.engine.refilling import Refill
 from sparkjet.engine.rerunning import Rerun, check_rerun, check_sources
 from sparkjet.engine.start_steps import StartSteps
+from sparkjet.engine.state_limit import StateLimit
 from sparkjet.engine.supervisor import Supervisor
 from sparkjet.engine.ticker import Ticker, tick_interval
 from sparkjet.errors import AnalysisError
@@ -136,6 +137,8 @@ class Launch:
     """The home of a fork whose state a changed query takes over."""
     adopt: Adoption | None = None
     """The checkpoint of Spark's behind which it begins."""
+    limit: StateLimit = field(default_factory=StateLimit)
+    """What each operator may hold."""
 
     @cached_property
     def places(self) -> Places:
@@ -266,6 +269,7 @@ class Launch:
             on_change=self.on_change,
             publish_after=self.publish_after,
             adopt=self.adopt,
+            limit=self.limit,
             refill=None if self.refill_from is None else partial(self._refill, self.refill_from),
         )
         context.configure(session)

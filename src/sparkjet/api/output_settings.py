@@ -16,6 +16,7 @@ from sparkjet.errors import AnalysisError
 from sparkjet.options import (
     EARLY_RESULTS_PERIOD,
     IS_EARLY,
+    IS_SHED,
     LATE_ROWS_PATH,
     OUTPUT_OPTIONS,
     QUERY_OPTIONS,
@@ -131,7 +132,7 @@ class OutputSettings:
             rows = stage, self.rows, shape, self._finished
             marks_early, complete = options[IS_EARLY], self.mode == COMPLETE
             modes = early, marks_early, self.chain.tables, complete
-            output = StageOutput(name, sink, self.sink.name, *rows, *modes, self.chain)
+            output = StageOutput(name, sink, self.sink.name, *rows, *modes, self.chain, self._marks_shed(options))
         if isinstance(sink, Keyed):
             check_stable(output.sample(), sink.keys, self.sink.format.key_option)
         return output
@@ -140,9 +141,17 @@ class OutputSettings:
         # Dropped first: the * of an expression, as in to_json(struct(*)), would include them as well.
         return self.chain.apply(rows.drop(*columns.HIDDEN))
 
+    def _marks_shed(self, options: Options) -> bool:
+        if self.rows is not Rows.RESULTS or not options[IS_SHED]:
+            return False
+        if columns.IS_SHED in self.chain.shape.columns:
+            message = f'option("isShed") adds a column {columns.IS_SHED!r}, which exists already. Rename yours.'
+            raise AnalysisError(message)
+        return True
+
     def _early_period(self, options: Options, stage: Stage | None) -> int | None:
         if self.rows is not Rows.LATE and not isinstance(stage, WindowedAggregation | WindowJoin):
-            of_windows: list[Option[Any]] = [EARLY_RESULTS_PERIOD, IS_EARLY]
+            of_windows: list[Option[Any]] = [EARLY_RESULTS_PERIOD, IS_EARLY, IS_SHED]
             if self.stage is None:
                 of_windows.append(LATE_ROWS_PATH)
             for option in of_windows:

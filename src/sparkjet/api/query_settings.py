@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from urllib.parse import quote
 
 from sparkjet.engine.on_change import OnChange
+from sparkjet.engine.state_limit import StateLimit
 from sparkjet.errors import AnalysisError
 from sparkjet.options import (
     ADOPT,
@@ -14,7 +15,10 @@ from sparkjet.options import (
     AUTO,
     CHECKPOINT_LOCATION,
     CLOSE_WINDOWS_AT_END,
+    MAX_STATE_BYTES,
+    MAX_STATE_ENTRIES,
     ON_CHANGE,
+    ON_STATE_LIMIT,
     OVERLAP_EPOCHS,
     PIN_RETENTION,
     PROCESSING_GUARANTEE,
@@ -51,6 +55,7 @@ class QuerySettings:
         refill_from: The option ``refillFrom``.
         adopt: The option ``adopt``.
         adopt_replay: The option ``adoptReplay``.
+        limit: The options ``maxStateEntries``, ``maxStateBytes`` and ``onStateLimit``.
     """
 
     guarantee: Guarantee = Guarantee.EXACTLY_ONCE
@@ -68,6 +73,7 @@ class QuerySettings:
     refill_from: str | None = None
     adopt: str | None = None
     adopt_replay: bool = False
+    limit: StateLimit = field(default_factory=StateLimit)
 
     @staticmethod
     def of(options: Options, trigger: Mapping[str, str | bool]) -> QuerySettings:
@@ -92,6 +98,7 @@ class QuerySettings:
             options[REFILL_FROM],
             options[ADOPT],
             options[ADOPT_REPLAY],
+            StateLimit(options[MAX_STATE_ENTRIES], options[MAX_STATE_BYTES], sheds=options[ON_STATE_LIMIT] == "shed"),
         )
         if settings.adopt_replay and (settings.adopt is None or settings.publish_after is not None):
             message = (
@@ -123,6 +130,8 @@ class QuerySettings:
             "closeWindowsAtEnd": self.close_at_end,
             "overlapEpochs": self.overlap == "true",
             "statePartitions": self.partitions is not None,
+            "maxStateEntries": self.limit.entries is not None,
+            "maxStateBytes": self.limit.size is not None,
         }
 
     @property

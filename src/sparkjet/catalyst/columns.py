@@ -31,6 +31,8 @@ TRIED = (KEPT, FAILURE, ORIGINAL)
 """Hidden columns of a row on its way from ``divert`` to where failed rows are split off."""
 HIDDEN = (*CARRIED, *TRIED)
 _OWN = "_sparkjet_"
+IS_SHED = "is_shed"
+"""Whether a result row is of a window that was closed early; a visible column, with ``option("isShed", True)`` only."""
 IS_EARLY = "is_early"
 """Whether a result row is early; a visible column, with ``option("isEarly", True)`` only."""
 ONLY_SUBSTREAM = "all"

@@ -236,6 +236,7 @@ DOORS = (
             "org.apache.spark.SparkContext.unpersistRDD(2)",
             "org.apache.spark.storage.BlockManager.blockIdsToLocations(3)",
             "org.apache.spark.storage.RDDBlockId(2)",
+            "org.apache.spark.SparkContext.getRDDStorageInfo(0)",
         ),
     ),
     BUCKETS,

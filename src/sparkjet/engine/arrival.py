@@ -41,6 +41,7 @@ class Arrival:
         highest: Highest event time by substream, null for the only one; as far as the plan's ``detail`` requires it.
         rows: The judged rows, persisted until :meth:`release`; None unless late rows are delivered.
         judged_by: The watermark by which they were judged, None before the first one.
+        shed_from: The time from which rows are late only as windows were closed early; None if none are.
     """
 
     segment: Segment | None = None
@@ -52,6 +53,7 @@ class Arrival:
     highest: dict[str, int] = field(default_factory=dict)
     rows: DataFrame | None = None
     judged_by: int | None = None
+    shed_from: int | None = None
 
     @property
     def dropped(self) -> bool:
@@ -67,7 +69,7 @@ class Arrival:
     def late_rows(self, chosen: Callable[[DataFrame], DataFrame | None] = lambda rows: rows) -> DataFrame | None:
         """The dropped rows as they arrived, those that are ``chosen`` by their times; None if there are none."""
         rows = None if self.rows is None or not self.dropped else chosen(self.rows)
-        return None if rows is None else dropped_rows(rows, self.judged_by)
+        return None if rows is None else dropped_rows(rows, self.judged_by, self.shed_from)
 
     def release(self) -> None:
         """Unpersist the rows; a second call does nothing."""

@@ -10,6 +10,7 @@ from sparkjet.engine.alignment import Alignment
 from sparkjet.engine.hash_table import CAPACITY, USUAL
 from sparkjet.engine.on_change import OnChange
 from sparkjet.engine.start_steps import StartSteps
+from sparkjet.engine.state_limit import StateLimit
 from sparkjet.snapshots.record import EpochKind
 from sparkjet.storage.paths import PLAIN_FILES
 
@@ -52,6 +53,7 @@ class EngineContext:
         alignment: Tells the planners of aligned sources how far event time has come.
         adopt: The checkpoint of Spark's behind which a new query begins, None for the beginning of its sources.
         refill: Finds the fork with whose state a changed query continues, None for its own state.
+        limit: What each operator may hold.
         waiting: The inputs of which it was said that nobody tells the watermark for which they wait.
     """
 
@@ -75,6 +77,7 @@ class EngineContext:
     adopt: Adoption | None = None
     refill: Callable[[], Refill] | None = None
     alignment: Alignment = field(default_factory=Alignment)
+    limit: StateLimit = field(default_factory=StateLimit)
     waiting: set[str] = field(default_factory=set)
 
     @property

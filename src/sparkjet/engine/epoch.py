@@ -68,7 +68,7 @@ class Epoch:
         query = transaction.query if request.again is None else request.again.query
         self._moment = Moment(f"{query}/{transaction.epoch}", request.now, fixed)
         self._expectations = Expectations(context.plan, self._moment)
-        self._results = Results(context.plan, state, self._expectations, self._moment)
+        self._results = Results(context.plan, state, self._expectations, self._moment, context.limit)
         self._position: SparkPosition | None = None
         self._polled: InputsState | None = None
         self._share = Share()
@@ -279,8 +279,10 @@ class Epoch:
             return
         try:
             for state in self._state.stages.values():
-                # Rows of the past, which are read or replayed, do not show how late rows come.
-                state.reached = None if self.request.batch_id is None else self._state.tracker.reached
+                # Rows of the past, which are read or replayed, do not show how late rows come; nor do those of windows
+                # that were closed early.
+                is_past = self.request.batch_id is None or state.shed_before(self._state.tracker.watermark) is not None
+                state.reached = None if is_past else self._state.tracker.reached
             for name, side, arrival in arrived.arrivals(self._state.stages, plan.progress_detail):
                 self._arrivals[name, side] = arrival
             if self.request.replay is None:

@@ -11,9 +11,12 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from sparkjet.engine.progress_report import (
     DroppedCount,
     EpochReport,
+    OperatorReport,
     ProgressReport,
     SinkReport,
     SnapshotReport,
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from sparkjet.engine.alignment import HeldBack
     from sparkjet.engine.arrival import Arrival
     from sparkjet.engine.phases import EpochPhase
+    from sparkjet.engine.stage_state import StageState
     from sparkjet.engine.state import QueryState
     from sparkjet.plan.diverting import Divert
     from sparkjet.snapshots.record import Record, SavedStage
@@ -98,7 +102,28 @@ class EpochProgress:
             expectations={
                 name: DroppedCount(self.violated[name], total) for name, total in record.expectations.items()
             },
+            operators={
+                name: _measured(each, state.stages[name])
+                for name, each in operator_reports(record.stages).items()
+                if name in state.stages
+            },
         )
+
+
+def _measured(report: OperatorReport, state: StageState) -> OperatorReport:
+    memory, spilled = state.held
+    return msgspec.structs.replace(report, memory_bytes=memory, spilled_bytes=spilled, of_limit=state.used)
+
+
+def operator_reports(stages: Mapping[str, SavedStage]) -> dict[str, OperatorReport]:
+    """What a record says about the state of each operator."""
+    found = {}
+    for name, stage in stages.items():
+        sizes = [delta.size for delta in stage.deltas if delta.size is not None]
+        known = len(sizes) == len(stage.deltas)
+        entries = sum(delta.rows for delta in stage.deltas)
+        found[name] = OperatorReport(entries, sum(sizes) if known else None, shed_windows=stage.shed)
+    return found
 
 
 def open_windows(stages: Iterable[SavedStage]) -> int | None:

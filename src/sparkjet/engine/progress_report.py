@@ -66,6 +66,23 @@ class SnapshotReport(msgspec.Struct, frozen=True, rename="camel"):
     """Partitions that the state has in memory (`statePartitions`); 0 without state."""
 
 
+class OperatorReport(msgspec.Struct, frozen=True, rename="camel"):
+    """The state of one operator."""
+
+    entries: int
+    """Rows in its deltas, including those that are replaced or expired and not merged yet."""
+    stored_bytes: int | None
+    """Size of the files of its deltas; null where an earlier version has written one of them."""
+    memory_bytes: int | None = None
+    """Bytes of it in the memory of the executors, as they have told the driver; null where only records are known."""
+    spilled_bytes: int | None = None
+    """Bytes of it on their local disks, as their memory was full."""
+    of_limit: float | None = None
+    """The share of `maxStateEntries` or `maxStateBytes` that it held, of both the larger one; null without a limit."""
+    shed_windows: int = 0
+    """Windows that `onStateLimit` has closed early since the query's first start."""
+
+
 class SinkReport(msgspec.Struct, frozen=True, rename="camel"):
     """A transaction that the record decides."""
 
@@ -135,6 +152,9 @@ class ProgressReport(msgspec.Struct, frozen=True, rename="camel"):
     report that `onChange` asks to approve."""
     expectations: dict[str, DroppedCount] = {}
     """Rows that have not met each expectation, by its name; `total` is since it was added to the query."""
+
+    operators: dict[str, OperatorReport] = {}
+    """The state of each operator, by its name in the record."""
 
     def as_dict(self) -> dict[str, Any]:
         """The keys in the form for users."""

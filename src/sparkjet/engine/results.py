@@ -13,6 +13,7 @@ from sparkjet.catalyst.moments import AS_IT_IS, Moment
 from sparkjet.catalyst.tables import Rows
 from sparkjet.engine.arrival import arrive
 from sparkjet.engine.sharing import Share
+from sparkjet.engine.state_limit import StateLimit
 from sparkjet.plan.diverting import passed
 from sparkjet.plan.plan import reader
 from sparkjet.plan.window_join import WindowJoin
@@ -37,12 +38,21 @@ class Results:
     :meth:`close_all`, then takes the rows.
     """
 
-    def __init__(self, plan: Plan, state: QueryState, expectations: Expectations, moment: Moment = AS_IT_IS) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        state: QueryState,
+        expectations: Expectations,
+        moment: Moment = AS_IT_IS,
+        limit: StateLimit | None = None,
+    ) -> None:
         self._plan = plan
         self._expectations = expectations
         self._moment = moment
         self._state = state
+        self._limit = StateLimit() if limit is None else limit
         self._rows: dict[str, DataFrame | None] = {}
+        self._shed: dict[str, DataFrame | None] = {}
         self._read: dict[str, int] = {}
         self._tried: dict[str, list[DataFrame]] = {}
         self._persisted: list[DataFrame] = []
@@ -72,6 +82,7 @@ class Results:
         stage = next(each for each in self._plan.stages if each.name == name)
         judged_by = self._watermark(stage, stage.feeds[side], self._before)
         arrival.judged_by = None if judged_by == MIN else judged_by
+        arrival.shed_from = self._state.stages[name].shed_before(judged_by)
         self.accepted.setdefault(name, []).append(arrival)
         self._state.stages[name].append(side, arrival)
 
@@ -105,6 +116,17 @@ class Results:
         """The rows for an output, without early ones; None if there are none."""
         if output.complete:
             return self._all_rows(output)
+        return self._and_shed(output, self._final_rows(output), self._share.results(self._shed.get(output.reads)))
+
+    def _and_shed(self, output: PlannedOutput, rows: DataFrame | None, shed: DataFrame | None) -> DataFrame | None:
+        """Rows for an output, and those of the windows that were closed early."""
+        if shed is None:
+            return rows
+        added = self._finished(output, shed, shed=True)
+        return added if rows is None else rows.unionByName(added)
+
+    def _final_rows(self, output: PlannedOutput) -> DataFrame | None:
+        """The rows for an output that the watermark has made final."""
         found = self._rows[output.reads]
         final = self._share.results(found)
         state = self._state.stages.get(output.reads)
@@ -125,7 +147,10 @@ class Results:
         final = self._rows[output.reads]
         if final is not None and not output.marks_early:
             final = changes.of(final)
-        rows = None if final is None else self._finished(output, final)
+        shed = self._shed.get(output.reads)
+        if shed is not None and not output.marks_early:
+            shed = changes.of(shed)
+        rows = self._and_shed(output, None if final is None else self._finished(output, final), shed)
         windows = self._state.stages[output.reads].operator.early() if early else None
         changed = None if windows is None else changes.of(output.stage.output(windows))
         if changed is not None:
@@ -156,14 +181,16 @@ class Results:
         found = self._state.stages[output.reads].operator.early()
         return None if found is None else self._finished(output, output.stage.output(found))
 
-    def _finished(self, output: PlannedOutput, rows: DataFrame, *, early: bool = False) -> DataFrame:
+    def _finished(
+        self, output: PlannedOutput, rows: DataFrame, *, early: bool = False, shed: bool = False
+    ) -> DataFrame:
         """The rows in the form for the sink, counted by their expectations."""
         # In finished form: without internal columns.
         rows = self._held(output.name, rows.drop(*HIDDEN))
         if output.chain is None or output.chain.divert is None:
             self._count(output.name, rows)
-            return output.finished(rows, early=early)
-        tried = self._moment.of(output.tried(rows, early=early), output.name, "tried").persist()
+            return output.finished(rows, early=early, shed=shed)
+        tried = self._moment.of(output.tried(rows, early=early, shed=shed), output.name, "tried").persist()
         self._persisted.append(tried)
         self._tried.setdefault(output.name, []).append(tried)
         self._count(output.name, rows, tried)
@@ -217,6 +244,8 @@ class Results:
         kept = state.kept
         output = stage.stage.output
         self._emit(stage, None if closed is None else kept("results", inputs=[[Rows(closed)]], build=output))
+        shed = self._limit.keep(stage, state, self._state.tracker)
+        self._shed[stage.name] = None if shed is None else self._for_all(stage, output(shed))
 
     def _join(self, stage: PlannedStage, join: WindowJoin) -> None:
         """Join what the stages above have just emitted."""
@@ -227,11 +256,14 @@ class Results:
         self._emit(stage, join.joined(found))
 
     def _emit(self, stage: PlannedStage, rows: DataFrame | None) -> None:
-        if rows is not None and self._plan.consumers(stage.name) > 1:
-            # Each consumer would compute the results again.
+        self._rows[stage.name] = None if rows is None else self._for_all(stage, rows)
+
+    def _for_all(self, stage: PlannedStage, rows: DataFrame) -> DataFrame:
+        """Results of a stage for its consumers, each of which would compute them again."""
+        if self._plan.consumers(stage.name) > 1:
             rows = self._moment.of(rows, stage.name, "results").persist()
             self._persisted.append(rows)
-        self._rows[stage.name] = rows
+        return rows
 
 
 def _shaped(feed: PlannedFeed, rows: DataFrame) -> DataFrame:

@@ -21,7 +21,7 @@ from sparkjet.query_log import logger
 from sparkjet.snapshots.record import JoinSettings, Lateness, SavedStage, SlidingSettings
 from sparkjet.snapshots.store import Delta
 from sparkjet.state import Segment, SegmentStatistics
-from sparkjet.state.partitions import LOST, partition_count, patched, release
+from sparkjet.state.partitions import LOST, held_bytes, partition_count, patched, release
 from sparkjet.state.segments import to_store
 from sparkjet.state.tasks import FEW, tasks_of_few
 from sparkjet.stateful.interval_join import IntervalJoin
@@ -170,6 +170,9 @@ class StageState:
         lateness: Number of rows, by substream, that needed a certain amount of additional lag.
         recorded: The segments of the newest record by the names of their deltas, whatever the operator has made of them
             since: executors hold them until the next record.
+        compacted: Number of entries when the operator was last compacted.
+        used: The share of its limit that it held in the last epoch, None without a limit.
+        warned: Whether there was a warning since it held little.
     """
 
     operator: Operator
@@ -184,6 +187,31 @@ class StageState:
     recorded: Mapping[str, Segment] = field(default_factory=dict)
     kept: KeptPlans = field(default_factory=KeptPlans)
     arrived: int | None = None
+    compacted: int = 0
+    used: float | None = None
+    warned: bool = False
+
+    @property
+    def windows(self) -> SlidingWindows | SessionWindows | None:
+        """The operator, if it has windows."""
+        return self.operator if isinstance(self.operator, SlidingWindows | SessionWindows) else None
+
+    @property
+    def entries(self) -> int:
+        """The rows of the operator's segments, including those that are replaced or expired but not merged yet."""
+        return sum(segment.statistics.rows for segment in self.operator.segments)
+
+    @property
+    def held(self) -> tuple[int, int]:
+        """The bytes of the segments in the executors' memory and on their local disks."""
+        return held_bytes(segment.rows.table for segment in self.operator.segments)
+
+    def shed_before(self, watermark: int) -> int | None:
+        """The time from which rows are late only as their windows were closed early; None if none are."""
+        windows = self.windows
+        if windows is None or windows.closed is None or windows.closed <= windows.regular(watermark):
+            return None
+        return windows.regular(watermark)
 
     @property
     def is_open(self) -> bool:
@@ -222,17 +250,16 @@ class StageState:
         """The state in the form of the record: the deltas of the operator's segments."""
         stored = [(each.stored, each) for each in self.operator.segments if isinstance(each.stored, Delta)]
         self.recorded = {delta.name: segment for delta, segment in stored}
-        whole_from, withheld = None, 0
-        if isinstance(self.operator, SlidingWindows | SessionWindows):
-            whole_from, withheld = self.operator.whole_from, self.operator.withheld
+        windows = self.windows
         return SavedStage(
             settings=self.operator.settings,
             closed=self.operator.closed,
             deltas=[delta for delta, _ in stored],
             late=dict(self.late),
             null_timestamps=dict(self.null_timestamps),
-            whole_from=whole_from,
-            withheld=withheld,
+            whole_from=None if windows is None else windows.whole_from,
+            withheld=0 if windows is None else windows.withheld,
+            shed=0 if windows is None else windows.shed_windows,
             lateness=self._lateness() if self.lags else None,
         )
 
@@ -282,11 +309,11 @@ class StageState:
         before = saved.settings
         if isinstance(self.operator, SlidingWindows) and isinstance(before, SlidingSettings):
             if before == self.operator.settings:
-                self.operator.restore(segments, saved.closed, saved.whole_from, saved.withheld)
+                self.operator.restore(segments, saved.closed, saved.whole_from, saved.withheld, saved.shed)
             else:
                 self._realign(self.operator, grid_of(before), saved, segments, store, name)
         elif isinstance(self.operator, SessionWindows):
-            self.operator.restore(segments, saved.closed, saved.whole_from, saved.withheld)
+            self.operator.restore(segments, saved.closed, saved.whole_from, saved.withheld, saved.shed)
         elif isinstance(self.operator, IntervalJoin) and isinstance(before, JoinSettings):
             self.operator.restore(segments, saved.closed, before.watermarks)
         else:
@@ -357,9 +384,9 @@ class StageState:
             start = max(
                 clamp(saved.closed + upgrade.longer), saved.closed if saved.whole_from is None else saved.whole_from
             )
-            operator.restore(segments, saved.closed, start, saved.withheld)
+            operator.restore(segments, saved.closed, start, saved.withheld, saved.shed)
         elif isinstance(operator, SlidingWindows | SessionWindows):
-            operator.restore(segments, saved.closed, saved.whole_from, saved.withheld)
+            operator.restore(segments, saved.closed, saved.whole_from, saved.withheld, saved.shed)
         else:
             operator.restore(segments, saved.closed)
 
@@ -388,7 +415,7 @@ class StageState:
         self, operator: SlidingWindows, before: WindowGrid, saved: SavedStage, segments: list[Segment], name: str
     ) -> None:
         closed = operator.realigned_end(saved.closed)
-        operator.restore(segments, closed, whole_from(operator.window, before, saved), saved.withheld)
+        operator.restore(segments, closed, whole_from(operator.window, before, saved), saved.withheld, saved.shed)
         start = operator.whole_from
         if start is not None and (closed is None or operator.window.last_partial(start) > closed):
             logger.warning(
@@ -404,4 +431,5 @@ class StageState:
         # For few rows, every further file would take longer to create than the rows to write.
         rows = self.kept("saved", inputs=[[segment.rows]], build=to_store, tasks=1 if partitions is None else None)
         files = store.write_delta(name, rows)
-        return Delta(name, files, statistics.rows, statistics.low, statistics.high, partitions)
+        size = store.delta_size(name)
+        return Delta(name, files, statistics.rows, statistics.low, statistics.high, partitions, size)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric as Family
 
     from sparkjet.clock import Clock
-    from sparkjet.engine.progress_report import ProgressReport, SubstreamReport
+    from sparkjet.engine.progress_report import OperatorReport, ProgressReport, SubstreamReport
 
 Sample: TypeAlias = tuple[tuple[str, ...], float]
 """Values of the labels that follow ``query``, and the metric's value."""
@@ -86,6 +86,18 @@ def _by_expectation(run: Run, now: int) -> list[Sample]:
     del now
     report = run.history.newest
     return [] if report is None else [((name,), each.total) for name, each in report.expectations.items()]
+
+
+def _by_operator(read: Callable[[OperatorReport], float | None]) -> Read:
+    """One sample for each operator with state."""
+
+    def samples(run: Run, now: int) -> list[Sample]:
+        del now
+        report = run.history.newest
+        values = [] if report is None else [(name, read(each)) for name, each in report.operators.items()]
+        return [((name,), value) for name, value in values if value is not None]
+
+    return samples
 
 
 METRICS = (
@@ -203,6 +215,48 @@ METRICS = (
         "Deltas that a restart would read.",
         (),
         _of_report(lambda report, _: report.snapshot.deltas),
+    ),
+    Metric(
+        "sparkjet_operator_state_entries",
+        "gauge",
+        "Rows of state of an operator, including those that are replaced and not merged yet.",
+        ("operator",),
+        _by_operator(lambda each: each.entries),
+    ),
+    Metric(
+        "sparkjet_operator_stored_bytes",
+        "gauge",
+        "Size of the files that the newest record names for an operator.",
+        ("operator",),
+        _by_operator(lambda each: each.stored_bytes),
+    ),
+    Metric(
+        "sparkjet_operator_memory_bytes",
+        "gauge",
+        "Bytes of an operator's state in the memory of the executors.",
+        ("operator",),
+        _by_operator(lambda each: each.memory_bytes),
+    ),
+    Metric(
+        "sparkjet_operator_spilled_bytes",
+        "gauge",
+        "Bytes of an operator's state on the executors' local disks, as their memory was full.",
+        ("operator",),
+        _by_operator(lambda each: each.spilled_bytes),
+    ),
+    Metric(
+        "sparkjet_operator_limit_ratio",
+        "gauge",
+        "Share of maxStateEntries or maxStateBytes that an operator held; there is a warning above 0.8.",
+        ("operator",),
+        _by_operator(lambda each: each.of_limit),
+    ),
+    Metric(
+        "sparkjet_shed_windows_total",
+        "counter",
+        "Windows of an operator that onStateLimit has closed early since the query's first start.",
+        ("operator",),
+        _by_operator(lambda each: each.shed_windows),
     ),
     Metric(
         "sparkjet_withheld_windows_total",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sparkjet.engine.alignment import held_by_name
-from sparkjet.engine.progress import known, open_windows, substream_reports
+from sparkjet.engine.progress import known, open_windows, operator_reports, substream_reports
 from sparkjet.engine.progress_report import (
     DroppedCount,
     EpochReport,
@@ -58,6 +58,7 @@ def report_of(record: Record, before: Record | None = None) -> ProgressReport:
         snapshot=SnapshotReport(len(deltas), sum(delta.rows for delta in deltas), 0),
         sinks=[SinkReport.of(each.sink, each.handle) for each in record.transactions],
         open_windows=open_windows(record.stages.values()),
+        operators=operator_reports(record.stages),
     )
 
 

@@ -113,6 +113,7 @@ def details(run: Run, now: int) -> dict[str, Any]:
         ],
         "otherSubstreams": standing.others.count,
         "snapshot": msgspec.to_builtins(report.snapshot),
+        "operators": msgspec.to_builtins(report.operators),
         "openWindows": report.open_windows,
         "withheldWindows": report.withheld_windows,
         "lateRowsShown": history.dropped is not None,

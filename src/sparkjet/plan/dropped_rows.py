@@ -39,6 +39,8 @@ class DropReason(Enum):
 
     With session windows: the row was older than the watermark.
     """
+    SHED = "shed"
+    """The row would have been in time, but its windows were closed early, as the state had reached its limit."""
     NULL_TIMESTAMP = "null_timestamp"
     """The row has no event time."""
 
@@ -96,11 +98,17 @@ def lateness_of(kind: int) -> int:
     return lateness
 
 
-def dropped_rows(judged_rows: DataFrame, watermark: int | None) -> DataFrame:
-    """The dropped rows as they arrived, with the substream, the watermark that judged them, and the reason."""
+def dropped_rows(judged_rows: DataFrame, watermark: int | None, shed_from: int | None = None) -> DataFrame:
+    """The dropped rows as they arrived, with the substream, the watermark that judged them, and the reason.
+
+    Those from ``shed_from`` on are late only as their windows were closed early; None if none are.
+    """
     judged_by = F.lit(None).cast("timestamp") if watermark is None else F.timestamp_micros(F.lit(watermark))
     no_time = F.col(DROPPED) == RowKind.NULL_TIMESTAMP.value
-    reason = F.when(no_time, DropReason.NULL_TIMESTAMP.value).otherwise(DropReason.LATE.value)
+    reason = F.when(no_time, DropReason.NULL_TIMESTAMP.value)
+    if shed_from is not None:
+        reason = reason.when(F.col(TIME) >= F.lit(shed_from), DropReason.SHED.value)
+    reason = reason.otherwise(DropReason.LATE.value)
     added = zip(ADDED_COLUMNS, (F.col(SUBSTREAM), judged_by, reason), strict=True)
     return judged_rows.where(F.col(KEPT) & F.col(DROPPED).isNotNull()).withColumns(dict(added)).drop(DROPPED, *HIDDEN)
 

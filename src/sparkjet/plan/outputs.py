@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from pyspark.sql import functions as F
 
-from sparkjet.catalyst.columns import HIDDEN, IS_EARLY
+from sparkjet.catalyst.columns import HIDDEN, IS_EARLY, IS_SHED
 from sparkjet.connectors.formats import SINKS
 from sparkjet.sinks.column_names import check_names
 from sparkjet.sinks.files import FilesSink
@@ -114,6 +114,7 @@ class StageOutput(Output):
         tables: The static tables that the transformations need.
         complete: Whether each epoch with rows for the stage sends all results, whether or not they have changed.
         chain: The transformations of ``finishing``; None for rows as they are.
+        marks_shed: Whether rows have a column ``is_shed``.
     """
 
     stage: Stage
@@ -125,6 +126,7 @@ class StageOutput(Output):
     tables: Sequence[StaticTable] = ()
     complete: bool = False
     chain: Transformations | None = None
+    marks_shed: bool = False
 
     def sample(self) -> DataFrame:
         """See :meth:`Output.sample`."""
@@ -137,17 +139,18 @@ class StageOutput(Output):
             return None
         return self.stage.lag + self.stage.delay
 
-    def finished(self, rows: DataFrame, *, early: bool = False) -> DataFrame:
+    def finished(self, rows: DataFrame, *, early: bool = False, shed: bool = False) -> DataFrame:
         """The rows as the sink gets them."""
-        return self._marked(self.finishing(rows), early=early)
+        return self._marked(self.finishing(rows), early=early, shed=shed)
 
-    def tried(self, rows: DataFrame, *, early: bool = False) -> DataFrame:
+    def tried(self, rows: DataFrame, *, early: bool = False, shed: bool = False) -> DataFrame:
         """The same if rows are diverted, including failed rows, and with the columns that mark these."""
         assert self.chain is not None  # noqa: S101 - as rows are diverted
-        return self._marked(self.chain.tried(rows.drop(*HIDDEN)), early=early)
+        return self._marked(self.chain.tried(rows.drop(*HIDDEN)), early=early, shed=shed)
 
-    def _marked(self, rows: DataFrame, *, early: bool) -> DataFrame:
-        return rows.withColumn(IS_EARLY, F.lit(early)) if self.marks_early else rows
+    def _marked(self, rows: DataFrame, *, early: bool, shed: bool = False) -> DataFrame:
+        rows = rows.withColumn(IS_EARLY, F.lit(early)) if self.marks_early else rows
+        return rows.withColumn(IS_SHED, F.lit(shed)) if self.marks_shed else rows
 
 
 @dataclass(frozen=True)

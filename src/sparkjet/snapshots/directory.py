@@ -126,6 +126,10 @@ class DirectoryStore:
         self._places[name] = self._state
         return files
 
+    def delta_size(self, name: str) -> int:
+        """See :meth:`SnapshotStore.delta_size`."""
+        return sum(self._state.below(name).files().values())
+
     def read_delta(self, session: SparkSession, delta: Delta) -> DataFrame:
         """See :meth:`SnapshotStore.read_delta`."""
         if delta.rows and not delta.files:

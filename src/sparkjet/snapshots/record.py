@@ -111,6 +111,7 @@ class SavedStage(msgspec.Struct, frozen=True):
 
     ``late`` and ``null_timestamps`` count the rows that it has dropped, by substream, since the query's first start.
     Windows that start before ``whole_from`` are withheld, as their shape or keys have changed, and counted.
+    ``shed`` counts the windows that were closed early, up to ``closed``, which is then beyond the watermark.
     ``lateness`` is None if no row of a source is judged, and in records of earlier versions.
     """
 
@@ -121,6 +122,7 @@ class SavedStage(msgspec.Struct, frozen=True):
     null_timestamps: dict[str, int]
     whole_from: int | None = None
     withheld: int = 0
+    shed: int = 0
     lateness: Lateness | None = None
 
 

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 class Delta(msgspec.Struct, frozen=True):
     """Stored partial rows: their name in the store, their files and number, and the range of their frames.
 
-    ``partitions`` is the number of partitions of the state if each file holds one of them, None otherwise.
+    ``partitions`` is the number of partitions of the state if each file holds one of them, None otherwise. ``size`` is
+    that of the files in bytes; None in records of earlier versions.
     """
 
     name: str
@@ -22,6 +23,7 @@ class Delta(msgspec.Struct, frozen=True):
     low: int
     high: int
     partitions: int | None = None
+    size: int | None = None
 
 
 class SnapshotStore(Protocol):
@@ -88,6 +90,10 @@ class SnapshotStore(Protocol):
         Raises:
             StorageError: Not all files can be found, e.g. because executors do not share the directory.
         """
+        ...
+
+    def delta_size(self, name: str) -> int:
+        """The size of the files of a delta in bytes."""
         ...
 
     def read_delta(self, session: SparkSession, delta: Delta) -> DataFrame:

@@ -196,6 +196,11 @@ class KeyedStore:
         self._merge(only_deleted=0 < statistics.rows == deleted)
         return rows, own
 
+    def compact(self) -> None:
+        """Merge all segments, so that no row is left that was replaced, deleted or is dead."""
+        if self.segments:
+            self._merge_newest(len(self.segments))
+
     def advance(self, watermark: int) -> None:
         """Move the watermark; segments without live rows are freed at the next :meth:`release`."""
         self.closed = None if watermark == MIN else watermark
@@ -236,8 +241,10 @@ class KeyedStore:
         if only_deleted and self._size <= _WORTHLESS * self._deleted:
             # More rows may never come: deleted rows would be kept forever.
             count = len(self.segments)
-        if not count:
-            return
+        if count:
+            self._merge_newest(count)
+
+    def _merge_newest(self, count: int) -> None:
         merging = self.segments[-count:]
         everything = count == len(self.segments)
         merged = self._plans(

@@ -86,6 +86,10 @@ class Operator(Protocol):
         """Advance to ``watermark`` without closing anything; nothing may be open up to there."""
         ...
 
+    def compact(self) -> None:
+        """Merge all segments, so that no row is left that was replaced or has expired; one Spark job."""
+        ...
+
     def release(self) -> None:
         """Free obsolete state; the current state is persisted in memory afterwards, even if no job has read it."""
         ...
@@ -194,6 +198,10 @@ class KeyedOperator(OneSided):
     def skip_to(self, watermark: int) -> None:
         """Advance to ``watermark`` without closing anything; nothing may be open up to there."""
         self._store.advance(self._reached(watermark))
+
+    def compact(self) -> None:
+        """See :meth:`Operator.compact`."""
+        self._store.compact()
 
     def release(self) -> None:
         """Free obsolete state."""

@@ -61,6 +61,21 @@ def lost_partitions(checkpointed: DataFrame) -> frozenset[int]:
     return frozenset(number for number in numbers if places.apply(blocks[number]).isEmpty())
 
 
+def held_bytes(checkpointed: Iterable[DataFrame]) -> tuple[int, int]:
+    """The bytes in the executors' memory and on their local disks of DataFrames made by ``localCheckpoint``.
+
+    As Spark's status store has them from the executors: of what was stored last, it may know all only at the next
+    heartbeat.
+    """
+    tables = [(each.sparkSession, table_of(each)) for each in checkpointed]
+    if not tables:
+        return 0, 0
+    # Not by SparkEnv's block manager: looking for its methods loads classes that Spark does not ship.
+    wanted = {table.rdd.id() for _, table in tables if table is not None}
+    found = [each for each in scala_context(tables[0][0]).getRDDStorageInfo() if each.id() in wanted]
+    return sum(each.memSize() for each in found), sum(each.diskSize() for each in found)
+
+
 def patched(rows: DataFrame, others: DataFrame, lost: AbstractSet[int]) -> DataFrame:
     """Rows with some partitions replaced by those of other rows; partitioned as before, and persisted once read."""
     session = rows.sparkSession

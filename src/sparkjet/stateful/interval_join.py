@@ -102,7 +102,9 @@ class JoinSide:
         self.pending = []
         self.garbage += [segment for segment in self.segments if segment.statistics.high < horizon]
         self.segments = [segment for segment in self.segments if segment.statistics.high >= horizon]
-        self._merge(horizon)
+        count = mergeable(self.segments) if len(self.segments) > MANY else 0
+        if count:
+            self.merge(horizon, count)
 
     def restore(self, segments: Sequence[Segment], watermark: int) -> None:
         """Replace everything by what a snapshot holds."""
@@ -121,10 +123,8 @@ class JoinSide:
         # Rows that match nothing: under the one hash that their nulls have, they would all meet in one task.
         return F.when(reduce(lambda one, other: one | other, nulls), F.xxhash64(self.time)).otherwise(hashed)
 
-    def _merge(self, horizon: int) -> None:
-        count = mergeable(self.segments) if len(self.segments) > MANY else 0
-        if not count:
-            return
+    def merge(self, horizon: int, count: int) -> None:
+        """Merge the newest segments, without the rows before ``horizon``."""
         merging = self.segments[-count:]
         live = self.rows(merging).where(f"{self.time} >= {constant(clamp(horizon), self.time)}")
         merged = live.localCheckpoint(eager=False)
@@ -258,6 +258,12 @@ class IntervalJoin:
         """Advance both sides to ``watermark``; nothing may be open up to there."""
         for side in self.sides:
             side.watermark = max(side.watermark, watermark)
+
+    def compact(self) -> None:
+        """See :meth:`sparkjet.state.Operator.compact`."""
+        for side, horizon in zip(self.sides, self.horizons(self.settings.watermarks), strict=True):
+            if side.segments:
+                side.merge(horizon, len(side.segments))
 
     def release(self) -> None:
         """Free obsolete state."""

@@ -12,11 +12,16 @@ from sparkjet.api.grouped import LateStream
 from sparkjet.api.stream import Stream
 from sparkjet.api.writer import settings_of
 from sparkjet.engine.on_change import OnChange
+from sparkjet.engine.state_limit import StateLimit
 from sparkjet.errors import AnalysisError, nearest
 from sparkjet.options import (
     EARLY_RESULTS_PERIOD,
     IS_EARLY,
+    IS_SHED,
+    MAX_STATE_BYTES,
+    MAX_STATE_ENTRIES,
     ON_CHANGE,
+    ON_STATE_LIMIT,
     OVERLAP_EPOCHS,
     PROCESSING_GUARANTEE,
     PUBLISH_AFTER,
@@ -31,8 +36,9 @@ if TYPE_CHECKING:
     from sparkjet.sinks.protocol import Sink
 
 _OUTPUT_MODE = text("outputMode", "As of writeStream.outputMode.", "append")
-_OF_OUTPUTS = [_OUTPUT_MODE.name, EARLY_RESULTS_PERIOD.name, IS_EARLY.name]
-_OPTIONS = (PROCESSING_GUARANTEE, OVERLAP_EPOCHS, STATE_PARTITIONS, ON_CHANGE, PUBLISH_AFTER)
+_OF_OUTPUTS = [_OUTPUT_MODE.name, EARLY_RESULTS_PERIOD.name, IS_EARLY.name, IS_SHED.name]
+_LIMIT = (MAX_STATE_ENTRIES, MAX_STATE_BYTES, ON_STATE_LIMIT)
+_OPTIONS = (PROCESSING_GUARANTEE, OVERLAP_EPOCHS, STATE_PARTITIONS, ON_CHANGE, PUBLISH_AFTER, *_LIMIT)
 _KNOWN = [*(option.name for option in _OPTIONS), *_OF_OUTPUTS]
 
 
@@ -48,6 +54,8 @@ class DriverOptions:
     output_mode: str
     early_period: str | None
     marks_early: str | None
+    marks_shed: str | None
+    limit: StateLimit
 
     @staticmethod
     def of(given: Mapping[str, object]) -> DriverOptions:
@@ -70,6 +78,10 @@ class DriverOptions:
             output_mode=options[_OUTPUT_MODE],
             early_period=options.get(EARLY_RESULTS_PERIOD),
             marks_early=options.get(IS_EARLY),
+            marks_shed=options.get(IS_SHED),
+            limit=StateLimit(
+                options[MAX_STATE_ENTRIES], options[MAX_STATE_BYTES], sheds=options[ON_STATE_LIMIT] == "shed"
+            ),
         )
 
     def output(self, name: str, result: AggregateRows | DeadLetters | LateStream | Stream, sink: Sink) -> AnyOutput:
@@ -82,4 +94,5 @@ class DriverOptions:
         if isinstance(result, AggregateRows):
             writer = writer.outputMode(self.output_mode)
             writer = writer.option("earlyResultsPeriod", self.early_period).option("isEarly", self.marks_early)
+            writer = writer.option("isShed", self.marks_shed)
         return settings_of(writer).output(name)

@@ -69,7 +69,8 @@ class StreamDriver:
         clock: The processing time; by default it stands at 1970.
         onEpochPhase: As ``writeStream.onEpochPhase``.
         **options: ``processingGuarantee``, ``overlapEpochs``, ``statePartitions`` (2), ``onChange``,
-            ``publishAfter``, ``outputMode``, ``earlyResultsPeriod`` and ``isEarly``, as of ``writeStream``.
+            ``publishAfter``, ``outputMode``, ``earlyResultsPeriod``, ``isEarly``, ``maxStateEntries``,
+            ``maxStateBytes``, ``onStateLimit`` and ``isShed``, as of ``writeStream``.
 
     Raises:
         AnalysisError: The query or an option is wrong.
@@ -115,6 +116,7 @@ class StreamDriver:
         self.clock = clock if clock is not None else ManualClock()
         self._query = DrivenQuery(query, self._source, sinks, self._options)
         self.sinks, self.plan = self._query.sinks, self._query.plan
+        self._options.limit.check(self.plan)
         for output in self.plan.outputs:
             output.check()
         self._recover()
@@ -282,6 +284,7 @@ class StreamDriver:
             clock=self.clock,
             listener=self._crash_point,
             on_change=self._options.on_change,
+            limit=self._options.limit,
             publish_after=None if before is None else directory_at(before, "publishAfter", lambda: self._session),
         )
         context.configure(self._session)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from sparkjet.state import Operator, Side
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column
+    from pyspark.sql import Column, DataFrame
 
     from sparkjet.snapshots.record import SessionSettings, SlidingSettings
     from sparkjet.windows.accumulators import Accumulators
@@ -44,6 +44,22 @@ class WindowOperator(Operator, Side, Protocol):
 
     def frame_of(self, time: Column) -> Column:
         """The slice of event time, as a long, within which the rows of a key always share their windows."""
+        ...
+
+    shed_windows: int
+    """How many windows were closed early, since the query's first start."""
+
+    @property
+    def leaves(self) -> str:
+        """SQL over a stored row: the lowest watermark by which it leaves the state."""
+        ...
+
+    def regular(self, watermark: int) -> int:
+        """The time below which rows would be late if nothing had been shed, MIN without a watermark."""
+        ...
+
+    def shed(self, until: int) -> DataFrame | None:
+        """Close early what a watermark of ``until`` would close; later rows for it are late."""
         ...
 
     def bounds(self, time: Column) -> Mapping[str, Column]:

@@ -149,6 +149,8 @@ class SessionWindows(KeyedOperator):
         """Sessions that start before it are withheld, as some of their rows may be gone; None if none is."""
         self.withheld = 0
         """How many sessions were, since the query's first start."""
+        self.shed_windows = 0
+        """How many sessions were closed early, since the query's first start."""
         self._summary = self._summed()
         self._spans = CompiledColumns([KEY_HASH, *self.keys, "start", "end", "fresh", *accumulators.fields])
         self._final = CompiledColumns([*self.keys, "start", F.col("due").alias("end"), *accumulators.finish()])
@@ -178,6 +180,15 @@ class SessionWindows(KeyedOperator):
         # Below MIN the arithmetic would overflow and fail the query; all times within a gap of MIN share one slice.
         return F.when(time < MIN + self.gap, MIN).otherwise(time - F.pmod(time, F.lit(self.gap)))
 
+    @property
+    def leaves(self) -> str:
+        """See :attr:`sparkjet.windows.WindowOperator.leaves`: one that is cut leaves with the session's last gap."""
+        return "due + 1L" if self.max_duration is None else "`end` + 1L"
+
+    def regular(self, watermark: int) -> int:
+        """See :meth:`sparkjet.windows.WindowOperator.regular`."""
+        return watermark
+
     def bounds(self, time: Column) -> dict[str, Column]:
         """Time of the first event, and of the last plus the gap."""
         if not isinstance(self.gap, int):
@@ -193,11 +204,16 @@ class SessionWindows(KeyedOperator):
         return self._store.renewed(self._islands.sessions(fresh, None))
 
     def restore(
-        self, segments: Sequence[Segment], closed: int | None, whole_from: int | None = None, withheld: int = 0
+        self,
+        segments: Sequence[Segment],
+        closed: int | None,
+        whole_from: int | None = None,
+        withheld: int = 0,
+        shed_windows: int = 0,
     ) -> None:
         """Replace the state by that of a snapshot with the same settings."""
         super().restore(segments, closed)
-        self.whole_from, self.withheld = whole_from, withheld
+        self.whole_from, self.withheld, self.shed_windows = whole_from, withheld, shed_windows
         self._summary = self._summed()
 
     def _summed(self) -> CompiledColumns:
@@ -210,16 +226,27 @@ class SessionWindows(KeyedOperator):
 
     def close(self, watermark: int) -> DataFrame | None:
         """Final rows of the sessions that end before ``watermark``, None without any."""
+        rows, _ = self._closed(watermark)
+        return rows
+
+    def shed(self, until: int) -> DataFrame | None:
+        """See :meth:`sparkjet.windows.WindowOperator.shed`."""
+        rows, count = self._closed(until)
+        self.shed_windows += count
+        return rows
+
+    def _closed(self, watermark: int) -> tuple[DataFrame | None, int]:
+        """The final rows, and how many they are."""
         reached = self._reached(watermark)
         if not self._pending and not self._store.has_due(reached):
             self._store.advance(reached)
-            return None
+            return None, 0
         pending = self._taken()
         whole = self._store.is_small(pending)
         touched = self._store.touched([each.rows for each in pending], reached, self._sessions, whole=whole)
         found, (closing, *withheld) = self._store.add(touched, self._summary, reached, whole=whole)
         self.withheld += sum(withheld)
-        return self._results(found.where("closing")) if closing else None
+        return (self._results(found.where("closing")), closing - sum(withheld)) if closing else (None, 0)
 
     def early(self) -> DataFrame | None:
         """Early rows of the open sessions or pieces, None without any; changes no state."""

@@ -57,6 +57,8 @@ class SlidingWindows(OneSided):
         """Windows that start before it are withheld, as some of their frames are gone; None if none is."""
         self.withheld = 0
         """How many windows were, since the query's first start."""
+        self.shed_windows = 0
+        """How many windows were closed early, since the query's first start."""
         self._garbage: list[Segment] = []
         # For Columns of this window; the accumulators' own may also be used by another window.
         self._once = Once()
@@ -70,6 +72,8 @@ class SlidingWindows(OneSided):
             self._strategy = StacksStrategy(window, keys, accumulators)
         else:
             self._strategy = self._early
+        # Deduct subtracts the frames that leave, and stacks read whole blocks.
+        self._kept_for = window.size - window.step if self._strategy is self._early else window.size
 
     @property
     def path(self) -> str:
@@ -85,6 +89,15 @@ class SlidingWindows(OneSided):
         """The frame (its exclusive end) that a time in microseconds belongs to."""
         return time - F.pmod(time - self.window.offset, F.lit(self.window.frame)) + self.window.frame
 
+    @property
+    def leaves(self) -> str:
+        """See :attr:`sparkjet.windows.WindowOperator.leaves`."""
+        return f"frame + {self._kept_for}L"
+
+    def regular(self, watermark: int) -> int:
+        """See :meth:`sparkjet.windows.WindowOperator.regular`."""
+        return self.window.closed_end(watermark)
+
     def bounds(self, time: Column) -> dict[str, Column]:  # noqa: ARG002 - the operator's protocol
         """Empty: the frame is enough."""
         return {}
@@ -98,12 +111,19 @@ class SlidingWindows(OneSided):
         """Add the partial rows of an epoch, and merge the newest segments if there are enough."""
         self.segments.append(segment)
         count = self._mergeable()
-        if not count:
-            return
+        if count:
+            self._merge(count)
+
+    def compact(self) -> None:
+        """See :meth:`sparkjet.state.Operator.compact`."""
+        if self.segments:
+            self._merge(len(self.segments))
+
+    def _merge(self, count: int) -> None:
         merged = self._kept(
             "merged",
             inputs=[[segment.rows for segment in self.segments[-count:]]],
-            constants=[None if self.closed is None else self.closed - self.window.size],
+            constants=[None if self.closed is None else self.closed - self._kept_for],
             build=self._merged,
             held=True,
         )
@@ -150,6 +170,13 @@ class SlidingWindows(OneSided):
         self._release_expired(upto)
         return windows
 
+    def shed(self, until: int) -> DataFrame | None:
+        """See :meth:`sparkjet.windows.WindowOperator.shed`."""
+        # Up: what is to leave does so when the next window has closed.
+        end = self.window.ends.higher_frame(until - 1)
+        self.shed_windows += self._with_rows(self.closed, end)
+        return self.close(end)
+
     def early(self) -> DataFrame | None:
         """Early rows of the open windows, None without any; changes no state."""
         last, after = self.open_until, self._whole_after()
@@ -172,13 +199,19 @@ class SlidingWindows(OneSided):
 
     def _partial_windows(self, before: int | None, upto: int) -> int:
         """How many of the windows that end above ``before`` up to ``upto`` are withheld, and may have rows."""
+        if self.whole_from is None:
+            return 0
+        return self._with_rows(before, min(upto, self.window.last_partial(self.whole_from)))
+
+    def _with_rows(self, before: int | None, upto: int) -> int:
+        """How many windows that end above ``before`` up to ``upto`` may have rows."""
         last = self.open_until
-        if self.whole_from is None or last is None:
+        if last is None:
             return 0
         first = self.window.ends.higher_frame(min(each.statistics.low for each in self.segments) - 1)
         if before is not None:
             first = max(first, before + self.window.step)
-        return max(0, (min(last, upto, self.window.last_partial(self.whole_from)) - first) // self.window.step + 1)
+        return max(0, (min(last, upto) - first) // self.window.step + 1)
 
     def _finished(self, windows: DataFrame) -> DataFrame:
         return self._once("finished", build=self._final).select(windows)
@@ -188,18 +221,15 @@ class SlidingWindows(OneSided):
         return CompiledColumns([*self.keys, start, "end", *self.accumulators.finish()])
 
     def _release_expired(self, upto: int) -> None:
-        """Release the segments that no later window needs.
-
-        Kept longer than windows need them: the deduct strategy still subtracts the frames that leave.
-        """
+        """Release the segments that no later window needs."""
         last = self.open_until
         if last is not None and last <= upto:
             self._garbage += self.segments
             self.segments = []
             self._strategy.reset()
             return
-        self._garbage += [s for s in self.segments if s.statistics.high <= upto - self.window.size]
-        self.segments = [s for s in self.segments if s.statistics.high > upto - self.window.size]
+        self._garbage += [s for s in self.segments if s.statistics.high <= upto - self._kept_for]
+        self.segments = [s for s in self.segments if s.statistics.high > upto - self._kept_for]
 
     @property
     def open_until(self) -> int | None:
@@ -214,12 +244,18 @@ class SlidingWindows(OneSided):
         free(self._garbage, self.segments)
 
     def restore(
-        self, segments: Sequence[Segment], closed: int | None, whole_from: int | None = None, withheld: int = 0
+        self,
+        segments: Sequence[Segment],
+        closed: int | None,
+        whole_from: int | None = None,
+        withheld: int = 0,
+        shed_windows: int = 0,
     ) -> None:
         """Replace the state by that of a snapshot of the same window."""
         self._garbage += self.segments
         self.segments = list(segments)
         self.closed, self.whole_from, self.withheld = closed, whole_from, withheld
+        self.shed_windows = shed_windows
         self._strategy.reset()
 
     def realigned_end(self, closed: int | None) -> int | None:

@@ -264,7 +264,11 @@ function watermarks(run) {
   byId("others").textContent = run.otherSubstreams ? `${count(run.otherSubstreams)} more substreams, idle or less far behind, are not listed.` : "";
 }
 
+const sum = (rows, name) => rows.reduce((total, each) => total + (each[name] ?? 0), 0);
+
 function numbers(run) {
+  const operators = Object.values(run.operators ?? {});
+  const near = operators.map((each) => each.ofLimit).filter((each) => each !== null && each !== undefined);
   const told = [
     ["epoch", run.epoch === null ? "–" : count(run.epoch)],
     ["watermark (UTC)", time(run.watermark)],
@@ -274,6 +278,10 @@ function numbers(run) {
     ["rows without event time", count(run.nullTimestamps)],
     ["failed rows, this run", count(Object.values(run.failedRows ?? {}).reduce((sum, rows) => sum + rows, 0))],
     ["rows of state", count(run.snapshot?.entries)],
+    ["bytes of state in memory", count(sum(operators, "memoryBytes"))],
+    ["bytes of state on executors' disks", count(sum(operators, "spilledBytes"))],
+    ["nearest to its limit", near.length ? `${Math.round(100 * Math.max(...near))} %` : "–"],
+    ["windows closed early", count(sum(operators, "shedWindows"))],
     ["deltas a restart reads", count(run.snapshot?.deltas)],
     ["windows open", run.openWindows === null || run.openWindows === undefined ? "–" : count(run.openWindows)],
     ["withheld windows", count(run.withheldWindows)],
