@@ -22,6 +22,7 @@ from sparkjet.connectors.kafka.options import (
     FORMAT,
     MODE,
     PERMISSIVE,
+    PROTOBUF,
     SCHEMA,
     SOURCE_NAME,
 )
@@ -114,7 +115,11 @@ class Layout:
             is_envelope = part.format == DEBEZIUM_AVRO and part.name != KEY
             narrowed = partial(envelope_of, option=part.option(FORMAT)) if is_envelope else None
             return AvroDecoder(registry, reader, part.option(SCHEMA), narrowed)
-        message = f"option: {part.prefix}format={part.format} is not known here."
+        if part.format == PROTOBUF and reader is not None:
+            with _needs("protobuf"):
+                from sparkjet.connectors.kafka.formats.protobuf import ProtobufDecoder  # noqa: PLC0415 - as above
+            return ProtobufDecoder(registry, reader, part.message, part.option(FORMAT))
+        message = f"option: {part.option(FORMAT)}={part.format}: no schema to read with was found."
         raise AnalysisError(message)
 
 

@@ -135,6 +135,10 @@ class Formats:
         """
         if part.format in OF_AVRO and part.schema is not None:
             return Registered(part.schema, "AVRO", 0)
+        if part.descriptor is not None:
+            from sparkjet.connectors.kafka.formats.protobuf import descriptors_of  # noqa: PLC0415 - it is optional
+
+            return descriptors_of(part.descriptor, part.option(DESCRIPTOR))
         if not part.subject or self.registry is None:
             return None
         kind = "serialized" if part.format == PROTOBUF else ""
