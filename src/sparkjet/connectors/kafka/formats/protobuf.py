@@ -60,7 +60,7 @@ class ProtobufDecoder(Decoder):
             raise AnalysisError(text) from error
         self.shape = shape_of(self._descriptor, option)
         self._parse = message_factory.GetMessageClass(self._descriptor).FromString
-        self._writers: dict[int, Any] = {}
+        self._writers: dict[tuple[int, tuple[int, ...]], str | None] = {}
 
     def decoded(self, message: bytes) -> Any:
         """As above."""
@@ -88,8 +88,9 @@ class ProtobufDecoder(Decoder):
         key = (number, path)
         if key not in self._writers:
             self._writers[key] = self._wrong(registry, number, path)
-        if self._writers[key] is not None:
-            raise MalformedError(self._writers[key], number)
+        wrong = self._writers[key]
+        if wrong is not None:
+            raise MalformedError(wrong, number)
 
     def _wrong(self, registry: Registry, number: int, path: tuple[int, ...]) -> str | None:
         try:
