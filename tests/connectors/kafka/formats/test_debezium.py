@@ -67,6 +67,9 @@ DECIMAL = {"name": "org.apache.kafka.connect.data.Decimal", "parameters": {"scal
         (T.TimestampNTZType(), field("int64", "io.debezium.time.MicroTimestamp"), MICROS, AT.replace(tzinfo=None)),
         (T.TimestampType(), field("int64", "io.debezium.time.NanoTimestamp"), MICROS * 1000 + 1, AT),
         (T.TimestampType(), field("string", "io.debezium.time.ZonedTimestamp"), "2026-03-01T11:00:00+01:00", AT),
+        # With time.precision.mode=isostring.
+        (T.DateType(), None, "1970-01-02Z", dt.date(1970, 1, 2)),
+        (T.DateType(), field("string", "io.debezium.time.IsoDate"), "1970-01-02Z", dt.date(1970, 1, 2)),
         (T.TimestampType(), None, "2026-03-01T10:00:00.000000000Z", AT),
         (T.LongType(), field("int64", "io.debezium.time.MicroTimestamp"), MICROS, MICROS),
         (T.DecimalType(10, 2), field("bytes", **DECIMAL), "MDk=", Decimal("123.45")),

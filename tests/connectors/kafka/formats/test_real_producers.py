@@ -88,8 +88,11 @@ def arrived(kafka: KafkaServer, topic: str, count: int, debezium: Debezium) -> N
 def rows_of(read: DataFrame, tmp_path: Path) -> list[Any]:
     writer = sj.stream(read).divert(errors=True).writeStream.format("parquet").option("path", tmp_path / "out")
     writer = writer.option("checkpointLocation", tmp_path / "home").option("deadLettersPath", tmp_path / "dead")
-    writer.trigger(availableNow=True).start().awaitTermination()
-    assert [(row.offset, row.malformed.message) for row in sj.read_files(tmp_path / "dead").collect()] == []
+    query = writer.trigger(availableNow=True).start()
+    query.awaitTermination()
+    if any(progress["failedRows"] for progress in query.recentProgress):
+        wrong = [(row.offset, row.malformed.message) for row in sj.read_files(tmp_path / "dead").collect()]
+        raise AssertionError(wrong)
     return sj.read_files(tmp_path / "out").orderBy("offset").collect()
 
 

@@ -53,7 +53,6 @@ def loaded(spark: SparkSession, kafka: KafkaServer, registry: SchemaRegistry, to
     return spark.readStream.format("sparkjet-kafka").options(**options(kafka, **given), **access, **more).load()
 
 
-@pytest.mark.server
 def test_a_schema_changes_in_mid_stream(
     spark: SparkSession, kafka: KafkaServer, registry: SchemaRegistry, tmp_path: Path
 ) -> None:
@@ -92,7 +91,6 @@ def test_a_schema_changes_in_mid_stream(
     assert b"let-me-in" not in saved
 
 
-@pytest.mark.server
 def test_a_record_that_does_not_decode_ends_the_query_and_is_named(
     spark: SparkSession, kafka: KafkaServer, registry: SchemaRegistry
 ) -> None:

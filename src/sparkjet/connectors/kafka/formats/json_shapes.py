@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import datetime as dt
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any
@@ -11,11 +10,9 @@ from typing import Any
 from pyspark.sql import types as T
 
 from sparkjet.connectors.kafka.formats import shapes
-from sparkjet.connectors.kafka.formats.semantics import CONNECT_DECIMAL, VARIABLE_DECIMAL, unscaled, zoned
+from sparkjet.connectors.kafka.formats.semantics import CONNECT_DECIMAL, VARIABLE_DECIMAL, day, unscaled, zoned
 from sparkjet.connectors.kafka.formats.shapes import Array, Field, Map, Shape, Struct
 from sparkjet.errors import AnalysisError
-
-_EPOCH_DAY = dt.date(1970, 1, 1)
 
 
 class Micros(int):
@@ -141,7 +138,7 @@ def _moment(value: Any) -> int:
 
 
 def _day(value: Any) -> int:
-    return (dt.date.fromisoformat(value) - _EPOCH_DAY).days if type(value) is str else int(_of(int, value))
+    return day(value) if type(value) is str else int(_of(int, value))
 
 
 def _whole(value: Any) -> int:

@@ -34,6 +34,15 @@ def zoned(value: str) -> int:
     return (dt.datetime.fromisoformat(text) - _EPOCH) // _MICROSECOND
 
 
+def day(value: str) -> int:
+    """Days since 1970 of a date as text; Debezium writes a zone behind it, which says nothing.
+
+    >>> day("1970-01-02Z"), day("1970-01-02")
+    (1, 1)
+    """
+    return (dt.date.fromisoformat(value.removesuffix("Z")) - _EPOCH.date()).days
+
+
 MILLISECONDS = shapes.TIMESTAMP.by(lambda value: value * 1_000)
 NANOSECONDS = shapes.TIMESTAMP.by(lambda value: value // 1_000)
 """Spark counts microseconds: what is below is cut off."""
@@ -45,6 +54,8 @@ _NAMES: Mapping[str, Shape] = {
     "io.debezium.time.Timestamp": shapes.TIMESTAMP_NTZ.by(lambda value: value * 1_000),
     "io.debezium.time.MicroTimestamp": shapes.TIMESTAMP_NTZ,
     "io.debezium.time.NanoTimestamp": shapes.TIMESTAMP_NTZ.by(lambda value: value // 1_000),
+    "io.debezium.time.IsoDate": shapes.DATE.by(day),
+    "io.debezium.time.IsoTimestamp": shapes.TIMESTAMP_NTZ.by(zoned),
     "io.debezium.time.ZonedTimestamp": shapes.TIMESTAMP.by(zoned),
 }
 
