@@ -8,13 +8,16 @@ import json
 import struct
 import uuid
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import fastavro
 import pytest
+from pyspark.sql.types import StructField, StructType
 
 import sparkjet as sj
 from sparkjet.connectors.kafka.formats.avro import AvroDecoder
+from sparkjet.connectors.kafka.formats.debezium import DebeziumJsonDecoder, envelope_of
 from sparkjet.connectors.kafka.formats.registry import Registered, Registry, _kept
 from tests.servers.schema_registry import SchemaRegistry
 
@@ -242,3 +245,44 @@ def test_a_schema_that_the_registry_does_not_have() -> None:
 def test_a_schema_that_nothing_can_be_read_with_is_refused(schema: Any, told: str) -> None:
     with pytest.raises(sj.AnalysisError, match=told):
         AvroDecoder(Registry("http://127.0.0.1:1", 0.0), Registered(json.dumps(schema), "AVRO", 0), "value.schema")
+
+
+def test_an_envelope_of_debezium_has_the_columns_that_its_json_has() -> None:
+    row = {"type": "record", "name": "Value", "namespace": "shop.items", "fields": [{"name": "id", "type": "int"}]}
+    origin = [{"name": name, "type": "string"} for name in ("version", "connector", "name", "db", "table")]
+    origin += [{"name": "ts_ms", "type": "long"}, {"name": "schema", "type": ["null", "string"], "default": None}]
+    source = {"type": "record", "name": "Source", "namespace": "io.debezium.connector.mysql", "fields": origin}
+    fields = [
+        {"name": "before", "type": ["null", row], "default": None},
+        {"name": "after", "type": ["null", "shop.items.Value"], "default": None},
+        {"name": "source", "type": source},
+        {"name": "op", "type": "string"},
+        {"name": "ts_ms", "type": ["null", "long"], "default": None},
+        {"name": "transaction", "type": ["null", "string"], "default": None},
+    ]
+    schema = {"type": "record", "name": "Envelope", "namespace": "shop.items", "fields": fields}
+    given = {"version": "3", "connector": "mysql", "name": "shop", "db": "d", "table": "items", "ts_ms": 1}
+    with SchemaRegistry() as server:
+        _kept.cache_clear()
+        server.register("w", schema)
+        text = Registered(json.dumps(schema), "AVRO", 0)
+        narrowed = partial(envelope_of, option="value.format")
+        reads = AvroDecoder(Registry(server.url, 0.0), text, "value.schema", narrowed)
+        array, wrong = reads.array(
+            [encoded(schema, {"op": "u", "before": {"id": 1}, "after": {"id": 2}, "source": given})]
+        )
+        plain = Registered(json.dumps(row), "AVRO", 0)
+        with pytest.raises(sj.AnalysisError, match=r"value.format=debezium-avro: the schema is none of an envelope"):
+            AvroDecoder(Registry(server.url, 0.0), plain, "value.schema", narrowed)
+    assert not wrong
+    told = {"connector": "mysql", "name": "shop", "db": "d", "schema": None, "table": "items", "snapshot": None}
+    ts_ms = dt.datetime(1970, 1, 1, 0, 0, 0, 1000, tzinfo=UTC)
+    assert array.to_pylist() == [
+        {"op": "u", "before": {"id": 1}, "after": {"id": 2}, "source": {**told, "ts_ms": ts_ms}, "ts_ms": None}
+    ]
+    before = reads.shape.spark["before"].dataType
+    assert reads.shape.spark == shape_of_json(before).spark
+
+
+def shape_of_json(row: Any) -> Any:
+    return DebeziumJsonDecoder(StructType([StructField("before", row)]), "value.schema", is_key=False).shape
