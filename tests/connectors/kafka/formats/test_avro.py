@@ -18,6 +18,7 @@ from pyspark.sql.types import StructField, StructType
 import sparkjet as sj
 from sparkjet.connectors.kafka.formats.avro import AvroDecoder
 from sparkjet.connectors.kafka.formats.debezium import DebeziumJsonDecoder, envelope_of
+from sparkjet.connectors.kafka.formats.decoding import tell
 from sparkjet.connectors.kafka.formats.registry import Registered, Registry, _kept
 from tests.servers.schema_registry import SchemaRegistry
 
@@ -206,6 +207,16 @@ def test_schemas_that_are_incompatible(wrote: Any, value: Any, reads: Any, told:
     assert [*wrong] == [0]
     assert wrong[0].schema == 1
     assert told in wrong[0].message
+
+
+def test_fields_that_are_not_read_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    tell.cache_clear()
+    wrote = {"type": "record", "name": "R", "fields": [{"name": "tip", "type": "int"}, {"name": FIELD, "type": "int"}]}
+    for _ in range(2):
+        decoder(wrote, record("int")).array([encoded(wrote, {FIELD: 1, "tip": 2})] * 2)
+    assert [each.getMessage() for each in caplog.records] == [
+        "sparkjet-kafka: fields of schema 1 that are not read: tip"
+    ]
 
 
 def test_bytes_that_are_none_of_the_schema_take_no_other_record_with_them() -> None:

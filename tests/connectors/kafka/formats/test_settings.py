@@ -38,6 +38,7 @@ def test_subjects_are_named_after_the_topic_and_no_password_is_shown() -> None:
         (REGISTRY, "schemaRegistry.url: without a format"),
         ({"value.schema": "{}"}, 'value.schema says nothing with .*"binary"'),
         ({**AVRO, "value.descriptor": "f"}, 'value.descriptor says nothing with .*"avro"'),
+        ({**AVRO, "value.schema": "{}", "value.version": "3"}, r"value.version says nothing beside value.schema"),
         ({"value.format": "debezium-json"}, "needs the columns of a row, such as"),
         ({**AVRO, "schemaRegistry.url": "registry:8081"}, "must be an address such as https"),
         ({**AVRO, "schemaRegistry.url": "https://me:hunter2@registry"}, "leave user and password out of the address"),

@@ -50,7 +50,7 @@ def loaded(spark: SparkSession, kafka: KafkaServer, registry: SchemaRegistry, to
     given = {"startingOffsets": "earliest", "subscribe": topic, "kafkaConsumer.pollTimeoutMs": "20000"}
     access = {"url": registry.url, "username": "reader", "password": "let-me-in"}
     access = {f"schemaRegistry.{name}": text for name, text in access.items()}
-    return spark.readStream.format("sparkjet-kafka").options(**options(kafka, **given), **access, **more).load()
+    return spark.readStream.format("sparkjet-kafka").options(**{**options(kafka, **given), **access, **more}).load()
 
 
 def test_a_schema_changes_in_mid_stream(
@@ -110,3 +110,28 @@ def test_a_record_that_does_not_decode_ends_the_query_and_is_named(
         query.awaitTermination()
     at = AT.astimezone().replace(tzinfo=None)
     assert [tuple(row) for row in spark.table(name).collect()] == [(1, "c", at), (1, None, None)]
+
+
+@pytest.mark.long
+def test_a_registry_that_is_away_costs_no_record(
+    spark: SparkSession, kafka: KafkaServer, registry: SchemaRegistry, tmp_path: Path
+) -> None:
+    topic, schema = kafka.topic(), order(*FIELDS)
+    number = registry.register("orders", schema)
+    send(kafka, topic, *(avro(number, schema, id=each, note=None, at=AT) for each in range(10)))
+    given = {"value.format": "avro", "value.subject": "orders", "mode": "PERMISSIVE"}
+    given["kafkaConsumer.pollTimeoutMs"] = "5000"
+    read = loaded(spark, kafka, registry, topic, **given)
+    rows = sj.stream(read).divert(errors=True).select("value.id")
+    writer = rows.writeStream.format("parquet").option("path", tmp_path / "out")
+    writer = writer.option("checkpointLocation", tmp_path / "home").option("deadLettersPath", tmp_path / "dead")
+    registry.broken = 503
+    with pytest.raises(
+        Exception, match=r"cannot be asked for /schemas/ids/\d+: it answers 503 .*No record was given up"
+    ):
+        writer.trigger(availableNow=True).start().awaitTermination()
+    registry.broken = None
+    query = writer.trigger(availableNow=True).start()
+    query.awaitTermination()
+    assert sorted(row.id for row in sj.read_files(tmp_path / "out").collect()) == [*range(10)]
+    assert not any(progress["failedRows"] for progress in query.recentProgress)

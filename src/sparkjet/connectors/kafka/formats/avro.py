@@ -10,11 +10,10 @@ from typing import Any
 import fastavro
 
 from sparkjet.connectors.kafka.formats.avro_shapes import Schema, differences, shape_of, unmeant
-from sparkjet.connectors.kafka.formats.decoding import Decoder, MalformedError, framed
+from sparkjet.connectors.kafka.formats.decoding import Decoder, MalformedError, framed, tell
 from sparkjet.connectors.kafka.formats.registry import NoSchemaError, Registered, Registry
 from sparkjet.connectors.kafka.formats.shapes import Shape
 from sparkjet.errors import AnalysisError
-from sparkjet.query_log import logger
 
 
 class AvroDecoder(Decoder):
@@ -69,7 +68,7 @@ class AvroDecoder(Decoder):
             return f"its schema differs: {difference}"
         ignored = _fields(meant.root) - _fields(self._meant.root)
         if ignored:
-            logger.info("sparkjet-kafka: fields of schema %d that are not read: %s", number, ", ".join(sorted(ignored)))
+            tell(f"sparkjet-kafka: fields of schema {number} that are not read: {', '.join(sorted(ignored))}")
         reader, read = self._reader, fastavro.schemaless_reader
 
         def decoded(data: bytes) -> Any:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+
+from sparkjet.query_log import logger
 
 if TYPE_CHECKING:
     from sparkjet.connectors.kafka.formats.shapes import Shape
@@ -85,6 +88,12 @@ class Decoder(ABC):
     def written_by(self, message: bytes | None) -> int | None:  # noqa: ARG002 - of formats without a registry
         """The number of the schema that wrote a message that could be decoded."""
         return None
+
+
+@lru_cache(maxsize=1_000)
+def tell(text: str) -> None:
+    """Log what there is to know of a writer, once in a process: each task meets it again."""
+    logger.warning("%s", text)
 
 
 def framed(message: bytes) -> tuple[int, bytes]:

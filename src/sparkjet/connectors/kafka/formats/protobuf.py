@@ -21,11 +21,10 @@ from google.protobuf import (
 )
 from google.protobuf import message as protobuf_message
 
-from sparkjet.connectors.kafka.formats.decoding import Decoder, MalformedError, framed
+from sparkjet.connectors.kafka.formats.decoding import Decoder, MalformedError, framed, tell
 from sparkjet.connectors.kafka.formats.protobuf_shapes import shape_of, wire_kind
 from sparkjet.connectors.kafka.formats.registry import NoSchemaError, Registered, Registry
 from sparkjet.errors import AnalysisError
-from sparkjet.query_log import logger
 
 _KNOWN = (any_pb2, duration_pb2, empty_pb2, field_mask_pb2, struct_pb2, timestamp_pb2, wrappers_pb2)
 _MAIN = "sparkjet-registered.proto"
@@ -104,7 +103,7 @@ class ProtobufDecoder(Decoder):
             writer = _at(_pool(files).FindFileByName(files[-1].name), path)
         except (ValueError, KeyError, TypeError, IndexError, protobuf_message.DecodeError) as error:
             # A registry that has only the text of schemas: records are read all the same.
-            logger.warning("sparkjet-kafka: schema %d cannot be compared with the query's: %s", number, error)
+            tell(f"sparkjet-kafka: schema {number} cannot be compared with the query's: {error}")
             return None
         if writer.full_name != self._descriptor.full_name:
             return f"it is a {writer.full_name}, not a {self._descriptor.full_name}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -33,7 +32,7 @@ from sparkjet.connectors.kafka.options import (
     VALUE_PREFIX,
     VERSION,
 )
-from sparkjet.errors import AnalysisError
+from sparkjet.errors import AnalysisError, has_package
 
 if TYPE_CHECKING:
     from sparkjet.options import Option, Options
@@ -163,8 +162,13 @@ def _part(options: Options, prefix: str, topics: Sequence[str], registry: Regist
             raise AnalysisError(message)
     if chosen == BINARY:
         return None
+    own = [option for option in (SCHEMA, DESCRIPTOR) if of(option) in options]
+    named = [option for option in (SUBJECT, VERSION) if of(option) in options]
+    if own and named:
+        message = f"option: {prefix}{named[0].name} says nothing beside {prefix}{own[0].name}; leave one of them out."
+        raise AnalysisError(message)
     package, extra = _NEEDED.get(chosen, ("json", ""))
-    if find_spec(package.partition(".")[0]) is None:
+    if not has_package(package):
         message = f'option: {prefix}{FORMAT.name}={chosen} needs {package}: pip install "sparkjet[{extra}]".'
         raise AnalysisError(message)
     part = Part(
