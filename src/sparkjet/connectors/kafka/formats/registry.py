@@ -143,15 +143,15 @@ class Registry:
             pause.wait(min(_PAUSE, self.patience))
 
     def _asked(self, path: str) -> Any:
-        headers = {"Accept": _ACCEPT}
-        if self.token:
-            headers["Authorization"] = f"Bearer {self.token}"
-        elif self.username:
-            pair = base64.b64encode(f"{self.username}:{self.password}".encode()).decode()
-            headers["Authorization"] = f"Basic {pair}"
         context = ssl.create_default_context(cafile=self.ca_file or None) if self.url.startswith("https:") else None
         # Only http and https get here: the option is checked.
-        request = urllib.request.Request(self.url.rstrip("/") + path, headers=headers)  # noqa: S310 - see above
+        request = urllib.request.Request(self.url.rstrip("/") + path, headers={"Accept": _ACCEPT})  # noqa: S310 - see above
+        # Unredirected: whoever a registry sends us to must not get it.
+        if self.token:
+            request.add_unredirected_header("Authorization", f"Bearer {self.token}")
+        elif self.username:
+            pair = base64.b64encode(f"{self.username}:{self.password}".encode()).decode()
+            request.add_unredirected_header("Authorization", f"Basic {pair}")
         with urllib.request.urlopen(request, timeout=_ATTEMPT, context=context) as answer:  # noqa: S310 - see above
             return json.loads(answer.read())
 
