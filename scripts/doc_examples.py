@@ -30,6 +30,7 @@ LINK = re.compile(r"\]\((?!https?:|mailto:)([^)\s#]*)(?:#([^)\s]*))?[^)]*\)")
 SERVERS = (
     "postgres_dsn",
     "kafka_servers",
+    "schema_registry",
     "rabbitmq_port",
     "artemis_port",
     "delta_kernel",

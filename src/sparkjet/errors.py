@@ -188,6 +188,19 @@ def lacking(python: str, missing: Iterable[str], packages: Mapping[str, str], dr
     return f"{told} The driver's {drivers} has it: to use that there too, set PYSPARK_PYTHON before the session starts."
 
 
+def has_package(name: str) -> bool:
+    """Whether this Python has a package, which may be within others.
+
+    >>> has_package("json.decoder"), has_package("a_package_nobody_has.inner")
+    (True, False)
+    """
+    try:
+        return find_spec(name) is not None
+    except ModuleNotFoundError:
+        # Of one within it.
+        return False
+
+
 def drivers_python(executors: str, missing: Iterable[str]) -> str | None:
     """The driver's Python, if it is another one than the executors' and has what theirs lacks; runs on the driver.
 

@@ -107,6 +107,15 @@ def kafka_servers(kafka: KafkaServer) -> str:
     return kafka.bootstrap
 
 
+@pytest.fixture
+def schema_registry() -> Iterator[str]:
+    """The address of a schema registry, for pages."""
+    from tests.servers.schema_registry import SchemaRegistry
+
+    with SchemaRegistry() as registry:
+        yield registry.url
+
+
 @pytest.fixture(scope="session")
 def kafka_old() -> Iterator[KafkaServer]:
     """A broker whose upgrade from 3.x was not finished: ``transaction.version`` is 0."""

@@ -13,6 +13,7 @@ from sparkjet.api.writer import StreamWriter
 from sparkjet.catalyst import alternatives
 from sparkjet.catalyst.columns import TIME
 from sparkjet.catalyst.doors import TRIES, check_open
+from sparkjet.connectors.kafka.formats.malformed import tells, whole
 from sparkjet.engine.batch_run import dead_letters_of
 from sparkjet.errors import AnalysisError
 from sparkjet.plan import links
@@ -36,7 +37,8 @@ class Diverted(FrameMethods):
         ``action="divert"``, and one that the sink refuses, if the sink can say so before the decision. Expressions are
         evaluated in the order in which they are written: a row that a ``where`` has dropped cannot fail behind it, and
         a row that has failed is not evaluated again. It still advances the watermark if its event time can be read.
-        Expressions before this call still fail the query.
+        Expressions before this call still fail the query. A record of Kafka that could not be decoded, which its source
+        tells in a column ``malformed`` (``mode=PERMISSIVE``), fails here.
 
         Say where dead letters go: with ``option("deadLettersPath", …)``, or with
         ``sj.start(…, deadLetters=stream.deadLetters.writeStream…)``.
@@ -65,7 +67,9 @@ class Diverted(FrameMethods):
             raise AnalysisError(message)
         check_open(self.sparkSession, TRIES)
         letters_shape(self._visible)
-        return self._then(links.divert(_divert(maxFailures)))
+        diverted = self._then(links.divert(_divert(maxFailures)))
+        # Of a source that goes on over what it cannot decode: here it is known where such records go.
+        return diverted.where(whole()) if tells(self._visible.schema) else diverted
 
     @property
     def deadLetters(self) -> DeadLetters:

@@ -14,13 +14,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TypeAlias
 
 from sparkjet.cli.arguments import printable, show
 from sparkjet.cli.homes import home_at, session
-from sparkjet.errors import SparkjetError
+from sparkjet.errors import SparkjetError, has_package
 from sparkjet.executors import platform_of
 from sparkjet.platforms import Platform, Weight
 from sparkjet.query_log import without_users
@@ -43,6 +42,8 @@ EXTRAS = {
     "grid": "sparkjet_grid",
     "iceberg": "pyarrow",
     "kafka": "confluent_kafka",
+    "avro": "fastavro",
+    "protobuf": "google.protobuf",
     "postgres": "psycopg",
     "rabbitmq": "pika",
     "page": "uvicorn",
@@ -126,7 +127,7 @@ def packages() -> Iterator[Finding]:
     except PackageNotFoundError as error:
         yield Finding("packages", ADVICE, f"{error.name} was not installed by pip", "pip install sparkjet")
     yield from _one_version()
-    there = [extra for extra, package in EXTRAS.items() if find_spec(package)]
+    there = [extra for extra, package in EXTRAS.items() if has_package(package)]
     absent = [extra for extra in EXTRAS if extra not in there]
     told = f"extras that are there: {', '.join(there) or 'none'}"
     remedy = f'If you need others: pip install "sparkjet[{",".join(absent)}]"' if absent else None

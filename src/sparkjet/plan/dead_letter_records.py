@@ -8,6 +8,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, StringType
 
 from sparkjet.catalyst.columns import quoted
+from sparkjet.connectors.kafka.formats.malformed import MALFORMED, tells
 from sparkjet.plan.diverting import ADDED
 
 if TYPE_CHECKING:
@@ -31,6 +32,11 @@ def records(letters: DataFrame) -> list[Column]:
     else:
         value = F.to_json(F.struct(*(F.col(quoted(name)) for name in rows))).cast("binary")
     key = F.col("key").cast("binary") if isinstance(types.get("key"), BinaryType | StringType) else None
+    if tells(letters.schema):
+        # What could not be decoded goes back as it came, with its key.
+        come = F.col(MALFORMED).isNotNull()
+        value = F.when(come, F.col(f"{MALFORMED}.value")).otherwise(value)
+        key = F.when(come, F.col(f"{MALFORMED}.key")).otherwise(F.lit(None) if key is None else key)
     known = {f"{ERRORS}{name}": column for name, column in _STREAMS.items()}
     known |= {f"{ERRORS}{name}": name for name in _ORIGIN if {*_ORIGIN} <= types.keys()}
     known |= {f"{OWN}{name}": column for name, column in _FURTHER.items()}

@@ -57,6 +57,25 @@ def test_what_is_no_message_is_json_and_what_is_no_dead_letter_is_refused(spark:
         found.drop("_stage").kafkaRecords()
 
 
+def test_a_record_that_could_not_be_decoded_goes_back_as_it_came(spark: SparkSession) -> None:
+    whole, undecoded = ((1,), None), (None, (7, "value: cut short", b"k", b"\xff"))
+    given = [(*value, "trades", 3, offset) for offset, value in enumerate((whole, undecoded))]
+    told = "malformed struct<schemaId: int, message: string, key: binary, value: binary>"
+    rows = spark.createDataFrame(given, f"value struct<n: int>, {told}, topic string, partition int, offset long")
+    decoded = sj.stream(rows).divert(errors=True).select("value.n")
+    assert [row.n for row in decoded.toDF().collect()] == [1]
+    (letter,) = decoded.deadLetters.toDF().collect()
+    assert (letter._stage.partition(" ")[0], letter._error) == ("where", "USER_RAISED_EXCEPTION")
+    assert "value: cut short" in letter._message
+    (row,) = decoded.deadLetters.kafkaRecords().toDF().collect()
+    assert (bytes(row.key), bytes(row.value)) == (b"k", b"\xff")
+    assert headers(row)["__streams.errors.offset"] == "1"
+    # Whole ones that fail later, with what was decoded.
+    failing = sj.stream(rows).divert(errors=True).selectExpr("IF(value.n = 1, raise_error('x'), 1)").deadLetters
+    found = failing.kafkaRecords().toDF().orderBy("value").collect()
+    assert [bytes(row.value)[:14] for row in found] == [b'{"value":{"n":', b"\xff"]
+
+
 @pytest.mark.crash
 def test_into_topics_of_a_broker(spark: SparkSession, kafka: KafkaServer, tmp_path: Path) -> None:
     source, results, dead = "trades", kafka.topic(max_message_bytes="2000"), kafka.topic()

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from confluent_kafka import Consumer
 
 from sparkjet.connectors.kafka import properties as kafka_properties
+from sparkjet.connectors.kafka.formats.settings import Formats
 from sparkjet.connectors.kafka.options import (
     FAIL_ON_DATA_LOSS,
     INCLUDE_HEADERS,
@@ -30,8 +31,8 @@ _OURS = {
     "enable.auto.commit": "offsets are in the query's record, not in Kafka",
     "enable.auto.offset.store": "offsets are in the query's record, not in Kafka",
     "enable.partition.eof": "the source needs it",
-    "key.deserializer": "keys come as binary, cast the column",
-    "value.deserializer": "values come as binary, cast the column",
+    "key.deserializer": "keys come as binary, or as key.format says",
+    "value.deserializer": "values come as binary, or as value.format says",
     "group.instance.id": "partitions are assigned by Spark, not by a group",
     "partition.assignment.strategy": "partitions are assigned by Spark, not by a group",
 }
@@ -74,6 +75,7 @@ class KafkaSourceSettings:
         progress_topics: The option ``progressTopic``.
         patience: Seconds to wait for a broker.
         max_drift: The option ``maxWatermarkDrift``, in microseconds.
+        formats: How keys and values are decoded.
     """
 
     subscription: Subscription
@@ -85,6 +87,7 @@ class KafkaSourceSettings:
     progress_topics: tuple[str, ...] = ()
     patience: float = 120.0
     max_drift: int | None = None
+    formats: Formats = field(default_factory=Formats)
 
     @staticmethod
     def of(given: Mapping[str, str]) -> KafkaSourceSettings:
@@ -92,8 +95,10 @@ class KafkaSourceSettings:
         options = Options(given)
         options.only(SOURCE_OPTIONS, SOURCE_NAME)
         check_limited(options[MAX_DRIFT], options[MAX_OFFSETS], MAX_OFFSETS.name)
+        subscription = Subscription.of(options)
+        topics = [*subscription.topics, *sorted({topic for topic, _ in subscription.assigned})]
         return KafkaSourceSettings(
-            Subscription.of(options),
+            subscription,
             Starting.of(options),
             _client(options),
             options[MAX_OFFSETS],
@@ -102,6 +107,7 @@ class KafkaSourceSettings:
             options[WRITERS_TOPICS],
             options[POLL_TIMEOUT] / 1000,
             options[MAX_DRIFT],
+            Formats.of(options, topics),
         )
 
     @property

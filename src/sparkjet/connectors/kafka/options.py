@@ -73,10 +73,44 @@ FAIL_ON_DATA_LOSS = flag(
 )
 INCLUDE_HEADERS = flag("includeHeaders", "Whether to add a column headers.")
 WRITERS_TOPICS = names("progressTopic", "For carried(): the progress topics of the queries that write the topics.")
-POLL_TIMEOUT = number("kafkaConsumer.pollTimeoutMs", "How long to wait for an unresponsive broker.", 120_000)
+POLL_TIMEOUT = number(
+    "kafkaConsumer.pollTimeoutMs", "How long to wait for an unresponsive broker, or schema registry.", 120_000
+)
+BINARY, AVRO, PROTOBUF, DEBEZIUM_JSON, DEBEZIUM_AVRO = "binary", "avro", "protobuf", "debezium-json", "debezium-avro"
+_FORMATS = BINARY, AVRO, PROTOBUF, DEBEZIUM_JSON, DEBEZIUM_AVRO
+FORMAT = choice("format", "What its bytes are; the column is then a struct.", _FORMATS, BINARY)
+SCHEMA = text(
+    "schema",
+    "Schema to read with: Avro's JSON; for debezium-json the columns of a row, as DDL. By default the registry's.",
+)
+SUBJECT = text("subject", "Subject in the registry; by default named after the topic.")
+VERSION = text("version", "Version of the subject to read with: latest, as of load(), or a number.", "latest")
+DESCRIPTOR = text("descriptor", "protobuf: file of a FileDescriptorSet, as protoc writes it.")
+MESSAGE = text("message", "protobuf: full name of the message; by default the first of the registry's file.")
+_OF_A_PART: Sequence[Option[Any]] = (FORMAT, SCHEMA, SUBJECT, VERSION, DESCRIPTOR, MESSAGE)
+KEY_PREFIX, VALUE_PREFIX = "key.", "value."
+REGISTRY_URL = text("schemaRegistry.url", "Address of a schema registry with Confluent's protocol.")
+REGISTRY_USER = text("schemaRegistry.username", "Its user.", "")
+REGISTRY_PASSWORD = text("schemaRegistry.password", "The user's password; never logged or recorded.", "")
+REGISTRY_TOKEN = text("schemaRegistry.token", "A bearer token instead; never logged or recorded.", "")
+REGISTRY_CA_FILE = text("schemaRegistry.caFile", "PEM file of the authorities to trust; the system's by default.", "")
+FAILFAST, PERMISSIVE = "failfast", "permissive"
+MODE = choice(
+    "mode",
+    "What becomes of a record that cannot be decoded: it ends the query, or is told in a column malformed.",
+    (FAILFAST, PERMISSIVE),
+    FAILFAST,
+)
+FORMAT_OPTIONS: Sequence[Option[Any]] = (
+    *(each.below(VALUE_PREFIX, "Of the value") for each in _OF_A_PART),
+    *(each.below(KEY_PREFIX, "Of the key") for each in _OF_A_PART),
+    *(REGISTRY_URL, REGISTRY_USER, REGISTRY_PASSWORD, REGISTRY_TOKEN, REGISTRY_CA_FILE, MODE),
+)
+"""Options of the formats of keys and values."""
 SOURCE_OPTIONS: Sequence[Option[Any]] = (
     *(_PROPERTIES, SUBSCRIBE, SUBSCRIBE_PATTERN, ASSIGN),
     *(STARTING_OFFSETS, STARTING_TIMESTAMP, STARTING_OFFSETS_BY_TIMESTAMP, STRATEGY),
     *(MAX_OFFSETS, MAX_DRIFT, FAIL_ON_DATA_LOSS, INCLUDE_HEADERS, WRITERS_TOPICS, POLL_TIMEOUT),
+    *FORMAT_OPTIONS,
 )
 """Options of the source, with the names that Spark's source gives them."""

@@ -17,6 +17,7 @@ from sparkjet.errors import SourceError
 
 if TYPE_CHECKING:
     from sparkjet.connectors.kafka.consumer_settings import KafkaSourceSettings
+    from sparkjet.connectors.kafka.formats.layout import Decoders
 
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 _SCHEMA = pa.schema(
@@ -32,16 +33,23 @@ _SCHEMA = pa.schema(
 )
 
 
-def record_batches(wanted: Range, settings: KafkaSourceSettings) -> Iterator[pa.RecordBatch]:
+def record_batches(
+    wanted: Range, settings: KafkaSourceSettings, decoders: Decoders | None = None
+) -> Iterator[pa.RecordBatch]:
     """Read a range, in an executor; each batch blocks until its records have arrived.
 
     Offsets without a record (transaction markers, aborted or compacted records) are skipped.
+
+    Args:
+        wanted: The range.
+        settings: The settings of the source.
+        decoders: What decodes keys and values, with formats.
     """
     consumer = borrow(settings)
     try:
         with _uncollected():
             for messages in Reading(consumer, wanted, settings).messages():
-                yield batch_of(messages, wanted.topic, wanted.partition, headers=settings.headers)
+                yield batch_of(messages, wanted.topic, wanted.partition, headers=settings.headers, decoders=decoders)
     except Exception:
         # Not cached for the next attempt, which would get the same broken client.
         discard(consumer)
@@ -53,14 +61,17 @@ def record_batches(wanted: Range, settings: KafkaSourceSettings) -> Iterator[pa.
     give_back(consumer)
 
 
-def batch_of(messages: Sequence[Any], topic: str, partition: int, *, headers: bool) -> pa.RecordBatch:
+def batch_of(
+    messages: Sequence[Any], topic: str, partition: int, *, headers: bool, decoders: Decoders | None = None
+) -> pa.RecordBatch:
     """Messages of one partition, oldest first, with the columns of the source."""
     count = len(messages)
     # No loop in Python: it would take longer than everything else here together.
     kinds, times = zip(*map(Message.timestamp, messages), strict=True)
+    keys, values = list(map(Message.key, messages)), list(map(Message.value, messages))
     columns = [
-        pa.array(list(map(Message.key, messages)), pa.binary()),
-        pa.array(list(map(Message.value, messages)), pa.binary()),
+        pa.array(keys, pa.binary()),
+        pa.array(values, pa.binary()),
         pa.repeat(pa.scalar(topic, pa.string()), count),
         pa.repeat(pa.scalar(partition, pa.int32()), count),
         _offsets(messages),
@@ -68,10 +79,15 @@ def batch_of(messages: Sequence[Any], topic: str, partition: int, *, headers: bo
         # Spark counts from Java's -1 (none), librdkafka from 0.
         compute.subtract(pa.array(kinds, pa.int32()), pa.scalar(1, pa.int32())),
     ]
-    if not headers:
-        return pa.RecordBatch.from_arrays(columns, schema=_SCHEMA)
-    columns.append(pa.array(list(map(_headers, messages)), _HEADERS))
-    return pa.RecordBatch.from_arrays(columns, schema=_SCHEMA.append(pa.field("headers", _HEADERS)))
+    schema = _SCHEMA
+    if headers:
+        columns.append(pa.array(list(map(_headers, messages)), _HEADERS))
+        schema = schema.append(pa.field("headers", _HEADERS))
+    if decoders is None:
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
+    # In the order of the source's columns; one that is new comes last.
+    decoded = {**dict(zip(schema.names, columns, strict=True)), **decoders.columns(keys, values, messages)}
+    return pa.RecordBatch.from_arrays([*decoded.values()], names=[*decoded])
 
 
 @contextmanager

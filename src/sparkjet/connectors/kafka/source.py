@@ -32,6 +32,7 @@ try:
     from sparkjet.connectors.kafka.admin import Cluster
     from sparkjet.connectors.kafka.consumer_settings import KafkaSourceSettings
     from sparkjet.connectors.kafka.end_offsets import EndOffsets
+    from sparkjet.connectors.kafka.formats.layout import Layout
     from sparkjet.connectors.kafka.reading import Range
     from sparkjet.connectors.kafka.records import record_batches
 except ImportError as error:
@@ -43,6 +44,7 @@ except ImportError as error:
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from sparkjet.connectors.kafka.formats.layout import Decoders
     from sparkjet.connectors.kafka.writer_markers import ProgressTopics
 
 _HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
@@ -78,18 +80,34 @@ class KafkaDataSource(DataSource):
         """The parsed options; they are checked here, when the user calls ``load()``."""
         return KafkaSourceSettings.of(dict(self.options))
 
-    def schema(self) -> StructType:
-        """The columns of Spark's Kafka source."""
-        if not self.settings.headers:
-            return COLUMNS
-        return StructType([*COLUMNS, StructField("headers", ArrayType(_HEADER))])
+    @cached_property
+    def layout(self) -> Layout:
+        """The columns of keys and values; fixed here, as Spark keeps this object for the queries of what is loaded."""
+        return Layout.of(self.settings.formats)
+
+    def schema(self) -> StructType | str:
+        """The columns of Spark's Kafka source, with keys and values as their formats say."""
+        return self.layout.columns(self._plain)
 
     def streamReader(self, schema: StructType) -> KafkaStreamReader:
         """A reader of the topics."""
-        if schema.simpleString() != self.schema().simpleString():
+        columns = self.schema()
+        # With columns as DDL it is Spark that has read them, unless there are others.
+        same = isinstance(columns, str) or schema.simpleString() == columns.simpleString()
+        if not same or schema.fieldNames()[: len(self._plain)] != self._plain.fieldNames():
             message = f'format("{SOURCE_NAME}") has a fixed schema: leave schema(…) out and select from its columns.'
             raise AnalysisError(message)
-        return KafkaStreamReader(self.settings, self.place)
+        decoders = None
+        if self.settings.formats.parts:
+            decoders = self.layout.decoders(schema)
+            decoders.check()
+        return KafkaStreamReader(self.settings, self.place, decoders)
+
+    @property
+    def _plain(self) -> StructType:
+        if not self.settings.headers:
+            return COLUMNS
+        return StructType([*COLUMNS, StructField("headers", ArrayType(_HEADER))])
 
 
 class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -103,10 +121,11 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     Args:
         settings: The parsed options.
         place: The directory in which the engine says how far event time has come.
+        decoders: What decodes keys and values, with formats.
     """
 
-    def __init__(self, settings: KafkaSourceSettings, place: str = "") -> None:
-        self._settings = settings
+    def __init__(self, settings: KafkaSourceSettings, place: str = "", decoders: Decoders | None = None) -> None:
+        self._settings, self._decoders = settings, decoders
         self._aligner = None if settings.max_drift is None else Aligner(settings.max_drift, place, SOURCE_NAME)
         self._moving: dict[TopicPartition, int] = {}
 
@@ -205,7 +224,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of a task's range."""
-        return record_batches(partition.value, self._settings)
+        return record_batches(partition.value, self._settings, self._decoders)
 
     def _offset(self, positions: Positions, watermarks: Mapping[TopicPartition, int | None] | None = None) -> _Offset:
         """An offset in the form that Spark gets; Spark compares text."""
