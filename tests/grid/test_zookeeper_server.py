@@ -51,6 +51,7 @@ def test_pyspark_brings_the_jars() -> None:
     assert all(path.is_file() for path in jars())
 
 
+@pytest.mark.spark  # It asks for Java.
 def test_a_folder_may_have_them_where_there_is_no_pyspark(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for each in jars():
         (tmp_path / each.name).touch()

@@ -254,7 +254,7 @@ class Adoption:
         try:
             return replay_of(self.checkpoint, local, plan, found.done, found.planned)
         except NotReplayedError as error:
-            raise self._refused(f"has windows that cannot be made anew: {_clause(error)}") from error
+            raise self._refused(f"has windows that cannot be made anew: {error}") from error
 
     def _refuse_state(
         self, local: SparkCheckpoint, plan: Plan, found: _Found, states: Sequence[tuple[str, str]]
@@ -265,7 +265,7 @@ class Adoption:
                 count = replay_of(self.checkpoint, local, plan, found.done, found.planned).count
                 offer = f'. Or set option("{ADOPT_REPLAY.name}", "true"): open windows are made anew from {count}'
             except NotReplayedError as error:
-                offer = f". Its windows cannot be made anew ({ADOPT_REPLAY.name}): {_clause(error)}"
+                offer = f". Its windows cannot be made anew ({ADOPT_REPLAY.name}): {error}"
         kinds = [f"{name} ({number})" if name else f"operator {number}" for number, name in states]
         raise self._refused(
             f"has state of operators, which only Spark can read: {', '.join(kinds)}. Start the query without the "
@@ -391,10 +391,6 @@ def _below(path: Path) -> str:
     ('offsets/3', 'sources/0/3')
     """
     return "/".join(path.parts[-3 if path.parts[-3] == "sources" else -2 :])
-
-
-def _clause(error: NotReplayedError) -> str:
-    return str(error).partition("] ")[2]
 
 
 def _parsed(offset: str) -> object:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sparkjet.engine.spark_checkpoint import SparkCheckpoint, ends_of
-from sparkjet.errors import AnalysisError
 from sparkjet.plan.spark_sources import options_given, read_sources
 from sparkjet.plan.window_ends import window_ends
 from sparkjet.plan.windowed_aggregation import WindowedAggregation
@@ -59,7 +58,7 @@ class Replay:
         return SparkPosition(last - 1, files, position.sources)
 
 
-class NotReplayedError(AnalysisError):
+class NotReplayedError(Exception):
     """What keeps the windows of a Spark query from being made anew; a clause."""
 
 
