@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Erased:
-    """What :func:`erase` has found, and erased unless it was a dry run.
+    """The findings of :func:`erase`, which has erased them unless it was a dry run.
 
     Attributes:
         places: The rows found in each place.

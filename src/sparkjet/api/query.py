@@ -105,7 +105,7 @@ class StreamingQuery(Guided):
 
     @property
     def status(self) -> dict[str, Any]:
-        """What Spark's query is doing."""
+        """The current activity of Spark's query."""
         return dict(self._spark.status)
 
     @property

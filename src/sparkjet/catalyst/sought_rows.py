@@ -57,7 +57,7 @@ class Sought:
 
     @property
     def lacking(self) -> str:
-        """What is said of rows that lack a column."""
+        """The message about rows that lack a column."""
         return f"{'no column' if len(self.values) == 1 else 'not all of'} {', '.join(self.values)}"
 
     def named(self, session: SparkSession, names: Sequence[str]) -> list[str]:

@@ -37,7 +37,7 @@ def switch_queries(
 
 
 def described(record: Record) -> dict[str, Any]:
-    """What a query publishes, and how far it is, by its newest record."""
+    """The outputs of a query and its progress, by its newest record."""
     watermark, ended = record.watermarks.coalescer.emitted, [each for each in record.ended if each is not None]
     return {
         "query": record.query,

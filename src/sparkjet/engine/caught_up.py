@@ -1,4 +1,4 @@
-"""What sources' offsets reveal about substreams: which ones exist, and whether they have been read to their end."""
+"""Facts about substreams that the offsets of sources reveal: which ones exist, and whether they have been read fully."""
 
 from __future__ import annotations
 

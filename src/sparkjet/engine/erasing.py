@@ -95,7 +95,7 @@ class HomeErasure:
         self._check()
 
     def look(self) -> list[ErasedPlace]:
-        """What there is to erase; changes nothing."""
+        """Find what :meth:`erase` would erase; changes nothing."""
         records = [(STATE, self.record), *self._pinned.values()]
         return [found for place, record in records for found, _ in self._stages(place, record, erases=False)]
 
@@ -342,12 +342,12 @@ def _substreams(record: Record) -> Iterator[str]:
 
 
 def _files(record: Record) -> str:
-    """What the record's transactions are to publish, as text: each sink names files in its own way."""
+    """The handles of the record's transactions, as text: each sink names files in its own way."""
     return unquote(msgspec.json.encode([each.handle for each in (*record.transactions, *record.published)]).decode())
 
 
 def _together(first: Iterable[ErasedPlace], then: Iterable[ErasedPlace]) -> list[ErasedPlace]:
-    """What two erasures have found, one after the other."""
+    """The findings of two erasures, one after the other."""
     found = {(each.place, each.operator): each for each in first}
     for each in then:
         before = found.get((each.place, each.operator))

@@ -67,7 +67,7 @@ class RecordedEpoch:
 
     @property
     def told(self) -> dict[str, bool | None]:
-        """What the sources said about their ends, by the full names of substreams."""
+        """The ends that the sources reported, by the full names of substreams."""
         inputs = self.record.watermarks.inputs
         return {
             prefix + name: substream.caught_up

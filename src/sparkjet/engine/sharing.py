@@ -227,7 +227,7 @@ class Sharing:
 
 
 def _both(one: str, other: str) -> str:
-    """What both of two sources read, as they are described; empty if there is nothing.
+    """The places that both of two sources read, as they are described; empty if there are none.
 
     >>> _both("sparkjet-rabbitmq orders, refunds", "sparkjet-rabbitmq refunds"), _both("json /a", "json /b")
     ('sparkjet-rabbitmq refunds', '')

@@ -28,7 +28,7 @@ _ROWS = 12
 
 
 class Loss(NamedTuple):
-    """What a lag loses of a substream: how many rows, and their share of its rows."""
+    """The loss of a substream with some lag: the number of rows, and their share of its rows."""
 
     lag: int
     substream: str
@@ -38,7 +38,7 @@ class Loss(NamedTuple):
 
 @dataclass(frozen=True)
 class LagReport:
-    """What :func:`lag_for` and :func:`~sparkjet.tools.recommend` have found out; times in microseconds.
+    """The findings of :func:`lag_for` and :func:`~sparkjet.tools.recommend`; times in microseconds.
 
     Attributes:
         allowed: The share of rows that may be lost.
@@ -106,7 +106,7 @@ class LagReport:
         return self.lost(lag, *substreams) / max(1, self._all(substreams or self.rows))
 
     def losses(self, lags: Iterable[Duration] | None = None) -> list[Loss]:
-        """What lags lose of each substream, by default all at which this changes."""
+        """The losses of each substream by lag, by default for all lags at which they change."""
         chosen = self.lags if lags is None else [parse_duration(each, "lags") for each in lags]
         return [Loss(lag, each, self.lost(lag, each), self.share(lag, each)) for lag in chosen for each in self.rows]
 

@@ -1,4 +1,4 @@
-"""What the writers of a Delta table had told up to a version, from its log, for who reads it as a stream."""
+"""Progress that the writers of a Delta table announced up to a version, from its log, for those who read its stream."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class DeltaWriters:
         self._log, self._rereads, self._changes = log, rereads, changes
 
     def heard(self, offset: Any, before: Heard | None) -> Heard | None:
-        """What had been told up to an end of a batch; None in the middle of the rows with which a stream begins.
+        """The progress announced up to the end of a batch; None in the middle of the rows with which a stream begins.
 
         Args:
             offset: The end, from its JSON.
@@ -156,7 +156,7 @@ class DeltaWriters:
 
 @dataclass(frozen=True)
 class _Commit:
-    """What a version says of its writer.
+    """The statement of a version about its writer.
 
     Attributes:
         told: The watermark of an output of ours; empty for others.

@@ -152,7 +152,7 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {(each.query, each.sink): each for each in Manifest.all_of(self._path)}
 
     def _entries(self, manifest: Manifest, after: int | None) -> list[ManifestEntry]:
-        """What was published after an epoch, oldest first; None before the first."""
+        """The entries published after an epoch, oldest first; None before the first."""
         if after is not None and manifest.floor > after:
             message = (
                 f"{SOURCE_NAME}: {self._path}: epochs {after + 1} to {manifest.floor} of query {manifest.query} have "

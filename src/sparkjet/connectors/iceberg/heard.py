@@ -1,4 +1,4 @@
-"""What the writers of an Iceberg table had told up to a snapshot, for who reads it as a stream."""
+"""Progress that the writers of an Iceberg table announced up to a snapshot, for those who read its stream."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class IcebergWriters:
         self._look = look
 
     def heard(self, offset: Any, before: Heard | None) -> Heard | None:
-        """What had been told up to an end of a batch; None as long as no snapshot has been read to its end."""
+        """The progress announced up to the end of a batch; None as long as no snapshot has been read to its end."""
         end, found = msgspec.convert(offset, known(_End)), self._look()
         reached = self._reached(found, end)
         if reached is None:
@@ -122,7 +122,7 @@ class IcebergWriters:
 
 
 def _told_since(found: Snapshots, reached: int, version: int | None) -> tuple[dict[str, int | None], list[str]]:
-    """What snapshots after a version and up to another one have told, and who else has written in them."""
+    """The progress that snapshots after a version and up to another one announce, and who else has written in them."""
     told: dict[str, int | None] = {}
     others: dict[str, None] = {}
     for snapshot in found.ancestors(reached):

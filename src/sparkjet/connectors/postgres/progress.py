@@ -1,4 +1,4 @@
-"""What the markers beside a table tell of its writers."""
+"""The progress of the writers of a table, from the markers beside it."""
 
 from __future__ import annotations
 

@@ -264,7 +264,7 @@ class PostgresSink(Outbox):
 
 
 def _nothing(*_: object) -> None:
-    """What an epoch without rows writes beside its marker."""
+    """Write no rows beside the marker of an epoch that has none."""
 
 
 def _server(conninfo: str) -> list[object]:
