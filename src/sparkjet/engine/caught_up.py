@@ -1,4 +1,4 @@
-"""Facts about substreams that the offsets of sources reveal: which ones exist, and whether they have been read fully."""
+"""Facts about substreams in the offsets of sources: which ones exist, and whether they have been read to the end."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class WriterProgress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Heard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The progress that the writers of a table announced up to the end of a batch, if its stream's offsets cannot hold it.
+    """The progress that a table's writers announced up to the end of a batch, if its stream's offsets cannot hold it.
 
     Attributes:
         table: Id of the table: one that was made anew begins anew.
