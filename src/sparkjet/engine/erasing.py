@@ -16,6 +16,7 @@ from sparkjet.engine.shown_state import kind_of_operator
 from sparkjet.engine.stage_state import stored_rows
 from sparkjet.errors import AnalysisError, FencedError, RecoveryError
 from sparkjet.plan.aggregation import key_name
+from sparkjet.plan.interval_join import SIDES
 from sparkjet.plan.recorded_stages import schema_of
 from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.copying import copy_newest, origin_of
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from sparkjet.storage.directory import Directory
 
 STATE = "state"
-_SIDES = ("left", "right")
 
 
 class ErasedPlace(msgspec.Struct, frozen=True):
@@ -275,7 +275,7 @@ class HomeErasure:
             return {"": None}
         where = f"{name} ({place})"
         if isinstance(record.stages[name].settings, JoinSettings):
-            sides = zip(_SIDES, map(schema_of, shown.sides), strict=True)
+            sides = zip(SIDES, map(schema_of, shown.sides), strict=True)
             return {side: self._within(schema, side, f"{where}, {side} side") for side, schema in sides}
         schema = schema_of(shown.keys)
         return {"": self._within(schema, "key", where)}

@@ -12,13 +12,12 @@ import msgspec
 
 from sparkjet.connectors.iceberg.kafka_connect import EPOCH, connector_of, valid_through
 from sparkjet.known_types import known
+from sparkjet.sinks.naming import BEGINNING
 from sparkjet.sources.carrying import warn_of_others
 from sparkjet.time import MIN, Heard
 
 TOLD = "sparkjet"
 """Our entry in a snapshot's summary."""
-_PREFIX = "sparkjet/"
-"""How the table's properties about our outputs begin."""
 
 
 @dataclass(frozen=True)
@@ -109,8 +108,8 @@ class IcebergWriters:
             since |= told_by(snapshot)[0].keys()
         writers: dict[str, int | None] = {}
         for key, text in found.properties.items():
-            if key.startswith(_PREFIX):
-                name = key.removeprefix(_PREFIX)
+            if key.startswith(BEGINNING):
+                name = key.removeprefix(BEGINNING)
                 told = json.loads(text)
                 if name in since:
                     # It has told a later one since: its next snapshot tells its own.
