@@ -157,8 +157,7 @@ class _KeptPlan:
         values: dict[int, int] = {}
         for marker, value in zip(self.markers, constants, strict=True):
             if marker is not None and value is not None and values.setdefault(marker, value) != value:
-                message = f"{marker} stands for {values[marker]} and for {value} in a kept plan."
-                raise SparkjetError(message)
+                raise SparkjetError(f"{marker} stands for {values[marker]} and for {value} in a kept plan.")
         gateway = self.session.sparkContext._gateway
         return [(_literal(gateway, marker), _literal(gateway, value)) for marker, value in values.items()]
 
@@ -194,8 +193,7 @@ def _plan(
         built = build(*inputs, *markers)
     unknown = set(needed) - set(known)
     if unknown:
-        message = f"A kept plan uses constants that it does not name: {sorted(unknown)}."
-        raise SparkjetError(message)
+        raise SparkjetError(f"A kept plan uses constants that it does not name: {sorted(unknown)}.")
     execution = built._jdf.queryExecution()
     if changes(session, execution.analyzed()):
         return None

@@ -177,5 +177,4 @@ def extra(name: str) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        message = f'format("{name}") needs {error.name}: pip install "sparkjet[{name}]".'
-        raise AnalysisError(message) from error
+        raise AnalysisError(f'format("{name}") needs {error.name}: pip install "sparkjet[{name}]".') from error

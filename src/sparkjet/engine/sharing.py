@@ -221,8 +221,7 @@ class Sharing:
             message = f'{PUBLISH_AFTER.name}: "{self.before}" cannot be read: {error.strerror or error}'
             raise StorageError(message) from error
         if newest is None:
-            message = f'{PUBLISH_AFTER.name}: "{self.before}" contains no record of a query. Pass its home.'
-            raise AnalysisError(message)
+            raise AnalysisError(f'{PUBLISH_AFTER.name}: "{self.before}" contains no record of a query. Pass its home.')
         return newest[1]
 
 

@@ -93,8 +93,7 @@ class Completeness:
         """
         given: object = end
         if not isinstance(given, datetime):
-            message = f"end = {given!r} is no datetime"
-            raise AnalysisError(message)
+            raise AnalysisError(f"end = {given!r} is no datetime")
         if end.tzinfo is None:
             message = f"end = {end!r} has no time zone, so it is no point in time: end.replace(tzinfo=timezone.utc)"
             raise AnalysisError(message)
@@ -147,8 +146,7 @@ def complete_until(
         "a directory, deltalake.DeltaTable, table of pyiceberg, Journal or Map of a grid, dsn or connection with "
         "table=…, or kafka://…"
     )
-    message = f"complete_until: {place!r} is not {known}"
-    raise AnalysisError(message)
+    raise AnalysisError(f"complete_until: {place!r} is not {known}")
 
 
 def _asked(

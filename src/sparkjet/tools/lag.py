@@ -139,8 +139,7 @@ class LagReport:
 
     def _rows(self, substream: str) -> int:
         if substream not in self.rows:
-            message = f"substream = {substream!r}: there are rows of {', '.join(map(repr, self.rows))}"
-            raise AnalysisError(message)
+            raise AnalysisError(f"substream = {substream!r}: there are rows of {', '.join(map(repr, self.rows))}")
         return self.rows[substream]
 
 
@@ -197,8 +196,7 @@ def lag_for(
         if behind > 0:
             late[substream][behind] += count
     if not rows:
-        message = "lag_for: history has no rows with an event time and a time of arrival"
-        raise AnalysisError(message)
+        raise AnalysisError("lag_for: history has no rows with an event time and a time of arrival")
     absent = [each for each in substreams if each not in rows]
     if absent:
         # The watermark would wait for it, and no row would be late with any lag.
@@ -231,8 +229,7 @@ def share_of(loss: float | str) -> Fraction:
     except (ValueError, ZeroDivisionError):
         share = Fraction(-1)
     if not 0 <= share < 1:
-        message = f'loss = {loss!r}: a share of rows from 0 to below 1, such as 0.0001 or "0.01 %"'
-        raise AnalysisError(message)
+        raise AnalysisError(f'loss = {loss!r}: a share of rows from 0 to below 1, such as 0.0001 or "0.01 %"')
     return share
 
 

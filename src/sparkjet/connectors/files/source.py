@@ -50,12 +50,10 @@ class FilesDataSource(DataSource):
         options.only(SOURCE_OPTIONS, SOURCE_NAME)
         given = options[PATH]
         if given is None:
-            message = f'option: format("{SOURCE_NAME}") needs a directory: load("…").'
-            raise AnalysisError(message)
+            raise AnalysisError(f'option: format("{SOURCE_NAME}") needs a directory: load("…").')
         path = Path(given.removeprefix("file://"))
         if "://" in given.removeprefix("file://") or not path.is_dir():
-            message = f"path: {given} is no directory of this machine that format(files) writes into."
-            raise AnalysisError(message)
+            raise AnalysisError(f"path: {given} is no directory of this machine that format(files) writes into.")
         return path
 
     def schema(self) -> StructType:

@@ -60,8 +60,7 @@ class Version:
         """The number of its metadata, for a table by path."""
         found = number_of(str(self.base.metadataFileLocation()))
         if found is None:
-            message = f"{self.base.metadataFileLocation()} is no metadata of a table by its path."
-            raise ValueError(message)
+            raise ValueError(f"{self.base.metadataFileLocation()} is no metadata of a table by its path.")
         return found
 
     @property

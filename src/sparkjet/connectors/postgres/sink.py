@@ -119,8 +119,7 @@ class PostgresSink(Outbox):
             with copying.connect(settings.conninfo) as connection:
                 self._table = look(connection, settings.table, self._columns, settings.keys, create=create)
         except psycopg.Error as error:
-            message = f'start: format("postgres") cannot use its table. {explain(error)}'
-            raise AnalysisError(message) from error
+            raise AnalysisError(f'start: format("postgres") cannot use its table. {explain(error)}') from error
         obstacle = self._obstacle()
         if settings.prepared == "always" and obstacle is not None:
             message = f"prepared=always: {obstacle}. Use prepared=auto, which publishes after the decision instead."
