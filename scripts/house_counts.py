@@ -1,9 +1,11 @@
-"""Counts what a house of code weighs: `python scripts/house_counts.py [PACKAGE…]`.
+"""Counts what a house of code weighs: `python -m scripts.house_counts [PACKAGE…]`.
 
 A line of code is one that is neither blank, nor a comment, nor part of a docstring, nor of an import statement. A
 module has a single importer if exactly one other module of the package imports it, ``__init__`` included; what is only
-imported from outside (tests, the command line) has none. A circle is a set of modules that reach each other by imports;
-imports below TYPE_CHECKING do not run and do not count.
+imported from outside (tests, the command line) has none. Behind it stands why it is not a part of its importer, as far
+as that shows: the importer is in another folder, is the door of the package (``__init__``) or imports it only when it
+is used; both together would exceed the limit of a file; or it has a test file of its name. A circle is a set of modules
+that reach each other by imports; imports below TYPE_CHECKING do not run and do not count.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import grimp
+
+from scripts.house_rules import LONGEST_MODULE
 
 ROOT = Path(__file__).resolve().parents[1]
 SKIPPED = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
@@ -77,6 +81,41 @@ def circles(graph: grimp.ImportGraph) -> list[list[str]]:
     return sorted(found, key=len, reverse=True)
 
 
+def file_of(module: str) -> Path:
+    """The file of a module."""
+    path = ROOT.joinpath("src", *module.split("."))
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+def on_use(importer: str, module: str) -> bool:
+    """Whether a module is only imported within functions of another."""
+    tree = ast.parse(file_of(importer).read_text(encoding="utf-8"))
+    above, _, name = module.rpartition(".")
+    return not any(
+        isinstance(each, ast.ImportFrom)
+        and (each.module == module or (each.module == above and any(alias.name == name for alias in each.names)))
+        for each in tree.body
+    )
+
+
+def reason(module: str, importer: str) -> str:
+    """Why a module is no part of its only importer; empty if no reason shows."""
+    parts = module.split(".")
+    source, user = file_of(module), file_of(importer)
+    if source.parent != user.parent or source.name == "__init__.py":
+        return "another folder"
+    if user.name == "__init__.py":
+        return "the door of the package"
+    if on_use(importer, module):
+        return "imported on use"
+    both = sum(len(file.read_text(encoding="utf-8").splitlines()) for file in (source, user))
+    if both > LONGEST_MODULE:
+        return f"{both} lines together"
+    if ROOT.joinpath("tests", *parts[1:-1], f"test_{parts[-1]}.py").exists():
+        return "tests of its own"
+    return ""
+
+
 def main(packages: list[str]) -> None:
     """Print the counts of each package."""
     for package in packages:
@@ -93,10 +132,12 @@ def main(packages: list[str]) -> None:
             by_room[file.relative_to(ROOT / "src" / package).parts[0].removesuffix(".py")] += each.code
         for room, code in by_room.most_common():
             print(f"  {room:<24}{code:>8,}")
-        print(f"  modules with a single importer: {len(single)}")
-        for module in single:
-            (importer,) = graph.find_modules_that_directly_import(module)
-            print(f"    {module} <- {importer}")
+        users = {module: next(iter(graph.find_modules_that_directly_import(module))) for module in single}
+        reasons = {module: reason(module, importer) for module, importer in users.items()}
+        unexplained = sum(not each for each in reasons.values())
+        print(f"  modules with a single importer: {len(single)}, {unexplained} without a reason")
+        for module, importer in users.items():
+            print(f"    {module} <- {importer}: {reasons[module] or '?'}")
         for circle in circles(graph):
             print(f"  circle: {', '.join(circle)}")
 

@@ -168,7 +168,7 @@ def refuse_connect(entry: str, *given: object) -> None:
 
 
 def lacking(python: str, missing: Iterable[str], packages: Mapping[str, str], drivers: str | None = None) -> str:
-    """What to do where a Python lacks packages that no archive of Python code can bring, as they contain C libraries.
+    """The way out for a Python that lacks packages which no archive of Python code can bring: they contain C libraries.
 
     Args:
         python: The Python.

@@ -164,7 +164,7 @@ def classic_session(environment: Mapping[str, str]) -> str:
 
 
 def locked_jvm(error: str) -> str | None:
-    """What to do about an error of a JVM that lets Python call only what it allows; None for other errors."""
+    """The way out of an error of a JVM that lets Python call only what it allows; None for other errors."""
     if "Py4JSecurityException" not in error:
         return None
     return (

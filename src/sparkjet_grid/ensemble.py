@@ -97,7 +97,7 @@ class Ensemble:
         return [member for member, since in self._awaited.items() if time.monotonic() > since + _OFFERS_WITHIN]
 
     def trouble(self) -> str:
-        """What keeps this member's server from serving, for messages; empty if nothing is known."""
+        """The reason why this member's server does not serve, for messages; empty if nothing is known."""
         why = self._own.server.why() if self._own is not None else ""
         return f"Its own ZooKeeper server: {why}." if why else ""
 

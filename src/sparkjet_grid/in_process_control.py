@@ -39,8 +39,7 @@ class InProcessControl:
         """See :meth:`sparkjet_grid.control.Control.join`."""
         with self._lock:
             if self._state is not None:
-                message = f"Member {member.id} cannot join: this grid can only have one member, and has it."
-                raise StorageError(message)
+                raise StorageError(f"Member {member.id} cannot join: this grid can only have one member, and has it.")
             self._state = first(uuid4().hex, member, partitions=self._partitions, backup_count=self._backup_count)
             self._announcements = Announcements(changed, ended)
             self._announcements.publish(self._state)

@@ -1,4 +1,4 @@
-"""What maps and journals have in common: the place of each in its grid, its only writer, and its versions."""
+"""Common to maps and journals: the place of each in its grid, its only writer, and its versions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What readers of maps and journals have in common: the grid that they read, and what missing entries mean."""
+"""Common to readers of maps and journals: the grid that they read, and what missing entries mean."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class VersionReader(Generic[V]):
         """By holder, while they are renewed."""
 
     def told(self) -> dict[str, Any] | None:
-        """What its only writer tells with the newest epoch; None before the first.
+        """The progress that its only writer announces with the newest epoch; None before the first.
 
         Returns:
             ``query``, ``output``, ``epoch`` and ``watermark``, in microseconds since 1970; None if it has none.

@@ -188,7 +188,7 @@ class ZooKeeperServer:
         shutil.rmtree(self._home, ignore_errors=True)
 
     def why(self) -> str:
-        """What keeps it from serving, for messages; empty if nothing is known."""
+        """The reason why it does not serve, for messages; empty if nothing is known."""
         found = [self._lacks()]
         if self._process is not None and not self.runs:
             log = self._home / "server.log"

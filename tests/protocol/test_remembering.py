@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from sparkjet.connectors.postgres.remembering import published_after
+from sparkjet.connectors.postgres.sink import published_after
 from sparkjet.connectors.postgres.target import MARKERS
 from sparkjet.connectors.postgres.transactions import PostgresTransactions
 from sparkjet.sinks.protocol import Handle, TransactionId

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import grimp
+import pytest
 
-from scripts.house_counts import Lines, circles, lines_of
+from scripts.house_counts import Lines, circles, lines_of, reason
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "sparkjet"
 
@@ -56,3 +57,19 @@ def test_circles() -> None:
                 graph.add_module(module)
         graph.add_import(importer=importer, imported=imported)
     assert circles(graph) == [["a", "b", "c"], ["e", "f"]]
+
+
+@pytest.mark.parametrize(
+    ("module", "importer", "why"),
+    [
+        ("connectors.delta.format", "connectors.formats", "another folder"),
+        ("windows.sliding", "windows", "the door of the package"),
+        ("cli.doctor", "cli.commands", "imported on use"),
+        ("engine.epoch", "engine.engine", "lines together"),
+        ("catalyst.shuffles", "catalyst.kept_plans", "tests of its own"),
+        ("aggregates.bits", "aggregates.built_in", ""),
+    ],
+)
+def test_reasons_of_a_module_with_a_single_importer(module: str, importer: str, why: str) -> None:
+    found = reason(f"sparkjet.{module}", f"sparkjet.{importer}")
+    assert found.endswith(why) if why else not found

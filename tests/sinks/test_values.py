@@ -13,9 +13,8 @@ from pyspark.sql.types import StructType
 from sparkjet.connectors.artemis import columns as artemis
 from sparkjet.errors import SinkError
 from sparkjet.sinks.console import ConsoleSink
-from sparkjet.sinks.foreach import ForeachSink
+from sparkjet.sinks.foreach import ForeachSink, doubtful
 from sparkjet.sinks.memory import MemorySink
-from sparkjet.sinks.python_values import doubtful
 from sparkjet.testing.sink_contract import transaction
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""What to use instead of an aggregate function that is not offered."""
+"""Advice on what to use instead of an aggregate function that is not offered."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ELSEWHERE = {
 
 
 def nearest_to(name: str) -> str:
-    """What to use instead of one of Spark's aggregate functions, by its SQL name.
+    """The replacement for one of Spark's aggregate functions, by its SQL name.
 
     >>> nearest_to("kll_sketch_agg_bigint")
     'The nearest is percentile_approx. Write an sj.AggregateOperation or an sj.python_aggregate, or compute it in a ...
@@ -32,7 +32,7 @@ def nearest_to(name: str) -> str:
 
 
 def instead_of(name: str) -> str | None:
-    """What to use instead of a function that sparkjet.functions lacks, None if Spark lacks it too.
+    """The replacement for a function that sparkjet.functions lacks; None if Spark lacks it too.
 
     >>> instead_of("upper")
     'Use pyspark.sql.functions.upper.'

@@ -50,8 +50,7 @@ def _sketched(function: str, col: ColumnOrName, percentage: float | Sequence[flo
     percentages.check(name)
     whole_number(name, "accuracy", accuracy, 1, _MOST_K * _ACCURACY_OF_K)
     if LINE < _SKETCHING:
-        message = f"{name}: sketches need Spark 4.1 or later; this is {LINE_NAME}. percentile_disc is exact."
-        raise AnalysisError(message)
+        raise AnalysisError(f"{name}: sketches need Spark 4.1 or later; this is {LINE_NAME}. percentile_disc is exact.")
     k = max(_LEAST_K, math.ceil(accuracy / _ACCURACY_OF_K))
 
     def resolve(inputs: Inputs) -> AggregateOperation:

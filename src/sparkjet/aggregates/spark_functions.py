@@ -29,8 +29,7 @@ def aggregate_of(call: AggregateCall) -> Aggregate:
         return call.own
     translation = (_DISTINCT if call.distinct else _FUNCTIONS).get(call.name)
     if translation is None:
-        message = f"agg: {call.text} cannot be combined from the frames of a window. {nearest_to(call.name)}"
-        raise AnalysisError(message)
+        raise AnalysisError(f"agg: {call.text} cannot be combined from the frames of a window. {nearest_to(call.name)}")
     aggregate = translation(call)
     return replace(aggregate, computes=call.text, unsaid={**aggregate.unsaid, **call.unsaid})
 
@@ -123,8 +122,7 @@ def _within_group(make: Callable[..., Aggregate]) -> _Translation:
 
 
 def _refuse(call: AggregateCall, why: str) -> NoReturn:
-    message = f"agg: {call.text} is not supported. {why}"
-    raise AnalysisError(message)
+    raise AnalysisError(f"agg: {call.text} is not supported. {why}")
 
 
 _OF_COLUMNS: Sequence[Callable[..., Aggregate]] = (

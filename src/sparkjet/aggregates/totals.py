@@ -53,7 +53,7 @@ class Total:
 
 
 def failing(message: str, result: str) -> Column:
-    """What a total that overflows is by default: an error."""
+    """The default for a total that overflows: an error."""
     return F.raise_error(f"[ARITHMETIC_OVERFLOW] {message}").cast(result)
 
 

@@ -54,8 +54,7 @@ class GroupedResults(Guided, Generic[Results]):
             AnalysisError: There are no values: when the query starts, it is not known which ones will come.
         """
         if not values:
-            message = f'pivot: give the values of {pivot_col!r}, e.g. pivot("{pivot_col}", ["a", "b"]).'
-            raise AnalysisError(message)
+            raise AnalysisError(f'pivot: give the values of {pivot_col!r}, e.g. pivot("{pivot_col}", ["a", "b"]).')
         return GroupedResults(self._then, lambda frame: self._group(frame).pivot(pivot_col, [*values]), self._shape)
 
     def agg(self, *exprs: Column | Mapping[str, str] | AggregateOperation) -> Results:

@@ -123,8 +123,7 @@ def _described(
     columns = {field.name: field.dataType for field in live.schema}
     if isinstance(cut, dt.datetime):
         if cut.tzinfo is None:
-            message = f"cut: {cut!r} has no time zone. Give an aware datetime, such as cut.astimezone()."
-            raise AnalysisError(message)
+            raise AnalysisError(f"cut: {cut!r} has no time zone. Give an aware datetime, such as cut.astimezone().")
         time = (cut - _EPOCH) // dt.timedelta(microseconds=1)
         return Backfill(history, columns, event_time, cut=time, bucket=bucket)
     if not isinstance(cut, list | tuple) or not cut or not all(isinstance(name, str) for name in cut):
@@ -174,8 +173,7 @@ def _column(argument: str, rows: DataFrame, name: str, kind: type) -> str:
     given: object = name
     named = attributes(rows, name) if isinstance(given, str) else []
     if len(named) != 1:
-        message = f"{argument}: there is no column {name!r}; {nearest(str(name), rows.columns)}"
-        raise AnalysisError(message)
+        raise AnalysisError(f"{argument}: there is no column {name!r}; {nearest(str(name), rows.columns)}")
     found = rows.select(quoted(name)).schema[0].dataType
     if not isinstance(found, kind):
         message = (

@@ -83,22 +83,19 @@ def compared(old: DataFrame, new: DataFrame, keys: Sequence[str], what: str) -> 
         raise AnalysisError(message)
     if not columns.types:
         told = "; ".join(columns.told)
-        message = f"diff: {what}: the two have no column in common that can be compared: {told}."
-        raise AnalysisError(message)
+        raise AnalysisError(f"diff: {what}: the two have no column in common that can be compared: {told}.")
     both = _tagged(old, columns, is_new=False).unionByName(_tagged(new, columns, is_new=True))
     return _by_key(both, columns, keys, what) if keys else _as_multiset(both, columns)
 
 
 def _check_names(frame: DataFrame, what: str) -> None:
     if frame.isStreaming:
-        message = f"diff: {what}: this is a stream. Write it somewhere, and compare what is there."
-        raise AnalysisError(message)
+        raise AnalysisError(f"diff: {what}: this is a stream. Write it somewhere, and compare what is there.")
     is_exact = frame.sparkSession.conf.get("spark.sql.caseSensitive") == "true"
     names = [name if is_exact else name.lower() for name in frame.columns]
     twice = [name for name, known in zip(frame.columns, names, strict=True) if names.count(known) > 1]
     if twice:
-        message = f"diff: {what}: two columns are called {twice[0]!r}. Give one another name with toDF(…)."
-        raise AnalysisError(message)
+        raise AnalysisError(f"diff: {what}: two columns are called {twice[0]!r}. Give one another name with toDF(…).")
     ours = {CHANGE, COLUMNS, COUNT}.intersection(names)
     if ours:
         message = f"diff: {what}: the columns of differences are called {', '.join(sorted(ours))} too. Rename yours."

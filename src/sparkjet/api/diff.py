@@ -78,8 +78,7 @@ class Diff:
         if output is None and len(self._outputs) == 1:
             [output] = self._outputs
         if output not in self._outputs:
-            message = f"toDF: {output!r} is no output. {nearest(str(output), self._outputs)}"
-            raise AnalysisError(message)
+            raise AnalysisError(f"toDF: {output!r} is no output. {nearest(str(output), self._outputs)}")
         return self._outputs[output].rows
 
     def __repr__(self) -> str:
@@ -122,8 +121,7 @@ def diff(old: Outputs, new: Outputs, keys: Keys | None = None) -> Diff:
         raise AnalysisError(message)
     names = list(dict.fromkeys((*before, *after)))
     if not names:
-        message = "diff: neither has published any output yet, so there is nothing to compare."
-        raise AnalysisError(message)
+        raise AnalysisError("diff: neither has published any output yet, so there is nothing to compare.")
     chosen = _keys_of(keys, names)
     found = {}
     for name in names:
@@ -144,13 +142,11 @@ def _keys_of(keys: Keys | None, names: Sequence[str]) -> dict[str, Sequence[str]
     for given in [*keys.values()] if isinstance(keys, Mapping) else [keys]:
         each: object = given
         if not isinstance(each, str | list | tuple) or not all(isinstance(name, str) for name in each):
-            message = f'keys: {each!r} is no column and no list of columns, as in ["window", "shop"].'
-            raise AnalysisError(message)
+            raise AnalysisError(f'keys: {each!r} is no column and no list of columns, as in ["window", "shop"].')
     if isinstance(keys, Mapping):
         others = [name for name in keys if name not in names]
         if others:
-            message = f"keys: {others[0]!r} is no output. {nearest(others[0], names)}"
-            raise AnalysisError(message)
+            raise AnalysisError(f"keys: {others[0]!r} is no output. {nearest(others[0], names)}")
         return {name: _listed(each) for name, each in keys.items()}
     return {name: _listed(keys) for name in names if name == _ROWS or name.startswith("results")}
 
@@ -168,16 +164,14 @@ def _named(given: Outputs, argument: str) -> dict[str, DataFrame]:
     of_fork = isinstance(given, Fork)
     place: object = given.outputs if isinstance(given, Fork) else given
     if not isinstance(place, str | Path):
-        message = f"{argument}: {given!r} is no DataFrame, fork or directory."
-        raise AnalysisError(message)
+        raise AnalysisError(f"{argument}: {given!r} is no DataFrame, fork or directory.")
     directory = directory_at(str(place), argument, SparkSession.active)
     if _is_output(directory):
         return {_ROWS: read_files(place)}
     try:
         names = sorted(name for name in directory.names() if not name.startswith(("_", ".")))
     except OSError as error:
-        message = f'{argument}: "{directory}" cannot be read: {error.strerror or error}'
-        raise AnalysisError(message) from error
+        raise AnalysisError(f'{argument}: "{directory}" cannot be read: {error.strerror or error}') from error
     found = {name: read_files(f"{place}/{name}") for name in names if _is_output(directory.below(name))}
     if not found and not of_fork:
         message = f'{argument}: "{directory}" has no output of a query: nothing was published there or below.'

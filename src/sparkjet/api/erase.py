@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Erased:
-    """What :func:`erase` has found, and erased unless it was a dry run.
+    """The findings of :func:`erase`, which has erased them unless it was a dry run.
 
     Attributes:
         places: The rows found in each place.
@@ -85,8 +85,7 @@ def erase(
     """
     given: object = key
     if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
-        message = f"erase: key: {key!r} does not say which column it is of, as key={{'user': 42}} does."
-        raise AnalysisError(message)
+        raise AnalysisError(f"erase: key: {key!r} does not say which column it is of, as key={{'user': 42}} does.")
     return erased(home, Sought(dict(key)), rows, copies, dry_run=dry_run, session=session)
 
 
@@ -103,8 +102,7 @@ def erased(
     for argument, given in (("rows", rows), ("copies", copies)):
         if isinstance(given, str | Path):
             # A string would be taken letter by letter, as many places.
-            message = f'erase: {argument}="{given}" is one place: give a list of them.'
-            raise AnalysisError(message)
+            raise AnalysisError(f'erase: {argument}="{given}" is one place: give a list of them.')
     if not sought.values or None in sought.values.values():
         message = "erase: key: name a column and its value at least, as in key={'user': 42}; null is nobody's."
         raise AnalysisError(message)

@@ -40,8 +40,7 @@ class Expecting(FrameMethods):
         chosen = _action(action)
         given: object = name
         if not isinstance(given, str) or not given.strip():
-            message = f"expect: {given!r} is not a name. Give text by which rows that fail are counted."
-            raise AnalysisError(message)
+            raise AnalysisError(f"expect: {given!r} is not a name. Give text by which rows that fail are counted.")
         if any(each.name == name for each in expected(self._chain.all_links).values()):
             message = f"expect: these rows have an expectation {name!r} already. Give each a name of its own."
             raise AnalysisError(message)
@@ -62,6 +61,5 @@ class Expecting(FrameMethods):
 def _action(given: object) -> Action:
     known = [each.value for each in Action]
     if given not in known:
-        message = f"expect: action={given!r}; {nearest(str(given), known)}."
-        raise AnalysisError(message)
+        raise AnalysisError(f"expect: action={given!r}; {nearest(str(given), known)}.")
     return Action(given)

@@ -187,8 +187,7 @@ class FrameMethods(Guided, ABC):
                 raise AnalysisError(message)
             return self.select(*(F.col(quoted(old)).alias(new) for old, new in zip(self.columns, cols, strict=True)))
         if self.isStreaming:
-            message = "toDF: these rows come from a stream, which has no end. Write them with writeStream."
-            raise AnalysisError(message)
+            raise AnalysisError("toDF: these rows come from a stream, which has no end. Write them with writeStream.")
         return self._computed()
 
     def drop(self, *cols: Column | str) -> Self:
@@ -262,8 +261,7 @@ class FrameMethods(Guided, ABC):
         """
         check_how(how)
         if isinstance(other, FrameMethods) or (isinstance(other, DataFrame) and other.isStreaming):
-            message = f"join: the other side is a stream. {alternatives.STREAM_JOIN}"
-            raise AnalysisError(message)
+            raise AnalysisError(f"join: the other side is a stream. {alternatives.STREAM_JOIN}")
         return self._then(static_join(self._chain, static_table(other), on, how))
 
     def crossJoin(self, other: DataFrame | StaticTable) -> Self:
@@ -307,8 +305,7 @@ class FrameMethods(Guided, ABC):
         try:
             self._visible.select(name)
         except AnalysisException as error:
-            message = f"there is no column {name!r}; {nearest(str(name), self.columns)}."
-            raise AnalysisError(message) from error
+            raise AnalysisError(f"there is no column {name!r}; {nearest(str(name), self.columns)}.") from error
         return F.col(name)
 
     if TYPE_CHECKING:

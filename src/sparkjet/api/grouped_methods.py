@@ -73,8 +73,7 @@ class GroupedMethods(Guided, ABC, Generic[Result]):
         ['window', 'round(avg(value), 2)', 'spread']
         """
         if not exprs or any(isinstance(each, Mapping) and not each for each in exprs):
-            message = 'agg: give at least one aggregate, e.g. pyspark.sql.functions.count("*").'
-            raise AnalysisError(message)
+            raise AnalysisError('agg: give at least one aggregate, e.g. pyspark.sql.functions.count("*").')
         self._check_keys()
         return self._aggregated(exprs)
 
@@ -94,8 +93,7 @@ class GroupedMethods(Guided, ABC, Generic[Result]):
         names = [*grouping.order, *(column.name for column in columns)]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
-            message = f"agg: two columns of the result are named {twice[0]!r}. Rename one with alias(…)."
-            raise AnalysisError(message)
+            raise AnalysisError(f"agg: two columns of the result are named {twice[0]!r}. Rename one with alias(…).")
         return aggregates, columns
 
     def pivot(self, pivot_col: str, values: Sequence[Any] | None = None) -> Self:
@@ -180,11 +178,9 @@ def _numeric(method: str, name: object, rows: DataFrame) -> str:
         AnalysisError: It is not numeric.
     """
     if not isinstance(name, str):
-        message = f"{method}: {name!r} is not the name of a column. Give one, or use agg(…)."
-        raise AnalysisError(message)
+        raise AnalysisError(f"{method}: {name!r} is not the name of a column. Give one, or use agg(…).")
     # Otherwise as in Spark: it may be a field of a struct, or spelled in another case.
     found = quoted(name) if name in rows.columns else name
     if not isinstance(rows.select(found).schema.fields[0].dataType, NumericType):
-        message = f"{method}: {name!r} is not a numeric column. Cast it first, or use agg(…)."
-        raise AnalysisError(message)
+        raise AnalysisError(f"{method}: {name!r} is not a numeric column. Cast it first, or use agg(…).")
     return found

@@ -44,5 +44,5 @@ class Guided:
         return ()
 
     def _way_out(self, name: str) -> str | None:
-        """What to do instead of an attribute that is not offered, None if only the nearest name can help."""
+        """The alternative to an attribute that is not offered; None if only the nearest name can help."""
         return self._alternatives.get(name)

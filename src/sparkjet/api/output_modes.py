@@ -49,8 +49,7 @@ def stage_in_mode(settings: OutputSettings, options: Options) -> Stage | None:
     stage, complete = settings.stage, settings.mode == COMPLETE
     if settings.rows in {Rows.LATE, Rows.DEAD}:
         if settings.mode != APPEND:
-            message = f'outputMode: {settings.rows.value} rows are never early; use "append".'
-            raise AnalysisError(message)
+            raise AnalysisError(f'outputMode: {settings.rows.value} rows are never early; use "append".')
         return stage
     if complete and not isinstance(stage, Aggregation):
         message = (

@@ -97,8 +97,7 @@ class Places:
         home = self.home.path if self.has_own_home else None
         for note in platform_of(self.plan.source.sparkSession).notes(None if home is None else str(home)):
             if note.weight is Weight.REFUSED:
-                message = f"checkpointLocation: {note.told} {note.remedy}"
-                raise AnalysisError(message)
+                raise AnalysisError(f"checkpointLocation: {note.told} {note.remedy}")
             if note.weight is Weight.WARNED:
                 logger.warning("%s %s", note.told, note.remedy)
 

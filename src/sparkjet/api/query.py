@@ -105,7 +105,7 @@ class StreamingQuery(Guided):
 
     @property
     def status(self) -> dict[str, Any]:
-        """What Spark's query is doing."""
+        """The current activity of Spark's query."""
         return dict(self._spark.status)
 
     @property
@@ -246,5 +246,4 @@ class StreamingQuery(Guided):
 def _check_timeout(method: str, timeout: object) -> None:
     # Python's locks cannot wait longer than this, and would raise their own errors.
     if timeout is not None and not (isinstance(timeout, int | float) and 0 <= timeout <= TIMEOUT_MAX):
-        message = f"{method}: timeout={timeout!r} is not a number of seconds. Give one, or leave it out."
-        raise AnalysisError(message)
+        raise AnalysisError(f"{method}: timeout={timeout!r} is not a number of seconds. Give one, or leave it out.")

@@ -87,9 +87,7 @@ def sink_format(source: str | Sink) -> ChosenSink:
         )
         raise AnalysisError(message)
     if found.method == "toTable":
-        message = "format: give the name of the table to toTable(…)."
-        raise AnalysisError(message)
+        raise AnalysisError("format: give the name of the table to toTable(…).")
     if found.method is not None:
-        message = f'format: give the function to {found.method}(…) instead of format("{found.name}").'
-        raise AnalysisError(message)
+        raise AnalysisError(f'format: give the function to {found.method}(…) instead of format("{found.name}").')
     return ChosenSink(found)

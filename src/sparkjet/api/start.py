@@ -87,8 +87,7 @@ def replay_dead_letters(
     """
     given: object = late
     if given not in {"refuse", "drop"}:
-        message = f'replay_dead_letters: late={given!r} is neither "refuse" nor "drop".'
-        raise AnalysisError(message)
+        raise AnalysisError(f'replay_dead_letters: late={given!r} is neither "refuse" nor "drop".')
     refuse_connect("replay_dead_letters", letters)
     rows: object = letters
     is_rows = isinstance(rows, DataFrame)

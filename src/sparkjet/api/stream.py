@@ -98,8 +98,7 @@ class Stream(Deduplicated, Diverted, Expecting, StreamJoins, Unions):
         """
         given: object = alias
         if not isinstance(given, str) or not alias or "/" in alias:
-            message = f"alias: {alias!r} must be a name without a slash."
-            raise AnalysisError(message)
+            raise AnalysisError(f"alias: {alias!r} must be a name without a slash.")
         chain = self._chain.then(links.alias(alias))
         return Stream(replace(self._feed, transformations=chain, name=alias), *self._times)
 

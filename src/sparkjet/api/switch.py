@@ -112,8 +112,7 @@ def decide(before: Directory, after: Directory, at: int | None, *, dry_run: bool
             message = f'switch: "{before}" cannot be written to: {error.strerror or error}. A switch is a record there.'
             raise StorageError(message) from error
         return _switch(record, border)
-    message = f'switch: the query of "{before}" writes records faster than it can be switched. Try again.'
-    raise RecoveryError(message)
+    raise RecoveryError(f'switch: the query of "{before}" writes records faster than it can be switched. Try again.')
 
 
 def _border(record: Record, following: Record, at: int | None, old: Directory, new: Directory) -> Border:
@@ -176,8 +175,7 @@ def _placed(at: int | None, reached: int | None, ends: FrameGrid) -> int:
 def _decided(until: Border, following: Record, at: int | None, old: Directory) -> Border:
     """The earlier decision, if it agrees with the request."""
     if until.query != following.query:
-        message = f'switch: the query of "{old}" was switched to query {until.query} already.'
-        raise AnalysisError(message)
+        raise AnalysisError(f'switch: the query of "{old}" was switched to query {until.query} already.')
     _check_same(at, until.at)
     return until
 
@@ -220,6 +218,5 @@ def microseconds(at: object) -> int:
 
 def _directory(given: object, name: str, session: SparkSession | None) -> Directory:
     if not isinstance(given, str | Path):
-        message = f"{name}: {given!r} is not the home of a query, which is text. See help(sj.switch)."
-        raise AnalysisError(message)
+        raise AnalysisError(f"{name}: {given!r} is not the home of a query, which is text. See help(sj.switch).")
     return directory_at(str(given), name, lambda: session_for("switch", session))

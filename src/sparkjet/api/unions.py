@@ -48,8 +48,7 @@ class Unions(FrameMethods):
         """
         given: object = other
         if not isinstance(given, Unions):
-            message = f"union: expected a stream, got {type(given).__name__}. Start it with sj.stream(…)."
-            raise AnalysisError(message)
+            raise AnalysisError(f"union: expected a stream, got {type(given).__name__}. Start it with sj.stream(…).")
         if backfilled(self._chain.shape) or backfilled(other._chain.shape):
             message = (
                 "union: one of the streams begins with a history. Unite the DataFrames, and give these a history: "
@@ -60,14 +59,12 @@ class Unions(FrameMethods):
             message = "union: one of the streams is the result of a stateful step. Unite them before that step."
             raise AnalysisError(message)
         if self._chain.divert is not None or other._chain.divert is not None:
-            message = "union: rows of one of the streams are diverted. Call divert(…) on the union."
-            raise AnalysisError(message)
+            raise AnalysisError("union: rows of one of the streams are diverted. Call divert(…) on the union.")
         if expected(self._chain.all_links) or expected(other._chain.all_links):
             message = "union: rows of one of the streams are counted by expectations. Call expect(…) on the union."
             raise AnalysisError(message)
         if len(self.columns) != len(other.columns):
-            message = f"union: the columns {self.columns} and {other.columns} do not match one by one."
-            raise AnalysisError(message)
+            raise AnalysisError(f"union: the columns {self.columns} and {other.columns} do not match one by one.")
         self._chain.check_fixed("union")
         other._chain.check_fixed("union")
         if self._event_time is None and other._event_time is None:
@@ -103,8 +100,7 @@ class Unions(FrameMethods):
         sides = (self._filled(other), other._filled(self)) if allowMissingColumns else (self, other)
         missing = sorted(set(sides[0].columns) ^ set(sides[1].columns))
         if missing:
-            message = f"unionByName: only one of the two streams has a column {missing[0]!r}."
-            raise AnalysisError(message)
+            raise AnalysisError(f"unionByName: only one of the two streams has a column {missing[0]!r}.")
         return sides[0].union(sides[1].select(*(quoted(name) for name in sides[0].columns)))
 
     def _filled(self, other: Self) -> Self:

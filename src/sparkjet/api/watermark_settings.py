@@ -46,8 +46,7 @@ def watermark_settings(
         )
         raise AnalysisError(message)
     if isinstance(substreams, str) or (substreams and not columns):
-        message = f"withWatermark: substreams={substreams!r} must be a list of names, and needs by=…"
-        raise AnalysisError(message)
+        raise AnalysisError(f"withWatermark: substreams={substreams!r} must be a list of names, and needs by=…")
     partitions = partition_columns(rows)
     if not columns and partitions is not None:
         if partitions.kept == partitions.columns:
@@ -104,8 +103,7 @@ def _found(option: str, name: object, rows: DataFrame) -> str:
         raise AnalysisError(f"withWatermark: {option}={name!r} is not the name of a column.")
     found = [each for each in rows.columns if same_name(rows, each, name)]
     if not found:
-        message = f"withWatermark: {option}={name!r} is not a column; {nearest(name, rows.columns)}"
-        raise AnalysisError(message)
+        raise AnalysisError(f"withWatermark: {option}={name!r} is not a column; {nearest(name, rows.columns)}")
     return name if name in found else found[0]
 
 

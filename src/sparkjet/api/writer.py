@@ -67,8 +67,7 @@ class StreamWriter(Guided):
         """Set an option; names are case-insensitive, unknown ones are refused by :meth:`start`."""
         name: object = key
         if not isinstance(name, str):
-            message = f'option: {name!r} is not the name of an option. Give text, as in option("path", "…").'
-            raise AnalysisError(message)
+            raise AnalysisError(f'option: {name!r} is not the name of an option. Give text, as in option("path", "…").')
         if value is None:
             return self
         text = str(value).lower() if isinstance(value, bool) else str(value)
@@ -99,16 +98,14 @@ class StreamWriter(Guided):
         names = [name for col in cols for name in (col if isinstance(col, list | tuple) else [col])]
         wrong = [name for name in names if not isinstance(name, str)]
         if wrong:
-            message = f"partitionBy: {wrong[0]!r} is not the name of a column."
-            raise AnalysisError(message)
+            raise AnalysisError(f"partitionBy: {wrong[0]!r} is not the name of a column.")
         return self._with(partition_by=tuple(names))
 
     def queryName(self, queryName: str) -> Self:
         """Name of the query, and of the table of the memory sink."""
         given: object = queryName
         if not isinstance(given, str) or not given.strip():
-            message = f"queryName: {given!r} is not a name. Give text, or leave it out."
-            raise AnalysisError(message)
+            raise AnalysisError(f"queryName: {given!r} is not a name. Give text, or leave it out.")
         return self._with(name=queryName)
 
     @overload
@@ -138,14 +135,12 @@ class StreamWriter(Guided):
             message = f"trigger: {hint}" if hint is not None else f"trigger: there is no trigger {name!r}; {known}."
             raise AnalysisError(message)
         if sum(given is not None for given in (processingTime, availableNow, once)) != 1:
-            message = 'trigger: give either processingTime="…" or availableNow=True.'
-            raise AnalysisError(message)
+            raise AnalysisError('trigger: give either processingTime="…" or availableNow=True.')
         if processingTime is not None:
             given: object = processingTime
             if not isinstance(given, str):
                 # Spark accepts no other.
-                message = f'trigger: processingTime={given!r} is not text, as in processingTime="5 seconds".'
-                raise AnalysisError(message)
+                raise AnalysisError(f'trigger: processingTime={given!r} is not text, as in processingTime="5 seconds".')
             parse_duration(processingTime, "processingTime")
             return self._with(trigger={"processingTime": processingTime})
         return self._with(trigger={"availableNow": True} if availableNow or once else None)
@@ -280,6 +275,5 @@ def settings_of(writer: StreamWriter) -> OutputSettings:
     """
     given: object = writer
     if not isinstance(given, StreamWriter):
-        message = f"start: expected a writer, got {type(given).__name__}. Give result.writeStream.format(…)."
-        raise AnalysisError(message)
+        raise AnalysisError(f"start: expected a writer, got {type(given).__name__}. Give result.writeStream.format(…).")
     return given._settings  # noqa: SLF001

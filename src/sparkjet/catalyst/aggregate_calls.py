@@ -66,8 +66,7 @@ class AggregateCall:
     def constant(self, number: int) -> Any:
         """The value of an argument that is the same in all rows."""
         if not self.is_constant(number):
-            message = f"agg: {self.text}: argument {number + 1} must be a constant."
-            raise AnalysisError(message)
+            raise AnalysisError(f"agg: {self.text}: argument {number + 1} must be a constant.")
         # One row without a source: Spark evaluates it on the driver.
         value = SparkSession.active().sql("SELECT 1").select(self.columns[number]).collect()[0][0]
         return [_plain(each) for each in value] if isinstance(value, list) else _plain(value)

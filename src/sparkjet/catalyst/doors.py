@@ -56,7 +56,7 @@ _CHECKPOINTS = f"{_LOGS}.checkpointing" if LINE >= (4, 1) else _LOGS
 
 KEPT_PLANS = Door(
     "plans that are kept from one epoch to the next",
-    ("catalyst/kept_plan", "catalyst/kept_plans", "catalyst/shuffles"),
+    ("catalyst/kept_plans", "catalyst/shuffles"),
     (
         f"{_EXECUTION}.adaptive.LogicalQueryStage(2)",
         f"{_EXECUTION}.QueryExecution.sparkPlan(0)",
@@ -111,7 +111,7 @@ JDBC = Door(
 )
 BUCKETS = Door(
     "the hash by which Iceberg's tables have buckets",
-    ("connectors/iceberg/buckets",),
+    ("connectors/iceberg/partitions",),
     (
         f"{_CATALYST}.expressions.Murmur3Hash(2)",
         f"{_CATALYST}.expressions.objects.Invoke(8)",
@@ -344,8 +344,8 @@ DOORS = (
             "sinks/console",
             "connectors/delta/named",
             "connectors/iceberg/library",
+            "sinks/read_files",
             "sinks/table",
-            "sinks/united_rows",
         ),
         (
             f"{_SQL}.types.StructType.asNullable(0)",

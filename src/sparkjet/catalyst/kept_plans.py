@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from functools import reduce
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, reduce
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
 from sparkjet.catalyst.constants import recorded
 from sparkjet.catalyst.doors import KEPT_PLANS, is_open
-from sparkjet.catalyst.kept_plan import Constants, KeptPlan, Leaf
 from sparkjet.catalyst.moments import changes
-from sparkjet.catalyst.physical_plans import as_frame, no_rows
+from sparkjet.catalyst.physical_plans import as_frame, no_rows, planned
 from sparkjet.catalyst.shuffles import with_one_shuffle, without_shuffle
-from sparkjet.catalyst.tables import Groups, Rows, groups_of
+from sparkjet.catalyst.tables import Groups, Kind, Rows, Table, groups_of, remember, table_of
 from sparkjet.errors import SparkjetError
+from sparkjet.java import as_map, as_seq, java_class, scala_context
 from sparkjet.spark_line import LINE
 
+Constants = Sequence[int | None]
 Build = Callable[..., DataFrame]
 """Makes a DataFrame from one DataFrame per group of tables, and the constants."""
 
@@ -39,7 +41,7 @@ class KeptPlans:
     """
 
     def __init__(self) -> None:
-        self._kept: dict[Hashable, KeptPlan | None] = {}
+        self._kept: dict[Hashable, _KeptPlan | None] = {}
 
     def __call__(
         self,
@@ -78,6 +80,88 @@ class KeptPlans:
         return kept.run([tables for group in groups for tables in group.values()], used(*constants), held=held)
 
 
+class _Leaf:
+    """A leaf of a kept plan.
+
+    Args:
+        node: The node, which scans an empty RDD.
+        number: The number of the group of tables that it reads.
+    """
+
+    def __init__(self, node: Any, number: int) -> None:
+        self.node = node
+        self.number = number
+        self._output = node.output()
+        # Asked once: each answer takes a JVM call, and another one to release it.
+        self._others = node.productElement(2), node.outputPartitioning(), node.outputOrdering(), node.stream()
+        self._fits: dict[object, bool] = {}
+
+    def scan(self, session: SparkSession, tables: Sequence[Table]) -> Any:
+        """A plan that reads tables in place of the leaf."""
+        (first, *others) = tables
+        if not others and first.plan is not None and self._is_replaced_by(first):
+            return first.plan
+        return self.node.copy(self._output, _united(session, tables), *self._others)
+
+    def _is_replaced_by(self, table: Table) -> bool:
+        """Whether a table's plan has the same columns as the leaf."""
+        columns = table.kind.columns
+        if columns is None:
+            return bool(table.plan.output().equals(self._output))
+        if columns not in self._fits:
+            self._fits[columns] = bool(table.plan.output().equals(self._output))
+        return self._fits[columns]
+
+
+@dataclass(frozen=True, eq=False)
+class _KeptPlan:
+    """A physical plan whose leaves are empty RDDs.
+
+    Attributes:
+        session: The session in which it was planned.
+        plan: The plan, before Spark prepares it for execution.
+        leaves: Its leaves.
+        output: The columns of its result.
+        markers: The numbers that stand for the constants in it.
+    """
+
+    session: SparkSession
+    plan: Any
+    leaves: Sequence[_Leaf]
+    output: Any
+    markers: Constants
+    _kinds: dict[bool, Kind] = field(default_factory=dict)
+
+    def run(self, groups: Sequence[Sequence[Table]], constants: Constants, *, held: bool) -> DataFrame:
+        """The result for other tables of the same shapes, and other constants; kept in memory once read if ``held``."""
+        scans = [(leaf.node, leaf.scan(self.session, groups[leaf.number])) for leaf in self.leaves]
+        plan = self.with_constants(self.plan.transformUp(as_map(self.session, scans)), constants)
+        frame = planned(self.session, plan, self.output)
+        if held:
+            frame, plan = frame.localCheckpoint(eager=False), None
+        if held not in self._kinds:
+            table = table_of(frame)
+            if table is None:
+                return frame
+            # The same for every result: the identities of a plan's columns, and the partitioning of the held rows.
+            self._kinds[held] = table.kind if held else replace(table.kind, columns=self)
+        remember(frame, Table(frame._jdf, self._kinds[held], plan))
+        return frame
+
+    def with_constants(self, plan: Any, constants: Constants) -> Any:
+        """A plan with constants in place of the markers."""
+        literals = self._literals(constants)
+        return plan.transformAllExpressions(as_map(self.session, literals)) if literals else plan
+
+    def _literals(self, constants: Constants) -> list[tuple[Any, Any]]:
+        values: dict[int, int] = {}
+        for marker, value in zip(self.markers, constants, strict=True):
+            if marker is not None and value is not None and values.setdefault(marker, value) != value:
+                raise SparkjetError(f"{marker} stands for {values[marker]} and for {value} in a kept plan.")
+        gateway = self.session.sparkContext._gateway
+        return [(_literal(gateway, marker), _literal(gateway, value)) for marker, value in values.items()]
+
+
 def _plan(
     session: SparkSession,
     groups: Sequence[Groups],
@@ -86,7 +170,7 @@ def _plan(
     used: Callable[..., Constants],
     tasks: int | None,
     shuffled: Callable[[SparkSession, Any], Any],
-) -> KeptPlan | None:
+) -> _KeptPlan | None:
     """Plan ``build`` once and for all; None if its plan cannot be kept."""
     if session.conf.get("spark.sql.adaptive.enabled") == "true":
         # It would look for the nodes of the kept plan in the logical one.
@@ -109,8 +193,7 @@ def _plan(
         built = build(*inputs, *markers)
     unknown = set(needed) - set(known)
     if unknown:
-        message = f"A kept plan uses constants that it does not name: {sorted(unknown)}."
-        raise SparkjetError(message)
+        raise SparkjetError(f"A kept plan uses constants that it does not name: {sorted(unknown)}.")
     execution = built._jdf.queryExecution()
     if changes(session, execution.analyzed()):
         return None
@@ -121,7 +204,7 @@ def _plan(
         if any(leaf.getClass().getSimpleName() != name or leaf.rdd().id() not in places for leaf in _leaves(node)):
             # A table that a user's transformation joins, or rows that are always the same.
             return None
-    kept = KeptPlan(session, plan, [Leaf(leaf, places[leaf.rdd().id()]) for leaf in leaves], plan.output(), known)
+    kept = _KeptPlan(session, plan, [_Leaf(leaf, places[leaf.rdd().id()]) for leaf in leaves], plan.output(), known)
     # What no transformation finds, or ``constant`` did not make, would compute with a marker in every epoch.
     shown = kept.with_constants(plan, [None if marker is None else 0 for marker in known])
     text = shown.treeString(True, False, _ALL_FIELDS, False, *(() if LINE < (4, 1) else (False,)))
@@ -136,3 +219,30 @@ def _leaves(plan: Any) -> list[Any]:
 def _read(frames: Sequence[DataFrame], tasks: int | None) -> DataFrame:
     rows = reduce(DataFrame.unionByName, frames)
     return rows if tasks is None else rows.coalesce(tasks)
+
+
+def _united(session: SparkSession, tables: Sequence[Table]) -> Any:
+    """The RDD of tables of one shape, combined partition by partition as in Spark's own union."""
+    rdds = [table.rdd for table in tables]
+    if len(rdds) == 1:
+        return rdds[0]
+    union = java_class(session, "org.apache.spark.rdd.SQLPartitioningAwareUnionRDD")
+    sequence, count = as_seq(session, rdds), rdds[0].getNumPartitions()
+    return union(scala_context(session), sequence, count, rdds[0].elementClassTag())
+
+
+@lru_cache(1024)
+def _literal(gateway: Any, value: int) -> Any:
+    """The array of which a ``constant`` is the element, as Spark's optimizer leaves it; plans share constants."""
+    values = gateway.new_array(gateway.jvm.long, 1)
+    values[0] = value
+    data, literal, longs = _classes(gateway)
+    return literal(data(values), longs)
+
+
+@lru_cache(4)
+def _classes(gateway: Any) -> tuple[Any, Any, Any]:
+    catalyst = gateway.jvm.org.apache.spark.sql.catalyst
+    types = gateway.jvm.org.apache.spark.sql.types.DataTypes
+    longs = types.createArrayType(types.LongType, False)
+    return catalyst.util.GenericArrayData, catalyst.expressions.Literal, longs

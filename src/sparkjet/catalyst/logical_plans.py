@@ -69,7 +69,7 @@ def selected(df: DataFrame, column: Column | str) -> Any:
 
 
 def aliases(nodes: Iterable[Any]) -> dict[int, Any]:
-    """What the projections among some nodes compute, by the identity of the resulting column."""
+    """The expressions that the projections among some nodes compute, by the identity of the resulting column."""
     return {
         attribute_id(each): each.child()
         for node in nodes
@@ -96,7 +96,7 @@ def origins(expression: Any, renamed: Mapping[int, Any]) -> list[int]:
 
 
 def name_in_source(rows: DataFrame, column: str) -> str | None:
-    """What its source calls a column, whatever it is renamed and cast to; None for one that is computed."""
+    """The name of a column in its source, whatever it is renamed and cast to; None for one that is computed."""
     nodes = [*passed_nodes(analyzed(rows))]
     renamed = aliases(nodes)
     expression = attributes(rows, column)[0]

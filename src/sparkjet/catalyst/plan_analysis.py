@@ -26,12 +26,10 @@ def check_source(df: object) -> None:
     """Refuse a DataFrame that cannot be the source of a query."""
     refuse_connect("stream", df)
     if not isinstance(df, DataFrame):
-        message = f"stream: expected a DataFrame, got {type(df).__name__}."
-        raise AnalysisError(message)
+        raise AnalysisError(f"stream: expected a DataFrame, got {type(df).__name__}.")
     taken = [name for name in df.columns if name in HIDDEN]
     if taken:
-        message = f"stream: the column name {taken[0]!r} is used by sparkjet. Rename the column."
-        raise AnalysisError(message)
+        raise AnalysisError(f"stream: the column name {taken[0]!r} is used by sparkjet. Rename the column.")
     check_row_by_row(df)
 
 

@@ -79,11 +79,9 @@ def check_row_by_row(df: DataFrame) -> None:
     for node in streaming_nodes(analyzed(df)):
         name = node.nodeName()
         if name == "Join" and all(child.isStreaming() for child in children(node)):
-            message = f"stream: the DataFrame contains a stream-stream join. {alternatives.STREAM_JOIN}"
-            raise AnalysisError(message)
+            raise AnalysisError(f"stream: the DataFrame contains a stream-stream join. {alternatives.STREAM_JOIN}")
         if name not in ROW_BY_ROW and children(node):
-            message = f"stream: the DataFrame contains {_described(name)}"
-            raise AnalysisError(message)
+            raise AnalysisError(f"stream: the DataFrame contains {_described(name)}")
 
 
 def added(before: DataFrame, after: DataFrame) -> list[Any]:
@@ -116,8 +114,7 @@ def check_step(
         if name == "Window" and together is not None:
             together.check(nodes)
         elif name not in ROW_BY_ROW:
-            message = f"the expression needs {_described(name)}"
-            raise AnalysisError(message)
+            raise AnalysisError(f"the expression needs {_described(name)}")
     return any(added[name] > 0 for name in _NOT_ONE if name != "Filter" or not filters)
 
 

@@ -68,7 +68,7 @@ def _over(session: SparkSession, node: Any, child: Any) -> Any:
 
 
 def _aliases(named: Any) -> list[tuple[Any, Any]]:
-    """What the columns of a projection stand for, unless that is a column of the same identity."""
+    """The expressions behind the columns of a projection, except a column of the same identity."""
     return [(each.toAttribute(), each.child()) for each in _each(named) if _name(each) == "Alias"]
 
 

@@ -57,7 +57,7 @@ class Sought:
 
     @property
     def lacking(self) -> str:
-        """What is said of rows that lack a column."""
+        """The message about rows that lack a column."""
         return f"{'no column' if len(self.values) == 1 else 'not all of'} {', '.join(self.values)}"
 
     def named(self, session: SparkSession, names: Sequence[str]) -> list[str]:
@@ -84,8 +84,7 @@ class Sought:
             if not found:
                 return None
             if len(found) > 1:
-                message = f"erase: {what} may be one of {len(found)} columns. Write it in its own case."
-                raise AnalysisError(message)
+                raise AnalysisError(f"erase: {what} may be one of {len(found)} columns. Write it in its own case.")
             _, column, kind = found[0]
             conditions.append(column.eqNullSafe(self._literal(session, value, kind, what)))
         return reduce(Column.__and__, conditions)
@@ -103,8 +102,7 @@ class Sought:
             if found is not None and (not isinstance(kind, T.FractionalType) or _is_exact(value, kind, found)):
                 return literal.cast(kind)
         shown = f'"{value}"' if isinstance(value, str) and _is_utf8(value) else ascii(value)
-        message = f"erase: {what} is {kind.simpleString()}, and {shown} is no value of that type."
-        raise AnalysisError(message)
+        raise AnalysisError(f"erase: {what} is {kind.simpleString()}, and {shown} is no value of that type.")
 
 
 def _found(session: SparkSession, name: str, columns: Sequence[_Column]) -> list[_Column]:

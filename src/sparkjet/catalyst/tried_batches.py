@@ -72,11 +72,9 @@ class TriedBatches(TriedFunction, ABC):
         """The piece of what a function has returned for some rows."""
         # A text has a length, and is one value to pandas: the other rows would be null.
         if not hasattr(found, "__len__") or isinstance(found, str | bytes):
-            message = f"the function returned {type(found).__name__}, which is no column of values"
-            raise TypeError(message)
+            raise TypeError(f"the function returned {type(found).__name__}, which is no column of values")
         if len(found) != count:
-            message = f"the function returned {len(found)} values for {count} rows"
-            raise ValueError(message)
+            raise ValueError(f"the function returned {len(found)} values for {count} rows")
         columns = self.columns(found)
         return Piece(count, *columns)
 
@@ -148,8 +146,7 @@ class TriedSeries(TriedBatches):
             series = [found if isinstance(found, pd.Series) else pd.Series(found)]
         else:
             if not isinstance(found, pd.DataFrame):
-                message = f"the function returned {type(found).__name__}, not a DataFrame of {', '.join(names)}"
-                raise TypeError(message)
+                raise TypeError(f"the function returned {type(found).__name__}, not a DataFrame of {', '.join(names)}")
             if self.conversion.by_name and any(isinstance(each, str) for each in found.columns):
                 series = [found[name] for name in names]
             else:
@@ -217,8 +214,7 @@ class TriedArrays(TriedBatches):
 
         array = found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
         if not isinstance(array, pa.Array):
-            message = f"the function returned {type(found).__name__}, not an array of Arrow's"
-            raise TypeError(message)
+            raise TypeError(f"the function returned {type(found).__name__}, not an array of Arrow's")
         (kind,) = self.conversion.types
         array = array if array.type == kind else array.cast(kind, safe=self.conversion.safe)
         return [array], [array]
@@ -282,8 +278,7 @@ class TriedIterator(TriedFunction):
                 continue
             yield from self._empty(given)
             if not given:
-                message = "the function returned more batches than it was given"
-                raise RuntimeError(message)
+                raise RuntimeError("the function returned more batches than it was given")
             batch = given.popleft()
             try:
                 pieces = [self._batches.piece(found, batch.kept)]
@@ -311,8 +306,7 @@ class TriedIterator(TriedFunction):
             cut = self._batches.cut(batch.args, first, last)
             found = list(self._batches.function(iter([cut[0] if len(cut) == 1 else tuple(cut)])))
             if len(found) != 1:
-                message = f"the function returned {len(found)} batches for one"
-                raise ValueError(message)
+                raise ValueError(f"the function returned {len(found)} batches for one")
             return found[0]
 
         return self._batches.halved(run, 0, batch.kept)

@@ -141,8 +141,7 @@ def _check_pickled(value: Any, kind: DataType | None) -> None:
     parts: list[tuple[Any, DataType | None]]
     if isinstance(value, tuple | list) and isinstance(kind, StructType):
         if len(value) != len(kind.fields):
-            message = f"the function returned {len(value)} values for a struct of {len(kind.fields)} fields"
-            raise ValueError(message)
+            raise ValueError(f"the function returned {len(value)} values for a struct of {len(kind.fields)} fields")
         parts = [(each, field.dataType) for each, field in zip(value, kind.fields, strict=True)]
     elif isinstance(value, tuple | list | set | frozenset):
         parts = [(each, kind.elementType if isinstance(kind, ArrayType) else None) for each in value]

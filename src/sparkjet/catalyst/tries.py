@@ -70,7 +70,7 @@ def always() -> Column:
 
 
 class Said(NamedTuple):
-    """What is said where an expression raises: Spark's error condition, the message and the beginning of the trace."""
+    """The report of an expression that raises: Spark's error condition, the message and the beginning of the trace."""
 
     error: str | None = None
     message: str | None = None
@@ -89,7 +89,7 @@ def one_by_one(rows: DataFrame) -> Iterator[tuple[Any, DataFrame]]:
 
 
 def said(rows: DataFrame) -> Said:
-    """What is raised when a row of :func:`one_by_one` is computed; empty if that is not known."""
+    """The error raised when a row of :func:`one_by_one` is computed; empty if it is not known."""
     for name in _LOGGERS:
         PySparkLogger.getLogger(name).addFilter(_not_expected)
     expected = _expected.set(True)

@@ -1,4 +1,4 @@
-"""What SQL leaves out: expressions that are written alike and compute different values, told apart."""
+"""Details that SQL leaves out: expressions that are written alike and compute different values, told apart."""
 
 from __future__ import annotations
 

@@ -40,8 +40,7 @@ def show_differences(
         found = diff(old, new, keys=keys or None)
         rows = {name: _first(found.toDF(name), limit) for name in found.outputs}
     except PySparkException as error:
-        message = f"diff: Spark cannot compare them: {(str(error).splitlines() or [''])[0]}"
-        raise SourceError(message) from error
+        raise SourceError(f"diff: Spark cannot compare them: {(str(error).splitlines() or [''])[0]}") from error
     if as_json:
         _print_json(found, rows)
     else:

@@ -38,8 +38,7 @@ def erase_key(
     for each in key:
         name, found, value = each.partition("=")
         if not found or not name or name in values:
-            message = f'--key: "{each}" is not COLUMN=VALUE, once for each column, as in --key user=42.'
-            raise AnalysisError(message)
+            raise AnalysisError(f'--key: "{each}" is not COLUMN=VALUE, once for each column, as in --key user=42.')
         values[name] = value
     told = erased(home, Sought(values, is_text=True), rows, copies, dry_run=dry_run, session=session(settings))
     if as_json:

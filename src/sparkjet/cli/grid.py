@@ -219,8 +219,7 @@ def _check_addresses(bind: str, port: int, advertise: str | None, access: Access
     check_free(bind, port, "--bind", "--port")
     if advertise is None:
         if here & {"0.0.0.0", "::"}:  # noqa: S104 - is refused
-            message = f"--advertise is missing: nobody reaches a member at {bind}. Name this machine."
-            raise AnalysisError(message)
+            raise AnalysisError(f"--advertise is missing: nobody reaches a member at {bind}. Name this machine.")
         return
     there = addresses(advertise, "--advertise")
     if not access.is_encrypted and not here & there:

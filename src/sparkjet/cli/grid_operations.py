@@ -61,8 +61,7 @@ def _survivor(connections: Connections, uri: str) -> Status:
     try:
         found = _status(connections, uri)
     except UnreachableError as error:
-        message = f"{error} Name only members that are left."
-        raise AnalysisError(message) from error
+        raise AnalysisError(f"{error} Name only members that are left.") from error
     if not found.frozen:
         message = f"{uri} has its majority, which takes out by itself who is gone: there is nothing to form anew."
         raise AnalysisError(message)

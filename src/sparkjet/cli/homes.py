@@ -35,7 +35,6 @@ def session(settings: Sequence[str]) -> SparkSession:
     for setting in settings:
         name, found, value = setting.partition("=")
         if not found:
-            message = f'--conf: "{setting}" is not NAME=VALUE, as in --conf spark.hadoop.fs.s3a.endpoint=….'
-            raise AnalysisError(message)
+            raise AnalysisError(f'--conf: "{setting}" is not NAME=VALUE, as in --conf spark.hadoop.fs.s3a.endpoint=….')
         builder = builder.config(name, value)
     return builder.getOrCreate()

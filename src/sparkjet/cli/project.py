@@ -112,8 +112,7 @@ def make(directory: Path, *, as_json: bool) -> None:
     try:
         directory.mkdir(parents=True, exist_ok=True)
         if any(directory.iterdir()):
-            message = f'init: "{directory}" is not empty. Name a directory that is new.'
-            raise AnalysisError(message)
+            raise AnalysisError(f'init: "{directory}" is not empty. Name a directory that is new.')
         for name, content in FILES.items():
             (directory / name).parent.mkdir(exist_ok=True)
             (directory / name).write_text(content, encoding="utf-8")

@@ -37,7 +37,7 @@ def switch_queries(
 
 
 def described(record: Record) -> dict[str, Any]:
-    """What a query publishes, and how far it is, by its newest record."""
+    """The outputs of a query and its progress, by its newest record."""
     watermark, ended = record.watermarks.coalescer.emitted, [each for each in record.ended if each is not None]
     return {
         "query": record.query,
@@ -69,5 +69,4 @@ def _end(text: str) -> int:
         # Python 3.10 does not know Z.
         return microseconds(dt.datetime.fromisoformat(text.replace("Z", "+00:00")))
     except ValueError:
-        message = f'--at: "{text}" is not a time such as 2026-01-05T10:00:00Z.'
-        raise AnalysisError(message) from None
+        raise AnalysisError(f'--at: "{text}" is not a time such as 2026-01-05T10:00:00Z.') from None

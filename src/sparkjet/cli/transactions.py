@@ -116,8 +116,7 @@ def publish_accepted(record: Record, home: Directory, dsn: str, path: Path, *, a
     try:
         path.open("x").close()
     except OSError as error:
-        message = f'--refused: "{path}" cannot be created: {error.strerror}. Name a new file.'
-        raise AnalysisError(message) from error
+        raise AnalysisError(f'--refused: "{path}" cannot be created: {error.strerror}. Name a new file.') from error
     result: dict[str, object]
     status, waiting = 0, [each.handle for each in record.transactions if each.handle.get("way") == "outbox"]
     told: dict[str, Any] = {"query": record.query, "epoch": record.epoch, "outbox": []}
@@ -149,8 +148,7 @@ def in_kafka(read: Callable[[], Record], access: Access, *, settle: bool, as_jso
     try:
         from sparkjet.connectors.kafka.transactions import KafkaTransactions  # noqa: PLC0415 - the extra is optional
     except ImportError as error:
-        message = f'txns --kafka needs {error.name}: pip install "sparkjet[kafka]".'
-        raise AnalysisError(message) from error
+        raise AnalysisError(f'txns --kafka needs {error.name}: pip install "sparkjet[kafka]".') from error
     brokers = KafkaTransactions(access)
     found = brokers.open_of(read().query)
     # Read after the listing: what was open before the record was read cannot belong to a later epoch.
@@ -175,8 +173,7 @@ def _undamaged(
     """The rows of an entry; read on demand, as rows already published have been removed."""
     damage = entries.damage(handle)
     if damage is not None:
-        message = f"{damage}. Restore the outbox."
-        raise LostTransactionError(message)
+        raise LostTransactionError(f"{damage}. Restore the outbox.")
     yield from rows(entries.at(handle["box"]), handle)
 
 
@@ -192,8 +189,7 @@ def _check(dsn: str) -> None:
         conninfo_to_dict(dsn)
     except ProgrammingError:
         # The cause quotes parts of the string, which may contain a password.
-        message = "--dsn: this is not a PostgreSQL connection string."
-        raise AnalysisError(message) from None
+        raise AnalysisError("--dsn: this is not a PostgreSQL connection string.") from None
 
 
 def _report(
@@ -281,5 +277,4 @@ def _access(file: Path) -> Access:
     try:
         return Access.of(properties)
     except AnalysisError as error:
-        message = f'--kafka: "{file}": {error}'
-        raise AnalysisError(message) from error
+        raise AnalysisError(f'--kafka: "{file}": {error}') from error

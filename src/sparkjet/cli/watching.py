@@ -101,8 +101,7 @@ def token_of(token: str | None, file: Path | None) -> str | None:
         return file.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
-        message = f'--token-file: "{file}" cannot be read: {reason}.'
-        raise AnalysisError(message) from error
+        raise AnalysisError(f'--token-file: "{file}" cannot be read: {reason}.') from error
 
 
 def watch(homes: Sequence[str], settings: Sequence[str], token: str | None, *, once: bool, as_json: bool) -> int:

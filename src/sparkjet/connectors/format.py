@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Target:
-    """What a writer has been given for its sink.
+    """The settings of a writer for its sink.
 
     Attributes:
         options: Of the output.
@@ -119,7 +119,7 @@ class Hearing(Protocol):
     """Hears what the writers of a table tell, for a stream of others whose offsets have no place for it."""
 
     def heard(self, offset: Any, before: Heard | None) -> Heard | None:
-        """What they had told up to the end of a batch; None if nothing counts yet.
+        """The progress that they announced up to the end of a batch; None if nothing counts yet.
 
         Args:
             offset: The end, from its JSON.
@@ -130,7 +130,7 @@ class Hearing(Protocol):
 
 @dataclass(frozen=True)
 class KnownSource:
-    """What is known of a source by its name.
+    """Facts that are known of a source by its name.
 
     Attributes:
         keeps: Whether it keeps a batch until the record has it, whatever Spark commits, and then returns the same rows
@@ -177,5 +177,4 @@ def extra(name: str) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        message = f'format("{name}") needs {error.name}: pip install "sparkjet[{name}]".'
-        raise AnalysisError(message) from error
+        raise AnalysisError(f'format("{name}") needs {error.name}: pip install "sparkjet[{name}]".') from error

@@ -79,8 +79,7 @@ def _files(target: Target) -> Sink:
         raise AnalysisError(message)
     file_format = options[_FILE_FORMAT.defaulting_to(named or _FILE_FORMAT.otherwise)]
     if named not in {None, file_format}:
-        message = f'start: format("{named}") contradicts fileFormat="{file_format}". Leave one out.'
-        raise AnalysisError(message)
+        raise AnalysisError(f'start: format("{named}") contradicts fileFormat="{file_format}". Leave one out.')
     at = partial(directory_at, option="path", session=lambda: target.session)
     return FilesSink(
         at(path),

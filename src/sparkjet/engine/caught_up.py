@@ -1,4 +1,4 @@
-"""What sources' offsets reveal about substreams: which ones exist, and whether they have been read to their end."""
+"""Facts about substreams in the offsets of sources: which ones exist, and whether they have been read to the end."""
 
 from __future__ import annotations
 

@@ -60,5 +60,4 @@ def check(output: Output, plan: Plan, record: Record | None) -> None:
         if not changes:
             raise
         report = f"The query has changed since its last run, and nothing has been done:\n{described(changes)}"
-        message = f"{error.args[0]}\n{report}"
-        raise AnalysisError(message) from error
+        raise AnalysisError(f"{error.args[0]}\n{report}") from error

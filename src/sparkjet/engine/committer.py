@@ -247,8 +247,7 @@ class Committer:
                 found = f"The newest record is of epoch {record.epoch} (takeover {record.takeover})"
                 if is_first:
                     found = "The home of this query has no record"
-                message = f"{found}, but sink {name!r} was written by a later one: {later}"
-                raise RecoveryError(message)
+                raise RecoveryError(f"{found}, but sink {name!r} was written by a later one: {later}")
 
     def published(self, before: Record, decided: Sequence[PreparedTransaction]) -> list[PreparedTransaction]:
         """The last transaction of each sink that compares it with its destination at a start, for the record."""

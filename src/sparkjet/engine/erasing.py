@@ -16,6 +16,7 @@ from sparkjet.engine.shown_state import kind_of_operator
 from sparkjet.engine.stage_state import stored_rows
 from sparkjet.errors import AnalysisError, FencedError, RecoveryError
 from sparkjet.plan.aggregation import key_name
+from sparkjet.plan.interval_join import SIDES
 from sparkjet.plan.recorded_stages import schema_of
 from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.copying import copy_newest, origin_of
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from sparkjet.storage.directory import Directory
 
 STATE = "state"
-_SIDES = ("left", "right")
 
 
 class ErasedPlace(msgspec.Struct, frozen=True):
@@ -95,7 +95,7 @@ class HomeErasure:
         self._check()
 
     def look(self) -> list[ErasedPlace]:
-        """What there is to erase; changes nothing."""
+        """Find what :meth:`erase` would erase; changes nothing."""
         records = [(STATE, self.record), *self._pinned.values()]
         return [found for place, record in records for found, _ in self._stages(place, record, erases=False)]
 
@@ -275,7 +275,7 @@ class HomeErasure:
             return {"": None}
         where = f"{name} ({place})"
         if isinstance(record.stages[name].settings, JoinSettings):
-            sides = zip(_SIDES, map(schema_of, shown.sides), strict=True)
+            sides = zip(SIDES, map(schema_of, shown.sides), strict=True)
             return {side: self._within(schema, side, f"{where}, {side} side") for side, schema in sides}
         schema = schema_of(shown.keys)
         return {"": self._within(schema, "key", where)}
@@ -342,12 +342,12 @@ def _substreams(record: Record) -> Iterator[str]:
 
 
 def _files(record: Record) -> str:
-    """What the record's transactions are to publish, as text: each sink names files in its own way."""
+    """The handles of the record's transactions, as text: each sink names files in its own way."""
     return unquote(msgspec.json.encode([each.handle for each in (*record.transactions, *record.published)]).decode())
 
 
 def _together(first: Iterable[ErasedPlace], then: Iterable[ErasedPlace]) -> list[ErasedPlace]:
-    """What two erasures have found, one after the other."""
+    """The findings of two erasures, one after the other."""
     found = {(each.place, each.operator): each for each in first}
     for each in then:
         before = found.get((each.place, each.operator))

@@ -49,7 +49,7 @@ class KnownSource(NamedTuple):
 
     @property
     def what(self) -> str:
-        """What it reads, if that distinguishes it from others: the format alone does not."""
+        """The place that it reads, if that distinguishes it from others: the format alone does not."""
         return self.reads if " " in self.reads else ""
 
     def __str__(self) -> str:
@@ -95,12 +95,12 @@ class MovedSources:
 
 
 def _moved(found: Mapping[str, T], moved: Sequence[tuple[str, tuple[str, int] | None]]) -> dict[str, T]:
-    """What a record has by source, under the sources' keys of now."""
+    """The entries of a record by source, under the present keys of the sources."""
     return {now: found[before[0]] for now, before in moved if before is not None and before[0] in found}
 
 
 def moved_sources(plan: Plan, record: Record) -> tuple[MovedSources | None, list[Change]]:
-    """What has happened to a record's sources, with the changes; None if they are the query's, in its order."""
+    """The changes to a record's sources; None if they are the query's, in its order."""
     now, before = [KnownSource(*each) for each in plan.described_sources], recorded_sources(record)
     offsets = None if record.spark is None else len(ends_of(record.spark))
     is_listed = not plan.inputs or {each.prefix for each in now} == {each.prefix for each in plan.inputs}

@@ -67,7 +67,7 @@ class RecordedEpoch:
 
     @property
     def told(self) -> dict[str, bool | None]:
-        """What the sources said about their ends, by the full names of substreams."""
+        """The ends that the sources reported, by the full names of substreams."""
         inputs = self.record.watermarks.inputs
         return {
             prefix + name: substream.caught_up
@@ -334,8 +334,7 @@ def last_epoch(log: RecordLog, origin_epoch: int, until: int | str | None) -> in
     """
     newest = log.newest()
     if newest is None:
-        message = "replay: the home of the query that the fork comes from has no records."
-        raise RecoveryError(message)
+        raise RecoveryError("replay: the home of the query that the fork comes from has no records.")
     if until is None:
         return newest[1].epoch
     given: object = log.pins.get(until).epoch if isinstance(until, str) else until

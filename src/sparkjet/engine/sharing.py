@@ -221,13 +221,12 @@ class Sharing:
             message = f'{PUBLISH_AFTER.name}: "{self.before}" cannot be read: {error.strerror or error}'
             raise StorageError(message) from error
         if newest is None:
-            message = f'{PUBLISH_AFTER.name}: "{self.before}" contains no record of a query. Pass its home.'
-            raise AnalysisError(message)
+            raise AnalysisError(f'{PUBLISH_AFTER.name}: "{self.before}" contains no record of a query. Pass its home.')
         return newest[1]
 
 
 def _both(one: str, other: str) -> str:
-    """What both of two sources read, as they are described; empty if there is nothing.
+    """The places that both of two sources read, as they are described; empty if there are none.
 
     >>> _both("sparkjet-rabbitmq orders, refunds", "sparkjet-rabbitmq refunds"), _both("json /a", "json /b")
     ('sparkjet-rabbitmq refunds', '')

@@ -18,6 +18,7 @@ from sparkjet.engine.progress import known
 from sparkjet.engine.stage_state import Loading, StageState
 from sparkjet.errors import AnalysisError, RecoveryError
 from sparkjet.plan.aggregation import key_name
+from sparkjet.plan.interval_join import SIDES
 from sparkjet.plan.recorded_stages import no_rows, recorded_aggregation, schema_of
 from sparkjet.snapshots.record import (
     DeduplicationSettings,
@@ -52,7 +53,6 @@ _KINDS = {
     JoinSettings: "join",
     FunctionSettings: "function",
 }
-_SIDES = ("left", "right")
 
 
 def kind_of_operator(saved: SavedStage) -> str:
@@ -76,7 +76,7 @@ def shown_rows(
             "Start the query once with this version."
         )
         raise RecoveryError(message)
-    if side is not None and (side not in _SIDES or not isinstance(saved.settings, JoinSettings)):
+    if side is not None and (side not in SIDES or not isinstance(saved.settings, JoinSettings)):
         message = (
             f'read_state: joinSide="{side}": it is left or right, of a join; {name} is: {kind_of_operator(saved)}.'
         )
@@ -189,16 +189,16 @@ class _StoredStage:
         self.release = release
         schemas = [schema_of(fields) for fields in self.shown.sides]
         found = {}
-        for one, schema, horizon in zip(_SIDES, schemas, operator.horizons(settings.watermarks), strict=True):
+        for one, schema, horizon in zip(SIDES, schemas, operator.horizons(settings.watermarks), strict=True):
             found[one] = self._side(one, schema, [each for each in segments if _is_of(each, one)], clamp(horizon))
         if side is not None:
-            schema = schemas[_SIDES.index(side)]
+            schema = schemas[SIDES.index(side)]
             return found[side].select(*_named(schema, side))
         columns = []
-        for one in _SIDES:
+        for one in SIDES:
             structs = [
                 (F.struct(*_named(schema, one)) if each == one else F.lit(None).cast(schema)).alias(each)
-                for each, schema in zip(_SIDES, schemas, strict=True)
+                for each, schema in zip(SIDES, schemas, strict=True)
             ]
             time = F.timestamp_micros(f"{one}_time").alias("event_time")
             columns.append(found[one].select(F.lit(one).alias("side"), time, *structs))

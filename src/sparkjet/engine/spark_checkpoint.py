@@ -133,7 +133,7 @@ class SparkCheckpoint:
 
 
 def _visible(folder: Path) -> list[Path]:
-    """What a directory contains, except checksums and half-written files, whose names Hadoop begins with a dot."""
+    """The files in a directory, except checksums and half-written files, whose names Hadoop begins with a dot."""
     return sorted(path for path in folder.glob("*") if not path.name.startswith("."))
 
 

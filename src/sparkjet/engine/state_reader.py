@@ -38,8 +38,7 @@ class StateReader:
 
     def __init__(self, home: Directory, pin: str | None = None, epoch: int | None = None) -> None:
         if pin is not None and epoch is not None:
-            message = f'read_state: pin="{pin}" and epoch={epoch} exclude each other: a pin is of one epoch.'
-            raise AnalysisError(message)
+            raise AnalysisError(f'read_state: pin="{pin}" and epoch={epoch} exclude each other: a pin is of one epoch.')
         self._home = home
         self._store = DirectoryStore(home.below("snapshots"))
         self._log = RecordLog(self._store)
@@ -117,8 +116,7 @@ class StateReader:
             raise RecoveryError(message)
         told = ", ".join(f"{name} ({kind})" for name, kind in there.items())
         if operator is None and len(there) > 1:
-            message = f"read_state: the query has {len(there)} operators. Name one as operatorId: {told}."
-            raise AnalysisError(message)
+            raise AnalysisError(f"read_state: the query has {len(there)} operators. Name one as operatorId: {told}.")
         if operator is not None and operator not in there:
             message = f'read_state: operatorId="{operator}" is none of the query; {nearest(operator, there)}.'
             raise AnalysisError(message)

@@ -110,8 +110,7 @@ class Supervisor:
         """Stop waiting for a substream; see ``StreamingQuery.retireSubstream``."""
         with self._turn:
             if self._ending.begun:
-                message = f"retireSubstream({substream!r}): the query has ended or is being stopped."
-                raise AnalysisError(message)
+                raise AnalysisError(f"retireSubstream({substream!r}): the query has ended or is being stopped.")
             self._join()
             self._ending.raise_failure()
             # Not by its error: a function that the epoch calls may raise AnalysisError too, which ends the query.

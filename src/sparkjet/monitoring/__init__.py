@@ -29,8 +29,7 @@ def open_page(host: str = "127.0.0.1", port: int = 0, token: str | None = None, 
     try:
         from sparkjet.monitoring.page import Page  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:
-        message = f'The page needs {error.name}. Install it with: pip install "sparkjet[page]"'
-        raise AnalysisError(message) from error
+        raise AnalysisError(f'The page needs {error.name}. Install it with: pip install "sparkjet[page]"') from error
     token = os.environ.get(TOKEN) or None if token is None else token
     with _opening:
         _opened[:] = [page for page in _opened if page.is_open]

@@ -164,8 +164,7 @@ class Backfill:
         offsets = None if self.offset is None else {row[0]: row[1] for row in found}
         count = sum(row[5] for row in found)
         if count and not times:
-            message = f"eventTime: no row of the history has one in {self.event_time!r}."
-            raise AnalysisError(message)
+            raise AnalysisError(f"eventTime: no row of the history has one in {self.event_time!r}.")
         first, last = (min(t[0] for t in times), max(t[1] for t in times)) if times else (0, 0)
         return Seam(offsets, self.cut, self._bounds(first, last, count), self._names, self.event_time)
 

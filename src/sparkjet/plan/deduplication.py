@@ -128,8 +128,7 @@ def dropped_duplicates(
     names = _columns(rows, subset, method)
     if within:
         if event_time is None:
-            message = f'{method}: it needs a watermark; call withWatermark("<event time>", "<lag>") first.'
-            raise AnalysisError(message)
+            raise AnalysisError(f'{method}: it needs a watermark; call withWatermark("<event time>", "<lag>") first.')
         return DroppedDuplicates(feed, names, _known_delay(feed, method), "within the delay of the watermark")
     if event_time is not None and event_time.is_among(rows, names, method):
         return DroppedDuplicates(feed, names, 0, "until the watermark has passed the event time")
@@ -141,17 +140,14 @@ def _columns(rows: DataFrame, subset: Sequence[str] | None, method: str) -> tupl
     if subset is None:
         names = known
     elif isinstance(subset, str) or not all(isinstance(name, str) for name in subset):
-        message = f"{method}: subset={subset!r} must be a list of names of columns, e.g. {known[:1]!r}."
-        raise AnalysisError(message)
+        raise AnalysisError(f"{method}: subset={subset!r} must be a list of names of columns, e.g. {known[:1]!r}.")
     else:
         names = list(dict.fromkeys(subset))
     if not names:
-        message = f"{method}: subset=[] names no column. Leave it out, and all columns tell rows apart."
-        raise AnalysisError(message)
+        raise AnalysisError(f"{method}: subset=[] names no column. Leave it out, and all columns tell rows apart.")
     for name in names:
         if not any(same_name(rows, name, each) for each in known):
-            message = f"{method}: {name!r} is not a column; {nearest(name, known)}"
-            raise AnalysisError(message)
+            raise AnalysisError(f"{method}: {name!r} is not a column; {nearest(name, known)}")
     for field in rows.select(*map(quoted, names)).schema:
         if isinstance(field.dataType, MapType | VariantType):
             message = (

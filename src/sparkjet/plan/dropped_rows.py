@@ -21,7 +21,7 @@ ADDED_COLUMNS = ("_substream", "_watermark", "_reason")
 
 
 class RowKind(IntEnum):
-    """What happens to a row of a batch."""
+    """The fate of a row of a batch."""
 
     ACCEPTED = 0
     PROGRESS_ONLY = 1

@@ -29,7 +29,7 @@ _STEP = "_sparkjet_step"
 
 
 class Action(Enum):
-    """What happens to a row that does not meet an expectation."""
+    """The fate of a row that does not meet an expectation."""
 
     DROP = "drop"
     """The row goes nowhere."""

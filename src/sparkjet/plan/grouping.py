@@ -270,8 +270,7 @@ def _keys(columns: Sequence[Any], rows: DataFrame) -> tuple[Key, ...]:
     selected = rows.select(*columns)
     fields = selected.schema.fields
     if len(fields) != len(columns):
-        message = "groupBy: name each key column separately; one of the columns stands for several."
-        raise AnalysisError(message)
+        raise AnalysisError("groupBy: name each key column separately; one of the columns stands for several.")
     for field in fields:
         if isinstance(field.dataType, MapType | VariantType):
             message = f"groupBy: {field.name!r} is of type {field.dataType.simpleString()}, which cannot be a key."

@@ -278,8 +278,7 @@ def _names(shape: DataFrame, subset: str | Sequence[str] | None) -> list[str]:
         return [quoted(name) for name in visible(shape)]
     given: object = subset
     if not isinstance(given, str | list | tuple):
-        message = f"subset={given!r} is neither the name of a column nor a list of names."
-        raise AnalysisError(message)
+        raise AnalysisError(f"subset={given!r} is neither the name of a column nor a list of names.")
     return [subset] if isinstance(subset, str) else list(subset)
 
 

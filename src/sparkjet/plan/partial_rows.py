@@ -37,7 +37,7 @@ COPY = "_sparkjet_copy"
 
 
 class ProgressDetail(Enum):
-    """What partial aggregation finds out about event time, in addition to the partial rows.
+    """The facts about event time that partial aggregation finds out, in addition to the partial rows.
 
     EACH costs a second row for each row of the batch, whatever the number of substreams: with the substream in the
     group key, there would be a partial row per key, frame and substream. One maximum per substream costs a comparison
@@ -145,7 +145,7 @@ def nulled(names: Iterable[str], kept: Column) -> list[Column]:
 
 
 def labels(detail: ProgressDetail) -> list[Column]:
-    """What happens to a row, the substream for which it is counted if it is not accepted, and its event time."""
+    """The fate of a row, the substream for which it is counted if it is not accepted, and its event time."""
     kept = is_kept(detail)
     # Spark must know it as never null, too: see KIND.
     dropped = F.coalesce(F.col(DROPPED), F.lit(RowKind.NULL_TIMESTAMP.value))

@@ -201,7 +201,7 @@ class Plan:
 
     @property
     def progress_detail(self) -> ProgressDetail:
-        """What partial aggregation has to find out about event time."""
+        """The facts about event time that partial aggregation has to find out."""
         if self.persisted or not self.inputs:
             return ProgressDetail.NOTHING
         return ProgressDetail.EACH if several_substreams(self.inputs) else ProgressDetail.ALL
@@ -268,7 +268,7 @@ class Plan:
 
     @property
     def shown(self) -> dict[str, Shown]:
-        """What readers of the state need to know about the stages."""
+        """The facts about the stages that readers of the state need."""
         shown = {stage.name: stage.stage.shown for stage in self.stages}
         return {name: each for name, each in shown.items() if each != Shown()}
 

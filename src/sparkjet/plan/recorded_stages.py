@@ -149,7 +149,7 @@ def _said(fingerprint: Mapping[str, Any], rows: DataFrame, window: str | None) -
 
 
 def _unsaid_of(found: Aggregation, name: str, record: Record) -> dict[str, Any]:
-    """What the texts of an aggregation leave out, by the names in a record, as far as the record has it."""
+    """The details that the texts of an aggregation leave out, by the names in a record, as far as the record has it."""
     texts = record.fingerprint[name]["aggregates"]
     said = {
         f"{name} aggregate {number}, {text}, {what}": value

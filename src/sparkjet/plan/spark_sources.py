@@ -286,7 +286,7 @@ def _file_source(leaf: Any) -> FileSource:
 
 
 def _cleaning(leaf: Any) -> str:
-    """What a source does with the files that it has read: off, delete or archive."""
+    """The treatment of the files that a source has read: off, delete or archive."""
     return _options(leaf).get("cleansource", "off").lower() if leaf.nodeName() == "StreamingRelation" else "off"
 
 
@@ -312,7 +312,7 @@ def _known(name: str) -> KnownSource:
 
 
 def _known_of(df: DataFrame, leaf: Any) -> KnownSource:
-    """What is known of a source; of a table of another catalog by its class, as it has the name of the table."""
+    """The facts known of a source; of a table of another catalog by its class, as it has the name of the table."""
     if leaf.nodeName() == "StreamingRelationV2" and str(leaf.table().getClass().getName()) == iceberg.TABLE:
         return iceberg.SOURCE
     return _known(_name(df, leaf))

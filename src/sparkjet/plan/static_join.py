@@ -99,8 +99,7 @@ class _Join:
         elif given and len(conditions) == len(given):
             self._on = self._told_apart(reduce(and_, conditions), rows, table)
         elif on is not None:
-            message = f"join: on={on!r} must be a name, a Column, or a list of names or Columns."
-            raise AnalysisError(message)
+            raise AnalysisError(f"join: on={on!r} must be a name, a Column, or a list of names or Columns.")
 
     def __call__(self, frame: DataFrame, table: DataFrame, how: str | None) -> DataFrame:
         """The rows joined with the table."""
@@ -154,8 +153,7 @@ def _same(rows: DataFrame, names: Sequence[str], name: str) -> str | None:
 def _check_names(names: Sequence[str]) -> None:
     hidden = [name for name in names if name.lower() in HIDDEN]
     if hidden:
-        message = f"join: the column {hidden[0]!r} is one of sparkjet's own. Join by a column of yours."
-        raise AnalysisError(message)
+        raise AnalysisError(f"join: the column {hidden[0]!r} is one of sparkjet's own. Join by a column of yours.")
 
 
 def _condition_parts(rows: DataFrame, joined: DataFrame) -> list[str]:

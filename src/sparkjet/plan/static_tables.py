@@ -148,8 +148,7 @@ def checked_table(other: Any, method: str) -> DataFrame:
         )
         raise AnalysisError(message)
     if other.isStreaming:
-        message = f"{method}: this DataFrame is a stream. {alternatives.STREAM_JOIN}"
-        raise AnalysisError(message)
+        raise AnalysisError(f"{method}: this DataFrame is a stream. {alternatives.STREAM_JOIN}")
     taken = [name for name in other.columns if name.lower().startswith("_sparkjet_")]
     if taken:
         message = f"{method}: the column name {taken[0]!r} is used by sparkjet. Rename the column of the table."

@@ -189,8 +189,7 @@ class Transformations:
         shape = _outline(link)(self.shape)
         for name in HIDDEN:
             if attribute_ids(shape, name) != ([] if link.remakes else attribute_ids(self.shape, name)):
-                message = f"the column name {name!r} is used by sparkjet. Give your column another name."
-                raise AnalysisError(message)
+                raise AnalysisError(f"the column name {name!r} is used by sparkjet. Give your column another name.")
         hidden = () if reads_hidden or self.together is not None else HIDDEN
         if reads_any(shape, {i for name in hidden for i in attribute_ids(self.shape, name)}):
             message = (

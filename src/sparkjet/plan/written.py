@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import IntegralType, StringType
 
 from sparkjet.catalyst.columns import quoted
+from sparkjet.connectors.iceberg.heard import TOLD
 from sparkjet.errors import AnalysisError, RecoveryError, nearest
 from sparkjet.sinks.manifest import Manifest
 from sparkjet.sinks.read_files import read_epochs
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
 
 _SCHEME = re.compile("[A-Za-z][A-Za-z0-9+.-]*:/")
 _FAILURES = (PySparkException, Py4JJavaError)
-_TOLD = "sparkjet"
-"""Key of the description in the summary of an Iceberg snapshot."""
 
 
 class Committed(NamedTuple):
@@ -208,7 +207,7 @@ class WrittenIceberg(Written):
 
 
 def _told(snapshot: Mapping[str, Any]) -> dict[str, Any] | None:
-    text = (snapshot["summary"] or {}).get(_TOLD)
+    text = (snapshot["summary"] or {}).get(TOLD)
     return None if text is None else dict(json.loads(text))
 
 

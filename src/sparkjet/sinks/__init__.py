@@ -23,8 +23,7 @@ else:
     def __getattr__(name: str) -> Any:
         # On use: what asks a database or a topic whether it is complete has no PySpark, and imports a module from here.
         if name != "OutboxSink":
-            message = f"module {__name__!r} has no attribute {name!r}"
-            raise AttributeError(message)
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from sparkjet.sinks.outbox_sink import OutboxSink  # noqa: PLC0415 - see above
 
         return OutboxSink

@@ -23,8 +23,7 @@ def check_format(file_format: str, schema: StructType, partition_by: Sequence[st
         raise AnalysisError(message)
     stored = [field for field in schema.fields if field.name not in partition_by]
     if not stored:
-        message = "partitionBy: at least one column must stay in the files."
-        raise AnalysisError(message)
+        raise AnalysisError("partitionBy: at least one column must stay in the files.")
     if file_format == "parquet":
         check_parquet(schema)
     elif file_format == "csv":

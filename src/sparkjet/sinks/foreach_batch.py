@@ -112,8 +112,7 @@ def takes_info(function: BatchFunction) -> bool:
     """
     given: object = function
     if not callable(given):
-        message = f"foreachBatch: {function!r} is not a function. Give one that takes (rows, epoch)."
-        raise AnalysisError(message)
+        raise AnalysisError(f"foreachBatch: {function!r} is not a function. Give one that takes (rows, epoch).")
     try:
         parameters = inspect.signature(function).parameters.values()
     except ValueError:

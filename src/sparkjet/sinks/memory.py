@@ -30,8 +30,7 @@ class MemorySink(OutboxSink):
     def __init__(self, view: str, session: SparkSession, *, complete: bool = False) -> None:
         super().__init__(complete=complete)
         if not view:
-            message = 'format("memory") needs queryName(…): it is the name of the table.'
-            raise AnalysisError(message)
+            raise AnalysisError('format("memory") needs queryName(…): it is the name of the table.')
         self.view = view
         self._target = session
         self._rows: LocalRows | None = None

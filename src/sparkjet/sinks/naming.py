@@ -8,7 +8,8 @@ from datetime import datetime, timezone
 
 from sparkjet.sinks.protocol import TransactionId
 
-_BEGINNING = "sparkjet"
+BEGINNING = "sparkjet/"
+"""The beginning of every name that an output has in a system outside."""
 _PARTS = 5
 _NAME = re.compile(r"(\d+)-(\d+)-(\d+)(?:-([0-9a-f]+))?")
 """A :class:`TransactionId` as text: takeover, epoch, attempt and run, which earlier versions left out."""
@@ -23,8 +24,8 @@ def prefix_of(query: str, sink: str | None = None, transaction: TransactionId | 
     >>> prefix_of("q", "results", TransactionId("q", "results", 1, 7, 0))
     'sparkjet/q/results/000001-000000007-0/'
     """
-    parts = [_BEGINNING, query, sink, None if transaction is None else str(transaction)]
-    return "".join(f"{part}/" for part in parts if part is not None)
+    parts = [query, sink, None if transaction is None else str(transaction)]
+    return BEGINNING + "".join(f"{part}/" for part in parts if part is not None)
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ class Pace:
 
     @staticmethod
     def of(options: Options) -> Pace:
-        """What an output's options say."""
+        """The pace set by an output's options."""
         return Pace(options[PROGRESS_INTERVAL])
 
     def note(self, transaction: TransactionId) -> None:

@@ -1,26 +1,43 @@
-"""Reading the output of the file sink, in whole epochs."""
+"""Reading the output of the file sink, in whole epochs, whose schemas may differ."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from pyspark.sql import SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    _parse_datatype_json_string,
+)
 
+from sparkjet.catalyst.columns import quoted
 from sparkjet.errors import AnalysisError, refuse_connect
+from sparkjet.java import static_method
 from sparkjet.sinks.manifest import Manifest
 from sparkjet.sinks.spark_list import LIST, SparkList
-from sparkjet.sinks.united_rows import united
 from sparkjet.storage.file_reader import read
 from sparkjet.storage.schemes import directory_at
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
     from sparkjet.sinks.manifest import ManifestEntry
     from sparkjet.storage.directory import Directory
+
+
+_UPCAST = "org.apache.spark.sql.types.UpCastRule.canUpCast"
+_WIDER = "org.apache.spark.sql.catalyst.analysis.AnsiTypeCoercion.findWiderTypeForTwo"
 
 
 def read_files(path: str | Path, schema: StructType | str | None = None) -> DataFrame:
@@ -90,7 +107,7 @@ def read_epochs(
     if not frames:
         # All that was published has told the watermark.
         return session.createDataFrame([], wanted or StructType.fromJson(entries[-1].schema))
-    return united(frames, wanted, f"read_files: {directory}")
+    return _united(frames, wanted, f"read_files: {directory}")
 
 
 _READING = {"csv": {"multiLine": "true"}}
@@ -112,3 +129,119 @@ def _read(session: SparkSession, directory: Directory, entry: ManifestEntry, fil
 def _partition_columns(file: str) -> tuple[str, ...]:
     """The names of the columns that are directories, as a file's name has them."""
     return tuple(level.partition("=")[0] for level in file.split("/")[:-1])
+
+
+def _united(frames: Sequence[DataFrame], schema: StructType | None, what: str) -> DataFrame:
+    """All rows of several DataFrames: columns are found by name, null where one is lacking, and types are widened."""
+    session = frames[0].sparkSession
+    types = _Types(session, what, exact=session.conf.get("spark.sql.caseSensitive") == "true")
+    if schema is None and len(frames) == 1:
+        return frames[0]
+    wanted = schema or reduce(types.merged, (frame.schema for frame in frames))
+    return reduce(lambda one, other: one.union(other), [types.shaped(frame, wanted) for frame in frames])
+
+
+@dataclass(frozen=True)
+class _Types:
+    """Common types, and conversion of values to them.
+
+    Attributes:
+        session: The session whose rules they follow.
+        what: The beginning of messages.
+        exact: Whether names are case-sensitive.
+    """
+
+    session: SparkSession
+    what: str
+    exact: bool
+
+    def shaped(self, frame: DataFrame, wanted: StructType) -> DataFrame:
+        """The rows with the columns of a schema."""
+        have = self._by_name(frame.schema)
+        return frame.select(*(self._field(lambda name: F.col(quoted(name)), have, each) for each in wanted.fields))
+
+    def merged(self, one: StructType, other: StructType, within: str = "") -> StructType:
+        """A struct with the fields of both."""
+        mine, theirs = self._by_name(one), self._by_name(other)
+        fields = [
+            each if name not in theirs else self._common(each, theirs[name], f"{within}{quoted(each.name)}")
+            for name, each in mine.items()
+        ]
+        fields += [each for name, each in theirs.items() if name not in mine]
+        return StructType([StructField(each.name, each.dataType) for each in fields])
+
+    def _common(self, one: StructField, other: StructField, path: str) -> StructField:
+        return StructField(one.name, self._type(one.dataType, other.dataType, path))
+
+    def _type(self, one: DataType, other: DataType, path: str) -> DataType:
+        if one == other:
+            return one
+        if isinstance(one, StructType) and isinstance(other, StructType):
+            return self.merged(one, other, f"{path}.")
+        if isinstance(one, ArrayType) and isinstance(other, ArrayType):
+            return ArrayType(self._type(one.elementType, other.elementType, path))
+        if isinstance(one, MapType) and isinstance(other, MapType):
+            key = self._type(one.keyType, other.keyType, path)
+            return MapType(key, self._type(one.valueType, other.valueType, path))
+        found = self._wider(one, other)
+        if found is None:
+            message = (
+                f"{self.what}: the column {path} is {other.simpleString()} in some epochs and {one.simpleString()} in "
+                "others, and no type holds both. Name the columns to read with the types to cast them to, as "
+                'read_files(path, schema="k string, …"), or leave the column out there.'
+            )
+            raise AnalysisError(message)
+        return found
+
+    def _wider(self, one: DataType, other: DataType) -> DataType | None:
+        java = [self.session._jsparkSession.parseDataType(each.json()) for each in (one, other)]
+        for text, (given, target) in ((other, java), (one, java[::-1])):
+            if isinstance(text, StringType) and static_method(self.session, _UPCAST)(given, target):
+                # Spark's own rule would turn the strings into numbers.
+                return text
+        if isinstance(one, StringType) or isinstance(other, StringType):
+            return None
+        found: Any = static_method(self.session, _WIDER)(*java)
+        return _parse_datatype_json_string(found.get().json()) if found.isDefined() else None
+
+    def _field(self, get: Callable[[str], Column], have: dict[str, StructField], want: StructField) -> Column:
+        field = have.get(self._key(want.name))
+        value = F.lit(None) if field is None else get(field.name)
+        given = None if field is None else field.dataType
+        return self._converted(value, given, want.dataType).alias(want.name)
+
+    def _converted(self, value: Column, have: DataType | None, want: DataType) -> Column:
+        if have == want:
+            return value
+        if isinstance(have, StructType) and isinstance(want, StructType):
+            fields = self._by_name(have)
+            made = F.struct(*(self._field(value.getField, fields, each) for each in want.fields))
+            return F.when(value.isNotNull(), made)
+        if isinstance(have, ArrayType) and isinstance(want, ArrayType):
+            return F.transform(value, lambda each: self._converted(each, have.elementType, want.elementType))
+        if isinstance(have, MapType) and isinstance(want, MapType):
+            return F.map_from_entries(
+                F.transform(
+                    F.map_entries(value),
+                    lambda each: F.struct(
+                        self._converted(each["key"], have.keyType, want.keyType),
+                        self._converted(each["value"], have.valueType, want.valueType),
+                    ),
+                )
+            )
+        return value.cast(want)
+
+    def _by_name(self, struct: StructType) -> dict[str, StructField]:
+        found = {self._key(each.name): each for each in struct.fields}
+        if len(found) < len(struct.fields):
+            # One of them would be lost, or Spark would report them as ambiguous.
+            alike = ", ".join(quoted(each.name) for each in struct.fields if found[self._key(each.name)] is not each)
+            message = (
+                f"{self.what}: epochs have names that differ from others only by case: {alike}. Read them in a session "
+                "with spark.sql.caseSensitive=true."
+            )
+            raise AnalysisError(message)
+        return found
+
+    def _key(self, name: str) -> str:
+        return name if self.exact else name.lower()

@@ -16,6 +16,7 @@ import msgspec
 from sparkjet.errors import LostTransactionError, RefusedRowsError, SinkError
 from sparkjet.known_types import known
 from sparkjet.sinks.copies import origin
+from sparkjet.sinks.naming import BEGINNING
 from sparkjet.sinks.parquet_footer import ParquetFooter
 from sparkjet.sinks.protocol import Handle, TransactionId
 from sparkjet.storage.file_reader import read
@@ -264,7 +265,7 @@ def alike(handles: Sequence[Handle], *names: str) -> Iterator[list[Handle]]:
 
 def application(query: str, sink: str) -> str:
     """The name under which a table keeps what is an output's."""
-    return f"sparkjet/{query}/{sink}"
+    return f"{BEGINNING}{query}/{sink}"
 
 
 def values_of(file: str) -> dict[str, str | None]:

@@ -178,8 +178,7 @@ def table_sink(
         ("path", path and str(at(path)), str(place)),
     ):
         if given and given != actual:
-            message = f'{OPTION}: {option} is "{given}", but {table} has "{actual}". Leave the option out.'
-            raise AnalysisError(message)
+            raise AnalysisError(f'{OPTION}: {option} is "{given}", but {table} has "{actual}". Leave the option out.')
     properties = found.storage().properties()
     options = {str(name): str(properties.apply(name)) for name in listed(properties.keys().toSeq())} | {**options}
     columns = _types(session.table(table).schema)
@@ -229,8 +228,7 @@ def identified(
     try:
         parts = [str(part) for part in listed(state.sqlParser().parseMultipartIdentifier(name))]
     except ParseException as error:
-        message = f"{OPTION}: {name!r} is not the name of a table."
-        raise AnalysisError(message) from error
+        raise AnalysisError(f"{OPTION}: {name!r} is not the name of a table.") from error
     owner = parts.pop(0) if len(parts) > _DATABASE_AND_TABLE else session.catalog.currentCatalog()
     if owner != _SESSION_CATALOG or len(parts) > _DATABASE_AND_TABLE:
         raise refused(name, f"it belongs to the catalog {owner!r}")

@@ -38,8 +38,7 @@ def looking_again(where: str) -> Iterator[None]:
     try:
         yield
     except AnalysisError as error:
-        message = f"{where} was changed while the query was running. {error.args[0]}"
-        raise SinkError(message) from error
+        raise SinkError(f"{where} was changed while the query was running. {error.args[0]}") from error
 
 
 def _check_column(field: StructField, column: StructField, where: str) -> None:

@@ -134,8 +134,7 @@ class Pins:
         for _ in range(_ATTEMPTS):
             slots = self._store.slots()
             if not slots:
-                message = f'pin: there is no record of a query yet, so nothing to pin as "{name}".'
-                raise RecoveryError(message)
+                raise RecoveryError(f'pin: there is no record of a query yet, so nothing to pin as "{name}".')
             try:
                 pin = Pin(name, slots[-1], self.record(slots[-1]).epoch, now)
             except FileNotFoundError:
@@ -147,8 +146,7 @@ class Pins:
                 return pin
             # A driver that had listed the pins before may be removing files that the record names.
             self._store.remove_pin(pin.slot, name)
-        message = f'pin: the query writes records faster than one can be pinned as "{name}". Try again.'
-        raise RecoveryError(message)
+        raise RecoveryError(f'pin: the query writes records faster than one can be pinned as "{name}". Try again.')
 
     def _set(self, pin: Pin) -> bool:
         """Write a pin; returns False if another process has pinned the same name in the meantime, whose pin stays."""
@@ -178,8 +176,7 @@ class Pins:
         pins = {pin.name: pin for pin in reversed(self.all())}
         if name not in pins:
             there = nearest(name, pins) if pins else "nothing is pinned."
-            message = f'pin: there is no pin "{name}"; {there}'
-            raise AnalysisError(message)
+            raise AnalysisError(f'pin: there is no pin "{name}"; {there}')
         return pins[name]
 
     def remove(self, name: str) -> None:

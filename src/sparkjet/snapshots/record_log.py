@@ -153,8 +153,7 @@ def reading(home: Directory, command: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        message = f'{command}: "{home}" cannot be read: {error.strerror or error}'
-        raise AnalysisError(message) from error
+        raise AnalysisError(f'{command}: "{home}" cannot be read: {error.strerror or error}') from error
 
 
 def newest_record(home: Directory, command: str) -> tuple[int, Record]:
@@ -167,6 +166,5 @@ def newest_record(home: Directory, command: str) -> tuple[int, Record]:
     with reading(home, command):
         newest = RecordLog(DirectoryStore(home.below("snapshots"))).newest()
     if newest is None:
-        message = f'{command}: "{home}" contains no record of a query. Pass its checkpointLocation.'
-        raise RecoveryError(message)
+        raise RecoveryError(f'{command}: "{home}" contains no record of a query. Pass its checkpointLocation.')
     return newest

@@ -24,8 +24,7 @@ class JoinType(Enum):
         found = next((each for each, names in _NAMES.items() if spelled in names), None)
         if found is None:
             known = [each.value for each in JoinType]
-            message = f"join: how={how!r} is not a join of two streams: {nearest(how, known)}"
-            raise AnalysisError(message)
+            raise AnalysisError(f"join: how={how!r} is not a join of two streams: {nearest(how, known)}")
         return found
 
     @property

@@ -119,8 +119,7 @@ def check_whole(client: GridClient, option: str, what: object, way_out: str = ""
     try:
         state = client.state()
     except StorageError as error:
-        message = f'{option}: "{what}" cannot be used: {error}'
-        raise AnalysisError(message) from error
+        raise AnalysisError(f'{option}: "{what}" cannot be used: {error}') from error
     if not may_start(state):
         message = (
             f'{option}: "{what}" has {state.present} members left of {state.largest}: the others may go on elsewhere, '
@@ -168,8 +167,7 @@ def _found(members: tuple[str, ...], access: Access, option: str) -> GridLocatio
         finally:
             client.close()
     except SparkjetError as error:
-        message = f'{option}: "grid://{",".join(members)}" cannot be used: {error}'
-        raise AnalysisError(message) from error
+        raise AnalysisError(f'{option}: "grid://{",".join(members)}" cannot be used: {error}') from error
 
 
 @lru_cache(maxsize=8)

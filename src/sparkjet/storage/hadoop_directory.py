@@ -47,8 +47,7 @@ def check_puts(directory: Directory, option: str, scheme: str, *, is_tested: boo
         winners = max(_in_a_row(directory), _at_once(directory))
     except (OSError, StorageError) as error:
         said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        message = f'{option}: "{directory}" cannot hold decisions: {said}'
-        raise AnalysisError(message) from error
+        raise AnalysisError(f'{option}: "{directory}" cannot hold decisions: {said}') from error
     if winners > 1:
         message = (
             f'{option}: "{directory}" cannot hold decisions: of {WRITERS} writers of one new file, {winners} were told '

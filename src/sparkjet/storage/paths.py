@@ -45,8 +45,7 @@ def local_path(location: str, option: str) -> Path:
         message = f'{option}: in "{location}", {host} is the name of a host, and files are on this one. {meant}'
         raise AnalysisError(message)
     if not path:
-        message = f"{option}: the location is empty. Give a directory."
-        raise AnalysisError(message)
+        raise AnalysisError(f"{option}: the location is empty. Give a directory.")
     return Path(path).absolute()
 
 

@@ -69,8 +69,7 @@ def _in_grid(location: str, option: str, session: Session) -> Directory:
         from sparkjet.storage.grid_directory import GridDirectory  # noqa: PLC0415 - the extra is optional
         from sparkjet.storage.grid_location import grid_location  # noqa: PLC0415 - as above
     except ModuleNotFoundError as error:
-        message = f'{option}: grid: needs {error.name}: pip install "sparkjet[grid]".'
-        raise AnalysisError(message) from error
+        raise AnalysisError(f'{option}: grid: needs {error.name}: pip install "sparkjet[grid]".') from error
     grid, name = grid_location(location, option, session())
     return GridDirectory(grid, name)
 

@@ -54,8 +54,7 @@ class CollectingSink:
         if name not in self.prepared:
             if epoch in self.committed:
                 return
-            message = f"CollectingSink: nothing is prepared under {name}."
-            raise LostTransactionError(message)
+            raise LostTransactionError(f"CollectingSink: nothing is prepared under {name}.")
         between()
         self.committed[epoch] = self.prepared.pop(name)
         self.runs[epoch] = handle["run"]

@@ -47,8 +47,7 @@ class CrashPoint:
             return
         finally:
             self._at = None
-        message = f"crash: no epoch came to the end of {phase}."
-        raise AssertionError(message)
+        raise AssertionError(f"crash: no epoch came to the end of {phase}.")
 
 
 class _CrashError(BaseException):

@@ -102,8 +102,7 @@ def _row(row: Record, schema: StructType) -> tuple[Any, ...]:
     """The values of a row in the order of the schema, with timestamps parsed from text."""
     names = schema.fieldNames()
     if isinstance(row, str) or len(row) > len(names) or (isinstance(row, Mapping) and set(row) - set(names)):
-        message = f"process: the row {row!r} does not have the columns {', '.join(names)}."
-        raise AnalysisError(message)
+        raise AnalysisError(f"process: the row {row!r} does not have the columns {', '.join(names)}.")
     values = [row.get(name) for name in names] if isinstance(row, Mapping) else list(row)
     if len(values) < len(names):
         message = f"process: the row {row!r} lacks {names[len(values)]!r}; give None where there is no value."

@@ -296,6 +296,5 @@ def carried(otherwise: PolicySettings | None = None, *, without: Sequence[str] =
     (True, 3000000)
     """
     if isinstance(without, str) or not all(isinstance(name, str) for name in without):
-        message = f'carried: without={without!r} is no list of names; write e.g. without=["QUERY"]'
-        raise AnalysisError(message)
+        raise AnalysisError(f'carried: without={without!r} is no list of names; write e.g. without=["QUERY"]')
     return Carried(otherwise, tuple(without))

@@ -34,7 +34,7 @@ class WriterProgress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Heard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the writers of a table had told up to the end of a batch, where its stream's offsets have no place for it.
+    """The progress that a table's writers announced up to the end of a batch, if its stream's offsets cannot hold it.
 
     Attributes:
         table: Id of the table: one that was made anew begins anew.

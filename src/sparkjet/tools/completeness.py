@@ -55,7 +55,7 @@ class Writer:
 
 @dataclass(frozen=True)
 class Completeness:
-    """What :func:`complete_until` answers.
+    """The answer of :func:`complete_until`.
 
     Attributes:
         writers: Who tells how far it is.
@@ -93,8 +93,7 @@ class Completeness:
         """
         given: object = end
         if not isinstance(given, datetime):
-            message = f"end = {given!r} is no datetime"
-            raise AnalysisError(message)
+            raise AnalysisError(f"end = {given!r} is no datetime")
         if end.tzinfo is None:
             message = f"end = {end!r} has no time zone, so it is no point in time: end.replace(tzinfo=timezone.utc)"
             raise AnalysisError(message)
@@ -147,14 +146,13 @@ def complete_until(
         "a directory, deltalake.DeltaTable, table of pyiceberg, Journal or Map of a grid, dsn or connection with "
         "table=…, or kafka://…"
     )
-    message = f"complete_until: {place!r} is not {known}"
-    raise AnalysisError(message)
+    raise AnalysisError(f"complete_until: {place!r} is not {known}")
 
 
 def _asked(
     place: Any, table: str, progress_topics: Sequence[str], client: Mapping[str, Any]
 ) -> list[dict[str, Any]] | None:
-    """What the writers of a place tell that says nothing of others; None of any other place."""
+    """The progress of the writers of a place that knows of no others; None of any other place."""
     is_text = isinstance(place, str)
     if is_text and place.lower().startswith("kafka://"):
         from sparkjet.connectors.kafka.completeness import told_of  # noqa: PLC0415 - confluent-kafka is optional
@@ -243,7 +241,7 @@ def _of_delta(table: Any) -> Completeness:
 
 
 def told_by_delta(history: Iterable[Mapping[str, Any]]) -> tuple[list[dict[str, Any]], list[str]]:
-    """What the versions of a Delta table tell, the newest first, and who else has written rows."""
+    """The progress that the versions of a Delta table announce, the newest first, and who else has written rows."""
     told: list[dict[str, Any]] = []
     others: dict[str, None] = {}
     for info in history:
@@ -275,7 +273,7 @@ class Snapshot(NamedTuple):
 
 
 def rolled_back(snapshots: Iterable[Snapshot], current: int | None) -> list[Mapping[str, Any]]:
-    """What tells of epochs that an Iceberg table had and has no more: it was rolled back to a snapshot before them.
+    """The traces of epochs that an Iceberg table no longer has: it was rolled back to a snapshot before them.
 
     Nothing is said of those before the oldest one that leads to the current one: what is between them has expired.
     """

@@ -28,8 +28,7 @@ def told(
 ) -> DataFrame:
     """Of each row the epoch that it came in, its substream and its event time, the first and last as whole numbers."""
     if history.isStreaming:
-        message = "lag_for: history is a stream, and has to be a batch: read it with spark.read"
-        raise AnalysisError(message)
+        raise AnalysisError("lag_for: history is a stream, and has to be a batch: read it with spark.read")
     named = [by] if isinstance(by, str | Column) else by
     parts = [F.coalesce(_column(history, "by", each).cast("string"), F.lit("null")) for each in named]
     rows = history.select(
@@ -77,6 +76,5 @@ def _column(history: DataFrame, option: str, given: str | Column) -> Column:
     try:
         history.select(found)
     except AnalysisException as error:
-        message = f"{option}: there is no column {given!r}; {nearest(given, history.columns)}"
-        raise AnalysisError(message) from error
+        raise AnalysisError(f"{option}: there is no column {given!r}; {nearest(given, history.columns)}") from error
     return found

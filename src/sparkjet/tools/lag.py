@@ -28,7 +28,7 @@ _ROWS = 12
 
 
 class Loss(NamedTuple):
-    """What a lag loses of a substream: how many rows, and their share of its rows."""
+    """The loss of a substream with some lag: the number of rows, and their share of its rows."""
 
     lag: int
     substream: str
@@ -38,7 +38,7 @@ class Loss(NamedTuple):
 
 @dataclass(frozen=True)
 class LagReport:
-    """What :func:`lag_for` and :func:`~sparkjet.tools.recommend` have found out; times in microseconds.
+    """The findings of :func:`lag_for` and :func:`~sparkjet.tools.recommend`; times in microseconds.
 
     Attributes:
         allowed: The share of rows that may be lost.
@@ -106,7 +106,7 @@ class LagReport:
         return self.lost(lag, *substreams) / max(1, self._all(substreams or self.rows))
 
     def losses(self, lags: Iterable[Duration] | None = None) -> list[Loss]:
-        """What lags lose of each substream, by default all at which this changes."""
+        """The losses of each substream by lag, by default for all lags at which they change."""
         chosen = self.lags if lags is None else [parse_duration(each, "lags") for each in lags]
         return [Loss(lag, each, self.lost(lag, each), self.share(lag, each)) for lag in chosen for each in self.rows]
 
@@ -139,8 +139,7 @@ class LagReport:
 
     def _rows(self, substream: str) -> int:
         if substream not in self.rows:
-            message = f"substream = {substream!r}: there are rows of {', '.join(map(repr, self.rows))}"
-            raise AnalysisError(message)
+            raise AnalysisError(f"substream = {substream!r}: there are rows of {', '.join(map(repr, self.rows))}")
         return self.rows[substream]
 
 
@@ -197,8 +196,7 @@ def lag_for(
         if behind > 0:
             late[substream][behind] += count
     if not rows:
-        message = "lag_for: history has no rows with an event time and a time of arrival"
-        raise AnalysisError(message)
+        raise AnalysisError("lag_for: history has no rows with an event time and a time of arrival")
     absent = [each for each in substreams if each not in rows]
     if absent:
         # The watermark would wait for it, and no row would be late with any lag.
@@ -231,8 +229,7 @@ def share_of(loss: float | str) -> Fraction:
     except (ValueError, ZeroDivisionError):
         share = Fraction(-1)
     if not 0 <= share < 1:
-        message = f'loss = {loss!r}: a share of rows from 0 to below 1, such as 0.0001 or "0.01 %"'
-        raise AnalysisError(message)
+        raise AnalysisError(f'loss = {loss!r}: a share of rows from 0 to below 1, such as 0.0001 or "0.01 %"')
     return share
 
 

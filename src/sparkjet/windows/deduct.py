@@ -19,7 +19,7 @@ from sparkjet.windows.spans import ClosingRange, Finish, windows_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from sparkjet.catalyst.kept_plan import Constants
+    from sparkjet.catalyst.kept_plans import Constants
     from sparkjet.state.segments import Segment
     from sparkjet.time import WindowGrid
 

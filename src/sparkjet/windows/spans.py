@@ -16,7 +16,7 @@ from sparkjet.catalyst.constants import constant
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from sparkjet.catalyst.kept_plan import Constants
+    from sparkjet.catalyst.kept_plans import Constants
     from sparkjet.time import WindowGrid
     from sparkjet.windows.accumulators import Accumulators
 

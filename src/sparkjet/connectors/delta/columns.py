@@ -80,11 +80,9 @@ def check_new(schema: StructType, partition_by: Sequence[str]) -> None:
             message = f"partitionBy: {name!r} is {kind.simpleString()}, which paths cannot hold. Use another column."
             raise AnalysisError(message)
         if _COLON in name:
-            message = f"partitionBy: Delta Kernel takes no colon in {name!r}. Give the column another name."
-            raise AnalysisError(message)
+            raise AnalysisError(f"partitionBy: Delta Kernel takes no colon in {name!r}. Give the column another name.")
     if len(partition_by) == len(schema.fields):
-        message = "partitionBy: at least one column must stay in the files."
-        raise AnalysisError(message)
+        raise AnalysisError("partitionBy: at least one column must stay in the files.")
 
 
 def added(table: StructType, rows: StructType) -> list[StructField]:
@@ -131,8 +129,7 @@ def check_upserts(table: Version, where: str) -> None:
     """Refuse a table whose rows must not be replaced, or not without something that is not done here."""
     for name, reason in _REPLACED.items():
         if _is_on(table, name):
-            message = f"mode=upsert: {where} {reason} ({name}). {_INSTEAD}."
-            raise AnalysisError(message)
+            raise AnalysisError(f"mode=upsert: {where} {reason} ({name}). {_INSTEAD}.")
     if _mode(table) != _UNMAPPED:
         message = (
             f"mode=upsert: {where} maps its columns by {_mode(table)} ({_MAPPING}), and its files are not read here. "
@@ -160,12 +157,10 @@ def _check_table(table: Version, where: str) -> None:
         raise AnalysisError(message)
     checks = sorted(name for name in table.properties if name.startswith("delta.constraints."))
     if checks:
-        message = f"{where} has the constraint {checks[0]}, which is not checked here. {_INSTEAD}."
-        raise AnalysisError(message)
+        raise AnalysisError(f"{where} has the constraint {checks[0]}, which is not checked here. {_INSTEAD}.")
     managed = [name for name in _MANAGED if name in table.features]
     if managed:
-        message = f"{where} is committed by its catalog ({managed[0]}), not by its log. {_INSTEAD}."
-        raise AnalysisError(message)
+        raise AnalysisError(f"{where} is committed by its catalog ({managed[0]}), not by its log. {_INSTEAD}.")
     if _FORGETS in table.properties:
         message = (
             f"{where} forgets transactions after {table.properties[_FORGETS]} ({_FORGETS}): a query that starts later "
@@ -185,8 +180,7 @@ def _check_table(table: Version, where: str) -> None:
         if PHYSICAL in asked and _mode(table) == _UNMAPPED:
             reasons.append(f"has a name for files ({PHYSICAL}) in a table that maps none ({_MAPPING})")
         if reasons:
-            message = f"column {column.name!r} of {where} {reasons[0]}, which is not done here. {_INSTEAD}."
-            raise AnalysisError(message)
+            raise AnalysisError(f"column {column.name!r} of {where} {reasons[0]}, which is not done here. {_INSTEAD}.")
 
 
 def _mode(table: Version) -> str:

@@ -1,4 +1,4 @@
-"""What the writers of a Delta table had told up to a version, from its log, for who reads it as a stream."""
+"""Progress that the writers of a Delta table announced up to a version, from its log, for those who read its stream."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from pyarrow import parquet
 from sparkjet.connectors.delta.log import file_of, told_in
 from sparkjet.errors import SourceError
 from sparkjet.known_types import known
+from sparkjet.sinks.naming import BEGINNING
 from sparkjet.sources.carrying import warn_of_others
 from sparkjet.time import MIN, Heard
 
@@ -24,7 +25,7 @@ _COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10})|\.[0-9a-f-]{36})?\.(parquet|json)")
 """Of one file, of several parts, or of the second version, which has its files of files elsewhere."""
 _CHANGES = "add", "remove"
-_PREFIX, _WATERMARK = "sparkjet/", "/watermark"
+_WATERMARK = "/watermark"
 
 
 class _End(msgspec.Struct, frozen=True):
@@ -54,7 +55,7 @@ class DeltaWriters:
         self._log, self._rereads, self._changes = log, rereads, changes
 
     def heard(self, offset: Any, before: Heard | None) -> Heard | None:
-        """What had been told up to an end of a batch; None in the middle of the rows with which a stream begins.
+        """The progress announced up to the end of a batch; None in the middle of the rows with which a stream begins.
 
         Args:
             offset: The end, from its JSON.
@@ -133,7 +134,7 @@ class DeltaWriters:
             found |= {each["appId"]: each["version"] for each in self._transactions(name)}
         writers: dict[str, int | None] = {}
         for application, number in found.items():
-            writer = application.removeprefix(_PREFIX)
+            writer = application.removeprefix(BEGINNING)
             if writer == application:
                 continue
             if writer.count("/") > 1 and writer.endswith(_WATERMARK):
@@ -156,7 +157,7 @@ class DeltaWriters:
 
 @dataclass(frozen=True)
 class _Commit:
-    """What a version says of its writer.
+    """The statement of a version about its writer.
 
     Attributes:
         told: The watermark of an output of ours; empty for others.

@@ -51,8 +51,7 @@ def named_table(name: str, session: SparkSession, path: str | None) -> NamedTabl
             raise _refused(quoted, f"its format is {provider}")
         place = location(found.location())
         if path is not None:
-            message = f'{OPTION}: {quoted} is in {place}. Leave path="{path}" out.'
-            raise AnalysisError(message)
+            raise AnalysisError(f'{OPTION}: {quoted} is in {place}. Leave path="{path}" out.')
         return NamedTable(quoted, place, is_known=True)
     if session.conf.get(_CATALOG, None) != _DELTA_CATALOG:
         message = (

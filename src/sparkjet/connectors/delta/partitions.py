@@ -22,6 +22,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from sparkjet.connectors.delta.log_committer import KERNEL
 from sparkjet.java import java_class
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def can_partition_by(kind: DataType) -> bool:
 
 def literal(session: SparkSession, kind: DataType, value: str | None) -> Any:
     """A value of a partition column as Kernel takes it; timestamps are in UTC."""
-    literals = java_class(session, f"{_KERNEL}.expressions.Literal")
+    literals = java_class(session, f"{KERNEL}.expressions.Literal")
     if value is None:
         return literals.ofNull(_java_type(session, kind))
     if isinstance(kind, DecimalType):
@@ -59,13 +60,12 @@ def _micros(session: SparkSession, value: str) -> int:
 
 def _java_type(session: SparkSession, kind: DataType) -> Any:
     name = type(kind).__name__
-    java = java_class(session, f"{_KERNEL}.types.{name}")
+    java = java_class(session, f"{KERNEL}.types.{name}")
     if isinstance(kind, DecimalType):
         return java(kind.precision, kind.scale)
     return getattr(java, "TIMESTAMP_NTZ" if isinstance(kind, TimestampNTZType) else name.removesuffix("Type").upper())
 
 
-_KERNEL = "io.delta.kernel"
 _EXACT = Context(prec=38)
 """Spark's decimals have 38 digits, Python's default context has 28."""
 _READERS: Mapping[type[DataType], tuple[str, Callable[[SparkSession, str], Any]]] = {

@@ -50,12 +50,10 @@ class FilesDataSource(DataSource):
         options.only(SOURCE_OPTIONS, SOURCE_NAME)
         given = options[PATH]
         if given is None:
-            message = f'option: format("{SOURCE_NAME}") needs a directory: load("…").'
-            raise AnalysisError(message)
+            raise AnalysisError(f'option: format("{SOURCE_NAME}") needs a directory: load("…").')
         path = Path(given.removeprefix("file://"))
         if "://" in given.removeprefix("file://") or not path.is_dir():
-            message = f"path: {given} is no directory of this machine that format(files) writes into."
-            raise AnalysisError(message)
+            raise AnalysisError(f"path: {given} is no directory of this machine that format(files) writes into.")
         return path
 
     def schema(self) -> StructType:
@@ -152,7 +150,7 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {(each.query, each.sink): each for each in Manifest.all_of(self._path)}
 
     def _entries(self, manifest: Manifest, after: int | None) -> list[ManifestEntry]:
-        """What was published after an epoch, oldest first; None before the first."""
+        """The entries published after an epoch, oldest first; None before the first."""
         if after is not None and manifest.floor > after:
             message = (
                 f"{SOURCE_NAME}: {self._path}: epochs {after + 1} to {manifest.floor} of query {manifest.query} have "

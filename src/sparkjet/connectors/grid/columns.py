@@ -43,8 +43,7 @@ def check_keys(schema: T.StructType, keys: Sequence[str], what: str) -> None:
     names = schema.fieldNames()
     for name in keys:
         if name not in names:
-            message = f"keys: no column {name!r} in the result; {nearest(name, names)}"
-            raise AnalysisError(message)
+            raise AnalysisError(f"keys: no column {name!r} in the result; {nearest(name, names)}")
         kind = schema[name].dataType
         if type(kind) not in _TEXTS:
             message = (
@@ -66,8 +65,7 @@ def check_columns(schema: T.StructType, taken: Sequence[str], what: str) -> None
     """Refuse columns that a map or a journal adds itself, and those for which Arrow has no type."""
     own = [name for name in schema.fieldNames() if name.lower() in taken]
     if own:
-        message = f"start: a {what} has a column {own[0]!r} of its own. Give yours another name."
-        raise AnalysisError(message)
+        raise AnalysisError(f"start: a {what} has a column {own[0]!r} of its own. Give yours another name.")
     try:
         arrow_schema(schema)
     except Exception as error:

@@ -105,8 +105,7 @@ def open_journal(location: Location) -> Journal:
 def _starting(text: str) -> int | dict[int, int]:
     if not text.lstrip().startswith("{"):
         if text.lower() not in _WORDS:
-            message = f'option: startingOffsets="{text}" is neither JSON nor a word; {nearest(text, _WORDS)}'
-            raise AnalysisError(message)
+            raise AnalysisError(f'option: startingOffsets="{text}" is neither JSON nor a word; {nearest(text, _WORDS)}')
         return _WORDS[text.lower()]
     try:
         found = json.loads(text)

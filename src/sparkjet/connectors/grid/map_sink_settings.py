@@ -87,5 +87,4 @@ def _journal(options: Options, path: str, keys: tuple[str, ...]) -> GridJournalS
     try:
         return GridJournalSettings.of(Options({**own, "path": f"{grid}/{place.name}", "keys": ",".join(keys)}))
     except AnalysisError as error:
-        message = f"journal: {error.args[0]}"
-        raise AnalysisError(message) from error
+        raise AnalysisError(f"journal: {error.args[0]}") from error

@@ -213,8 +213,7 @@ class GridVersionsSink(Generic[V]):
         try:
             return self._store.newest()
         except StorageError as error:
-            message = f'path: {self._place.kind} "{self._path}" cannot be used: {error}'
-            raise AnalysisError(message) from error
+            raise AnalysisError(f'path: {self._place.kind} "{self._path}" cannot be used: {error}') from error
 
     def _begin(self, transaction: TransactionId) -> tuple[V | None, int]:
         """The version that the next one follows, and the next one's clock."""

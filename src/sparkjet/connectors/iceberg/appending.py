@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sparkjet.connectors.iceberg.columns import NAMES
+from sparkjet.connectors.iceberg.heard import TOLD
 from sparkjet.connectors.iceberg.library import ICEBERG
-from sparkjet.connectors.iceberg.version import MAIN, TOLD, merged_away, written_for
+from sparkjet.connectors.iceberg.version import MAIN, merged_away, written_for
 from sparkjet.java import static_method
 from sparkjet.query_log import logger
 from sparkjet.sinks.jars import said

@@ -70,8 +70,7 @@ def check_deletes(version: Version, spec: int, branch: str, where: str) -> None:
         raise AnalysisError(message)
     why = undeletable(version, spec, branch)
     if why is not None:
-        message = f"mode=upsert: {where} cannot be written to: {why}"
-        raise AnalysisError(message)
+        raise AnalysisError(f"mode=upsert: {where} cannot be written to: {why}")
 
 
 def undeletable(version: Version, spec: int, branch: str) -> str | None:

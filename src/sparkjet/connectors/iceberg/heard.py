@@ -1,4 +1,4 @@
-"""What the writers of an Iceberg table had told up to a snapshot, for who reads it as a stream."""
+"""Progress that the writers of an Iceberg table announced up to a snapshot, for those who read its stream."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ import msgspec
 
 from sparkjet.connectors.iceberg.kafka_connect import EPOCH, connector_of, valid_through
 from sparkjet.known_types import known
+from sparkjet.sinks.naming import BEGINNING
 from sparkjet.sources.carrying import warn_of_others
 from sparkjet.time import MIN, Heard
 
 TOLD = "sparkjet"
 """Our entry in a snapshot's summary."""
-_PREFIX = "sparkjet/"
-"""How the table's properties about our outputs begin."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +73,7 @@ class IcebergWriters:
         self._look = look
 
     def heard(self, offset: Any, before: Heard | None) -> Heard | None:
-        """What had been told up to an end of a batch; None as long as no snapshot has been read to its end."""
+        """The progress announced up to the end of a batch; None as long as no snapshot has been read to its end."""
         end, found = msgspec.convert(offset, known(_End)), self._look()
         reached = self._reached(found, end)
         if reached is None:
@@ -109,8 +108,8 @@ class IcebergWriters:
             since |= told_by(snapshot)[0].keys()
         writers: dict[str, int | None] = {}
         for key, text in found.properties.items():
-            if key.startswith(_PREFIX):
-                name = key.removeprefix(_PREFIX)
+            if key.startswith(BEGINNING):
+                name = key.removeprefix(BEGINNING)
                 told = json.loads(text)
                 if name in since:
                     # It has told a later one since: its next snapshot tells its own.
@@ -122,7 +121,7 @@ class IcebergWriters:
 
 
 def _told_since(found: Snapshots, reached: int, version: int | None) -> tuple[dict[str, int | None], list[str]]:
-    """What snapshots after a version and up to another one have told, and who else has written in them."""
+    """The progress that snapshots after a version and up to another one announce, and who else has written in them."""
     told: dict[str, int | None] = {}
     others: dict[str, None] = {}
     for snapshot in found.ancestors(reached):

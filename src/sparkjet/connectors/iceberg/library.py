@@ -323,8 +323,7 @@ class CatalogTable(IcebergTable):
         try:
             parsed = self._session._jsparkSession.sessionState().sqlParser().parseMultipartIdentifier(self._name)
         except JAVA_ERRORS as error:
-            message = f'toTable: "{self._name}" is no name of a table: {said(error)}'
-            raise AnalysisError(message) from error
+            raise AnalysisError(f'toTable: "{self._name}" is no name of a table: {said(error)}') from error
         parts = [str(part) for part in listed(parsed)]
         if len(parts) < _SHORTEST:
             message = (

@@ -357,8 +357,7 @@ class IcebergSink:
         for _ in range(_RACES):
             version = table.version()
             if version is None:
-                message = f"There is no table {table.place} any more, and epoch {last['epoch']} is to be added."
-                raise SinkError(message)
+                raise SinkError(f"There is no table {table.place} any more, and epoch {last['epoch']} is to be added.")
             missing = self._missing(table, version, handles)
             if not missing or self._append(table, version, missing):
                 return version

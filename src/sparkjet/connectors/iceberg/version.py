@@ -10,14 +10,13 @@ from typing import Any
 
 import msgspec
 
+from sparkjet.connectors.iceberg.heard import TOLD
 from sparkjet.errors import SinkError
 from sparkjet.known_types import known
 
 _NUMBER = re.compile(r"(?:.*/)?v(\d+)(?:\.[a-z]+)?\.metadata\.json(?:\.gz)?")
 _OWN = re.compile(r"(?:.*/)?snap-\d+-\d+-([0-9a-f-]{36})\.avro")
 """A manifest list, with the prefix of the names of its commit's manifests."""
-TOLD = "sparkjet"
-"""Our entry in a snapshot's summary."""
 MAIN = "main"
 """The branch for readers who do not ask for one."""
 
@@ -61,8 +60,7 @@ class Version:
         """The number of its metadata, for a table by path."""
         found = number_of(str(self.base.metadataFileLocation()))
         if found is None:
-            message = f"{self.base.metadataFileLocation()} is no metadata of a table by its path."
-            raise ValueError(message)
+            raise ValueError(f"{self.base.metadataFileLocation()} is no metadata of a table by its path.")
         return found
 
     @property

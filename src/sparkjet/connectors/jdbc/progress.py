@@ -1,4 +1,4 @@
-"""What the rows of outputs beside a table tell of its writers."""
+"""The progress of the writers of a table, from the rows of outputs beside it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _QUOTES = ('"', "`", "")
 
 
 def told_in(session: SparkSession, url: str, table: str, options: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What all outputs beside a table have published last; ``options`` are those of Spark's data source."""
+    """The newest progress of each output beside a table; ``options`` are those of Spark's data source."""
     from sparkjet.connectors.jdbc.database import Database  # noqa: PLC0415 - connections of Python need no Spark
     from sparkjet.connectors.jdbc.settings import JdbcSettings  # noqa: PLC0415 - as above
 

@@ -112,11 +112,9 @@ class JdbcSettings:
         """The settings in some options."""
         url, table = options[_URL], options[_TABLE]
         if not url or not url.lower().startswith("jdbc:"):
-            message = 'start: format("jdbc") needs option("url", "jdbc:…"), the database, as in Spark.'
-            raise AnalysisError(message)
+            raise AnalysisError('start: format("jdbc") needs option("url", "jdbc:…"), the database, as in Spark.')
         if not table:
-            message = 'start: format("jdbc") needs option("dbtable", "…"), the table to write to.'
-            raise AnalysisError(message)
+            raise AnalysisError('start: format("jdbc") needs option("dbtable", "…"), the table to write to.')
         if _NAME.fullmatch(table) is None:
             message = (
                 f'dbtable: "{table}" is not the name of a table, which rows are written to. Give its name as it stands '

@@ -95,8 +95,7 @@ class JdbcSink:
                 remedy = (
                     " The class in option driver does not take it; MariaDB's takes jdbc:mysql://…?permitMysqlScheme."
                 )
-            message = f'start: format("jdbc") cannot use its database. {error}{remedy}'
-            raise AnalysisError(message) from error
+            raise AnalysisError(f'start: format("jdbc") cannot use its database. {error}{remedy}') from error
 
     @property
     def required(self) -> Collection[str]:
@@ -339,8 +338,7 @@ class JdbcSink:
         try:
             check_engine(connection, self._family, place)
         except AnalysisError as error:
-            message = f"jdbc: {table} was changed while the query was running. {error.args[0]}"
-            raise SinkError(message) from error
+            raise SinkError(f"jdbc: {table} was changed while the query was running. {error.args[0]}") from error
 
     def _lost(self, handle: Handle, why: str) -> str:
         return (

@@ -26,8 +26,7 @@ def parsed(connection: psycopg.Connection[Any], name: str, option: str = "dbtabl
         raise AnalysisError(message)
     if len(parts) == 2:  # noqa: PLR2004 - as above
         if not one(connection, "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = %s)", parts[0]):
-            message = f'{option}: there is no schema "{parts[0]}". Create it, or correct the name.'
-            raise AnalysisError(message)
+            raise AnalysisError(f'{option}: there is no schema "{parts[0]}". Create it, or correct the name.')
         return parts[0], parts[1]
     found = one(
         connection,

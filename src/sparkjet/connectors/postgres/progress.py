@@ -1,4 +1,4 @@
-"""What the markers beside a table tell of its writers."""
+"""The progress of the writers of a table, from the markers beside it."""
 
 from __future__ import annotations
 
@@ -37,6 +37,5 @@ def told_in(dsn: str, table: str) -> list[dict[str, Any]]:
         )
         raise AnalysisError(message) from error
     except psycopg.Error as error:
-        message = f"complete_until: {table}: {str(error).strip()}"
-        raise AnalysisError(message) from error
+        raise AnalysisError(f"complete_until: {table}: {str(error).strip()}") from error
     return [told for (told,) in rows]

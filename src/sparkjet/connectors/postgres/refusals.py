@@ -68,7 +68,7 @@ JOIN pg_namespace ON pg_namespace.oid = relnamespace
 
 @dataclass(frozen=True)
 class Refusals:
-    """What can refuse a row although its values have the right types, and nulls only where allowed.
+    """Everything that can refuse a row whose values have the right types, with nulls only where allowed.
 
     Attributes:
         reasons: What can refuse any row, for the log; if there is nothing, rows need not be tried out.

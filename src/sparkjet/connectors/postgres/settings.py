@@ -43,8 +43,7 @@ class PostgresSettings:
         """The settings in some options."""
         table = options[TABLE]
         if table is None:
-            message = 'start: format("postgres") needs option("dbtable", "…"), the table to write to.'
-            raise AnalysisError(message)
+            raise AnalysisError('start: format("postgres") needs option("dbtable", "…"), the table to write to.')
         return PostgresSettings(
             _conninfo(options),
             table,

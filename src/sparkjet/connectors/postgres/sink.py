@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -14,12 +15,17 @@ from pyspark.sql import functions as F
 
 from sparkjet.connectors.postgres import batches, copying
 from sparkjet.connectors.postgres.characters import ALL, check_characters
-from sparkjet.connectors.postgres.copying import explain, is_refusal
+from sparkjet.connectors.postgres.copying import connect, explain, is_refusal
 from sparkjet.connectors.postgres.refusals import LONGEST
-from sparkjet.connectors.postgres.remembering import published_after
 from sparkjet.connectors.postgres.table import Table, look
 from sparkjet.connectors.postgres.target import Target
-from sparkjet.connectors.postgres.transactions import PostgresTransactions, decided_rows, outbox_handle, write_rows
+from sparkjet.connectors.postgres.transactions import (
+    PostgresTransactions,
+    decided_rows,
+    gids_of,
+    outbox_handle,
+    write_rows,
+)
 from sparkjet.connectors.postgres.types import PostgresColumn, columns_of, faults, length
 from sparkjet.errors import AnalysisError, RefusedRowsError, SinkError
 from sparkjet.query_log import logger
@@ -113,8 +119,7 @@ class PostgresSink(Outbox):
             with copying.connect(settings.conninfo) as connection:
                 self._table = look(connection, settings.table, self._columns, settings.keys, create=create)
         except psycopg.Error as error:
-            message = f'start: format("postgres") cannot use its table. {explain(error)}'
-            raise AnalysisError(message) from error
+            raise AnalysisError(f'start: format("postgres") cannot use its table. {explain(error)}') from error
         obstacle = self._obstacle()
         if settings.prepared == "always" and obstacle is not None:
             message = f"prepared=always: {obstacle}. Use prepared=auto, which publishes after the decision instead."
@@ -258,7 +263,7 @@ class PostgresSink(Outbox):
 
 
 def _nothing(*_: object) -> None:
-    """What an epoch without rows writes beside its marker."""
+    """Write no rows beside the marker of an epoch that has none."""
 
 
 def _server(conninfo: str) -> list[object]:
@@ -270,3 +275,46 @@ def _server(conninfo: str) -> list[object]:
 def _may_pass(error: BaseException) -> bool:
     """Whether an error is the server's, and not about what it was sent."""
     return isinstance(error.__cause__, psycopg.Error) and not is_refusal(error.__cause__)
+
+
+def published_after(
+    conninfo: str, newest: TransactionId, handle: Handle | None, targets: Iterable[Target]
+) -> str | None:
+    """Markers next to the targets of epochs that a checkpoint restored from a backup lacks, and the way out; or None.
+
+    A server that cannot be reached, or whose markers cannot be read, is reported by the sink's own checks.
+    """
+    for target in targets:
+        try:
+            with closing(connect(conninfo)) as connection:
+                row = connection.execute(target.newest(newest.query, newest.sink)).fetchone()
+        except (
+            psycopg.OperationalError,
+            psycopg.errors.UndefinedTable,
+            psycopg.errors.InsufficientPrivilege,
+        ):
+            continue
+        if row is not None and row[0] is not None and row[0] > newest.epoch:
+            return _finding(target, newest, handle, row[0])
+    return None
+
+
+def _finding(target: Target, newest: TransactionId, handle: Handle | None, epoch: int) -> str:
+    gids = [] if handle is None else gids_of(handle)
+    known = newest.epoch if handle is None else handle["epoch"]
+    change = target.reset_markers(newest.query, newest.sink, known, newest.epoch, gids).as_string()
+    if target.keys:
+        rows = (
+            f"mode=upsert then replaces those rows of {target.name.as_string()} whose keys are computed again; remove "
+            "the other rows written after the backup"
+        )
+    else:
+        rows = (
+            f"remove the rows written after the backup from {target.name.as_string()}, or they will be there twice. "
+            "Rows do not carry their epoch: find them by their own columns, such as the window's end"
+        )
+    return (
+        f"{target.markers.as_string()} in PostgreSQL says that epoch {epoch} was published. Restore the newest "
+        f"copy of the home, or restore the database to the moment of the backup. Otherwise: {rows}. Then remove the "
+        f"markers of the later epochs, with no driver of the query running: BEGIN; {change} COMMIT;"
+    )

@@ -82,11 +82,9 @@ def check_server(connection: psycopg.Connection[Any]) -> None:
     """Refuse a server that is too old, or that accepts no rows."""
     if connection.info.server_version < OLDEST:
         version = connection.info.parameter_status("server_version")
-        message = f"postgres: the server is PostgreSQL {version}; 13 or newer is needed."
-        raise AnalysisError(message)
+        raise AnalysisError(f"postgres: the server is PostgreSQL {version}; 13 or newer is needed.")
     if one(connection, "SELECT pg_is_in_recovery()"):
-        message = "postgres: the server is a read-only standby. Point host and port at the primary."
-        raise AnalysisError(message)
+        raise AnalysisError("postgres: the server is a read-only standby. Point host and port at the primary.")
     if one(connection, "SHOW default_transaction_read_only") == "on":
         message = (
             f'postgres: transactions of user "{connection.info.user}" in database "{connection.info.dbname}" are '
@@ -125,8 +123,7 @@ def _check_columns(
     """Reject columns that do not fit; returns those that are NOT NULL."""
     where = f'dbtable: "{target.schema}.{target.table}"'
     if one(connection, "SELECT relkind IN ('r', 'p') FROM pg_class WHERE oid = %s", oid) is not True:
-        message = f"{where} is not a table but a view or the like, which COPY cannot write."
-        raise AnalysisError(message)
+        raise AnalysisError(f"{where} is not a table but a view or the like, which COPY cannot write.")
     listing = connection.execute(
         "SELECT attname, format_type(atttypid, atttypmod), attnotnull, atthasdef OR attidentity <> '', "
         "attgenerated <> '', attidentity = 'a' "

@@ -183,8 +183,7 @@ class PostgresTransactions:
                 # A driver that was paused in the middle of this would block its successor forever.
                 cursor.execute("ROLLBACK")
                 cursor.execute(_END_PAUSED, [prefix_of(query, sink)])
-                message = f"Another driver is publishing epoch {epoch} at this moment."
-                raise SinkError(message) from error
+                raise SinkError(f"Another driver is publishing epoch {epoch} at this moment.") from error
             is_new = cursor.rowcount == 1
             try:
                 _check_copies(connection, handle)

@@ -36,8 +36,7 @@ class Inbox:
 
     def __init__(self, spool: Spool, ledger: Ledger, counts: Counts) -> None:
         if sum(counts.values()) != ledger.position:
-            message = f"messages up to {counts} were decided, but the ids are of position {ledger.position}"
-            raise ValueError(message)
+            raise ValueError(f"messages up to {counts} were decided, but the ids are of position {ledger.position}")
         self.ledger, self._spool = ledger, spool
         # Up to what is removed, and the queues of the messages from there on.
         self._counts = counts
@@ -85,8 +84,7 @@ class Inbox:
         found = list(self._spool.read(start, end))
         there = sum(map(len, found))
         if there != end - start:
-            message = f"of the messages from {start} to {end}, only {there} are in the spool"
-            raise SourceError(message)
+            raise SourceError(f"of the messages from {start} to {end}, only {there} are in the spool")
         return found
 
     def remove(self, position: int) -> None:

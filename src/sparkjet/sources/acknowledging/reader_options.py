@@ -28,6 +28,5 @@ def queue_names(options: Options, source: str) -> tuple[str, ...]:
     given = options[QUEUES]
     found = tuple(dict.fromkeys(given))
     if not found:
-        message = f'option: format("{source}") needs option("queues", "name, …").'
-        raise AnalysisError(message)
+        raise AnalysisError(f'option: format("{source}") needs option("queues", "name, …").')
     return found

@@ -59,7 +59,7 @@ class StoredValue(ValueState):
             self._value, self.expiry.changed = None, True
 
     def stored(self) -> tuple[_Tuple, int | None] | None:
-        """What to store, None if there is nothing."""
+        """The value to store; None if there is nothing."""
         return None if self._value is None else (self._value, self._expires)
 
     def exists(self) -> bool:
@@ -110,7 +110,7 @@ class StoredList(ListState):
         self._items = _live(stored or [], self.expiry)
 
     def stored(self) -> list[tuple[_Tuple, int | None]] | None:
-        """What to store, None if there is nothing."""
+        """The value to store; None if there is nothing."""
         return self._items or None
 
     def exists(self) -> bool:
@@ -172,7 +172,7 @@ class StoredMap(MapState):
         self._entries = {self._keys.identity(each[0][0]): each for each in _live(stored or [], self.expiry)}
 
     def stored(self) -> list[tuple[tuple[_Tuple, _Tuple], int | None]] | None:
-        """What to store, None if there is nothing."""
+        """The value to store; None if there is nothing."""
         return list(self._entries.values()) or None
 
     def exists(self) -> bool:
