@@ -306,6 +306,9 @@ def test_a_schema_that_the_registry_does_not_have() -> None:
         assert "has no /schemas/ids/99" in wrong[1].message
         # Once for a task, whatever comes.
         assert len(server.asked) == 1
+        # What only looks like a number is not asked for: the registry would take it for another path.
+        _, wrong = reads.array([b"\0\xff\xff\xff\xff"])
+        assert "begins with 4294967295, which no registry has" in wrong[0].message
         server.broken = 503
         with pytest.raises(sj.SourceError, match="answers 503"):
             reads.array([b"\0\0\0\0\x62"])
