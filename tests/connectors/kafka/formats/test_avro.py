@@ -247,6 +247,12 @@ def test_schemas_are_resolved(wrote: Any, value: Any, reads: Any, found: Any) ->
             "value.f is string, and is read as a decimal",
         ),
         (
+            record({**NAMED, "name": "n.C"}),
+            {"a": 1},
+            record([NAMED, {**NAMED, "name": "n.C"}]),
+            "value.f is record n.C, which no value tells from others of its union",
+        ),
+        (
             record(["null", {**NAMED, "fields": [{"name": "a", "type": logical("int", "date")}]}]),
             {"a": AT.date()},
             record(["null", {**NAMED, "name": "o.A"}]),

@@ -294,6 +294,8 @@ def _differences(writer: Schema, wrote: Any, reader: Schema, reads: Any, where: 
         others = [reader.at(other) for other in (reads if isinstance(reads, list) else [reads])]
         for branch in wrote if isinstance(wrote, list) else [wrote]:
             for other in _resolved(writer.at(branch), others):
+                if not isinstance(wrote, list) and any(_like(other, each) for each in others if each is not other):
+                    yield f"{where} is {_kind(other)} {other['name']}, which no value tells from others of its union"
                 yield from _differences(writer, branch, reader, other, where)
         return
     if _meaning(wrote) != _meaning(reads) and not _is_plain_bytes(reads):
@@ -338,6 +340,15 @@ def _resolved(branch: Any, others: Sequence[Any]) -> Sequence[Any]:
             if _short(name) in {_short(each) for each in (other["name"], *other.get("aliases", ()))}
         ]
     return same or [other for other in others if _kind(other) in _PROMOTED.get(kind, ())]
+
+
+def _like(branch: Any, other: Any) -> bool:
+    """Whether values of two branches look alike, if the writer had no union, so that no name comes with them."""
+    kind = _kind(branch)
+    if kind not in _NAMED or _kind(other) != kind:
+        return False
+    names = [{each["name"] for each in part.get("fields", ())} for part in (branch, other)]
+    return names[0] == names[1]
 
 
 def _is_plain_bytes(part: Any) -> bool:
