@@ -23,11 +23,15 @@ class SchemaRegistry:
     Attributes:
         asked: The paths of all requests.
         broken: Status with which it answers everything, while it is set.
+        answer: What it answers everything with, while it is set.
+        deleted: Subjects that were deleted, softly.
     """
 
     def __init__(self, *, user: str | None = None, serialized: Callable[[str], bytes] | None = None) -> None:
         self.asked: list[str] = []
         self.broken: int | None = None
+        self.answer: object = None
+        self.deleted: set[str] = set()
         self._user, self._serialized = user, serialized
         self._schemas: list[dict[str, Any]] = []
         self._subjects: dict[str, list[int]] = {}
@@ -70,6 +74,9 @@ class SchemaRegistry:
         parts, query = urlsplit(path), parse_qs(urlsplit(path).query)
         match [unquote(each) for each in parts.path.strip("/").split("/")], method:
             case ["schemas", "ids", number], "GET":
+                if int(number) >= 2**31:
+                    # It is no int of Java, so that the path is no path of the registry.
+                    return 404, {"error_code": 404, "message": "HTTP 404 Not Found"}
                 if not 0 < int(number) <= len(self._schemas):
                     return 404, {"error_code": 40403, "message": f"Schema {number} not found"}
                 return 200, self._shown(self._schemas[int(number) - 1], query)
@@ -81,7 +88,7 @@ class SchemaRegistry:
                 return 200, self._registered(subject, body)
             case ["subjects", subject, "versions", version], "GET":
                 versions = self._subjects.get(subject)
-                if versions is None:
+                if versions is None or (subject in self.deleted and query.get("deleted") != ["true"]):
                     return 404, {"error_code": 40401, "message": f"Subject '{subject}' not found."}
                 at = len(versions) if version == "latest" else int(version)
                 if not 0 < at <= len(versions):
@@ -116,6 +123,8 @@ class SchemaRegistry:
                     status, answer = registry.broken, {"error_code": 50001, "message": "broken"}
                 elif user and self.headers.get("Authorization") != "Basic " + base64.b64encode(user.encode()).decode():
                     status, answer = 401, {"error_code": 401, "message": "Unauthorized"}
+                elif registry.answer is not None:
+                    status, answer = 200, registry.answer
                 else:
                     status, answer = registry._answer(method, self.path, json.loads(data) if data else {})
                 text = json.dumps(answer).encode()

@@ -25,7 +25,10 @@ from tests.servers.schema_registry import SchemaRegistry
 UTC = dt.timezone.utc
 AT = dt.datetime(2026, 3, 1, 10, 0, 0, 123_000, tzinfo=UTC)
 FIELD = "f"
+EMPTY: dict[str, Any] = {"type": "record", "name": "R", "fields": []}
+ENUM = {"type": "enum", "name": "E", "symbols": ["X", "Y"]}
 NAMED = {"type": "record", "name": "n.A", "fields": [{"name": "a", "type": "int"}]}
+OTHER = {"type": "record", "name": "B", "fields": [{"name": "b", "type": "int"}]}
 
 
 def record(kind: Any, **more: Any) -> dict[str, Any]:
@@ -145,8 +148,8 @@ def test_types(kind: Any, value: Any, column: str, found: Any) -> None:
             record("int", aliases=["old"]),
             {FIELD: 1},
         ),
-        ({"type": "record", "name": "R", "fields": []}, {}, record("bytes", default="\u00ff"), {FIELD: b"\xff"}),
-        ({"type": "record", "name": "R", "fields": []}, {}, record(NAMED, default={"a": 3}), {FIELD: {"a": 3}}),
+        (EMPTY, {}, record("bytes", default="\u00ff"), {FIELD: b"\xff"}),
+        (EMPTY, {}, record(NAMED, default={"a": 3}), {FIELD: {"a": 3}}),
         (
             record({"type": "enum", "name": "E", "symbols": ["X", "Z"]}),
             {FIELD: "Z"},
@@ -157,8 +160,52 @@ def test_types(kind: Any, value: Any, column: str, found: Any) -> None:
         (
             record(NAMED),
             {FIELD: {"a": 1}},
-            record([NAMED, {"type": "record", "name": "B", "fields": [{"name": "b", "type": "int"}]}]),
+            record([NAMED, OTHER]),
             {FIELD: {"member0": {"a": 1}, "member1": None}},
+        ),
+        # A value is in one member of a union, and only in one.
+        (record(ENUM), {FIELD: "X"}, record([ENUM, "int"]), {FIELD: {"member0": "X", "member1": None}}),
+        (
+            record(NAMED),
+            {FIELD: {"a": 1}},
+            record([{"type": "map", "values": "int"}, NAMED]),
+            {FIELD: {"member0": None, "member1": {"a": 1}}},
+        ),
+        (
+            record([NAMED, {**OTHER, "name": "o.A"}]),
+            {FIELD: ("o.A", {"b": 1})},
+            record([NAMED, {**OTHER, "name": "o.A"}]),
+            {FIELD: {"member0": None, "member1": {"b": 1}}},
+        ),
+        *(
+            (
+                record(["int", "long", "string"]),
+                {FIELD: value},
+                record(["int", "long", "string"]),
+                {FIELD: {"member0": None, "member1": value, "member2": None}},
+            )
+            for value in (1, 2**40)
+        ),
+        # Defaults are what reading them would have given.
+        (EMPTY, {}, record(["double", "string"], default=0), {FIELD: {"member0": 0.0, "member1": None}}),
+        (EMPTY, {}, record([fixed("F", 1), "int"], default="\u00ff"), {FIELD: {"member0": b"\xff", "member1": None}}),
+        (EMPTY, {}, record(["double", "null"], default=None), {FIELD: None}),
+        (
+            EMPTY,
+            {},
+            record(
+                {"type": "map", "values": {**OTHER, "fields": [{"name": "b", "type": "int", "default": 7}]}},
+                default={"k": {}},
+            ),
+            {FIELD: [("k", {"b": 7})]},
+        ),
+        # Avro ignores what it does not know; and this is what a decimal of too many digits is to be read as.
+        (record(logical("long", "mine")), {FIELD: 1}, record("long"), {FIELD: 1}),
+        (
+            record(logical("bytes", "decimal", precision=50, scale=2)),
+            {FIELD: Decimal(1)},
+            record("bytes"),
+            {FIELD: b"d"},
         ),
     ],
 )
@@ -172,7 +219,7 @@ def test_schemas_are_resolved(wrote: Any, value: Any, reads: Any, found: Any) ->
     ("wrote", "value", "reads", "told"),
     [
         (record("string"), "a", record("int"), "SchemaResolutionError"),
-        ({"type": "record", "name": "R", "fields": []}, None, record("int"), "SchemaResolutionError"),
+        (EMPTY, None, record("int"), "SchemaResolutionError"),
         # Each would be read as a wrong number, without an error.
         (
             record(logical("long", "timestamp-millis")),
@@ -185,6 +232,31 @@ def test_schemas_are_resolved(wrote: Any, value: Any, reads: Any, found: Any) ->
             5,
             record(["null", logical("long", "timestamp-millis")]),
             "value.f is long, and is read as time",
+        ),
+        # Neither branch is the other's, and Avro takes an int for a long, a text for bytes.
+        (
+            record(["null", logical("int", "date")]),
+            AT.date(),
+            record(["null", logical("long", "timestamp-millis")]),
+            "value.f is date, and is read as timestamp-millis",
+        ),
+        (
+            record(["null", "string"]),
+            "12",
+            record(["null", logical("bytes", "decimal", precision=9, scale=2)]),
+            "value.f is string, and is read as a decimal",
+        ),
+        (
+            record({**NAMED, "name": "n.C"}),
+            {"a": 1},
+            record([NAMED, {**NAMED, "name": "n.C"}]),
+            "value.f is record n.C, which no value tells from others of its union",
+        ),
+        (
+            record(["null", {**NAMED, "fields": [{"name": "a", "type": logical("int", "date")}]}]),
+            {"a": AT.date()},
+            record(["null", {**NAMED, "name": "o.A"}]),
+            "value.f.a is date, and is read as int",
         ),
         (
             record({"type": "array", "items": logical("bytes", "decimal", precision=9, scale=2)}),
@@ -201,7 +273,7 @@ def test_schemas_are_resolved(wrote: Any, value: Any, reads: Any, found: Any) ->
     ],
 )
 def test_schemas_that_are_incompatible(wrote: Any, value: Any, reads: Any, told: str) -> None:
-    empty = wrote == {"type": "record", "name": "R", "fields": []}
+    empty = wrote == EMPTY
     array, wrong = decoder(wrote, reads).array([encoded(wrote, {} if empty else {FIELD: value}), None])
     assert array.to_pylist() == [None, None]
     assert [*wrong] == [0]
@@ -240,6 +312,9 @@ def test_a_schema_that_the_registry_does_not_have() -> None:
         assert "has no /schemas/ids/99" in wrong[1].message
         # Once for a task, whatever comes.
         assert len(server.asked) == 1
+        # What only looks like a number is not asked for: the registry would take it for another path.
+        _, wrong = reads.array([b"\0\xff\xff\xff\xff"])
+        assert "begins with 4294967295, which no registry has" in wrong[0].message
         server.broken = 503
         with pytest.raises(sj.SourceError, match="answers 503"):
             reads.array([b"\0\0\0\0\x62"])
@@ -250,6 +325,7 @@ def test_a_schema_that_the_registry_does_not_have() -> None:
     [
         (record("Nothing"), "value.schema: no schema of Avro"),
         (record("R"), "R contains itself"),
+        (record([logical("int", "date"), "long"]), "a union of date and long: a value does not tell"),
         (record(logical("bytes", "decimal", precision=39, scale=0)), "a decimal of 39 digits; Spark has 38"),
     ],
 )

@@ -90,6 +90,16 @@ DECIMAL = {"name": "org.apache.kafka.connect.data.Decimal", "parameters": {"scal
             [AT, None],
         ),
         (T.MapType(T.StringType(), T.LongType()), None, {"a": 1}, [("a", 1)]),
+        (
+            T.MapType(T.StringType(), T.TimestampType()),
+            field("map", values={"type": "int64", "name": "io.debezium.time.MicroTimestamp"}),
+            {"a": MICROS},
+            [("a", AT)],
+        ),
+        # Declared as the number or text that comes, it is that one, with a schema or without.
+        (T.LongType(), field("int64", "io.debezium.time.Timestamp"), MICROS // 1000, MICROS // 1000),
+        (T.LongType(), field("int64", "io.debezium.time.NanoTimestamp"), MICROS * 1000 + 1, MICROS * 1000 + 1),
+        (T.StringType(), field("string", "io.debezium.time.ZonedTimestamp"), "2026-03-01T11:00Z", "2026-03-01T11:00Z"),
         (T.StructType([T.StructField("x", T.DoubleType())]), None, {"x": 0.5, "srid": 1}, {"x": 0.5}),
     ],
 )
@@ -100,6 +110,16 @@ def test_types(kind: T.DataType, schema: dict[str, Any] | None, value: Any, foun
     assert (tombstone, null["after"]) == (None, {"f": None})
     got = first["after"]["f"]
     assert found is None or got == found
+
+
+@pytest.mark.parametrize("schema", [None, field("bytes", **DECIMAL)])
+@pytest.mark.parametrize("text", ["12345678901234567890.12", "-5", "1e2"])
+def test_a_decimal_that_is_a_number_has_all_of_its_digits(schema: dict[str, Any] | None, text: str) -> None:
+    # As decimal.format=NUMERIC writes it; a float has 17 digits.
+    given = message("?", schema).replace(b'"?"', text.encode())
+    array, wrong = decoder(T.DecimalType(38, 2)).array([given])
+    assert not wrong
+    assert array.to_pylist()[0]["after"]["f"] == Decimal(text)
 
 
 def test_an_envelope_says_what_was_done_and_where() -> None:
@@ -124,6 +144,9 @@ def test_a_schema_that_comes_with_each_message_is_read_once_until_it_changes() -
     array, wrong = reads.array([*given, message(MICROS, micros) + b"}", message(MICROS, micros)[:-1]])
     assert [row and row["after"]["f"] for row in array.to_pylist()] == [AT, AT, AT, AT, None, None]
     assert [*wrong] == [4, 5]
+    # What is behind the schema may have a space before it.
+    spaced = message(MICROS, micros).replace(b'"payload":', b'"payload": ')
+    assert not reads.array([spaced, spaced])[1]
 
 
 def test_columns_that_are_new_or_gone() -> None:
@@ -140,6 +163,8 @@ def test_columns_that_are_new_or_gone() -> None:
         (T.LongType(), b"\xff", "it is no JSON"),
         (T.LongType(), b"[]", "it is no envelope"),
         (T.LongType(), b'{"id": 1}', "it is no envelope: it has no op"),
+        # The row itself, of a table with a column op.
+        (T.LongType(), b'{"id": 1, "op": "c"}', "it is no envelope: it has neither before nor after"),
         (T.LongType(), message("1"), "'1' is no int"),
         (T.LongType(), message(True), "True is no int"),
         (T.IntegerType(), message(2**40), "a value does not fit"),

@@ -145,6 +145,9 @@ def test_messages_of_other_versions(server: SchemaRegistry) -> None:
         b"\0\0\0\0\x63\0",
         b"{}",
         framed(reader, {}) + b"\x08",
+        # Messages that the file does not have: the eighth, and one before the first.
+        framed(reader, {}, b"\x02\x0e"),
+        framed(reader, {}, b"\x02\x03"),
     ]
     array, wrong = reads.array(given)
     assert [row and (row["id"], row["note"]) for row in array.to_pylist()[:4]] == [
@@ -162,9 +165,44 @@ def test_messages_of_other_versions(server: SchemaRegistry) -> None:
         9: f"{server.url} has no /schemas/ids/99",
         10: "it does not begin with 00 and the number of a schema in a registry, but with 7b 7d",
         11: wrong[11].message.partition(" (")[0],
+        12: "its schema has no message at position",
+        13: "the position of its message is negative",
     }
     assert "no shop.Order: " in wrong[11].message
     assert wrong[5].schema == server.register("orders-value", registered(twisted).text, schemaType="PROTOBUF")
+
+
+REPEATED = {"label": "LABEL_REPEATED"}
+
+
+@pytest.mark.parametrize(
+    ("wrote", "reads", "value", "found"),
+    [
+        # Each would be another value, without an error.
+        (field("f", "int64"), field("f", "int32"), 2**32 + 5, "is of type int64, and is read as int32, which"),
+        (field("f", "int32"), field("f", "uint64"), -1, "is of type int32, and is read as uint64, which"),
+        (field("f", "fixed64"), field("f", "sfixed64"), 2**64 - 1, "is of type fixed64, and is read as sfixed64"),
+        (field("f", "int64"), field("f", ".shop.Side"), 2**32 + 1, "is of type int64, and is read as enum"),
+        (field("f", "int32", **REPEATED), field("f", "int32"), [1, 2], "is repeated, and is read as one value"),
+        (field("f", f"{GOOGLE}Timestamp"), field("f", f"{GOOGLE}Duration"), "2026-03-01T10:00:00Z", "is a google."),
+        (field("f", ".shop.Line"), field("f", f"{GOOGLE}Timestamp"), {"n": 5}, "is a shop.Line, and is read as a goog"),
+        # These are all there.
+        (field("f", "uint32"), field("f", "int64"), 2**32 - 1, 2**32 - 1),
+        (field("f", "int32"), field("f", "int32", **REPEATED), 5, [5]),
+        (field("f", ".shop.Side"), field("f", "int32"), "BUY", 1),
+    ],
+)
+def test_a_field_that_has_changed(
+    server: SchemaRegistry, wrote: FieldDescriptorProto, reads: FieldDescriptorProto, value: Any, found: Any
+) -> None:
+    number = server.register("orders-value", registered(file(wrote)).text, schemaType="PROTOBUF")
+    decoder = ProtobufDecoder(Registry(server.url, 0.0), registered(file(reads)), None, "value.format")
+    array, wrong = decoder.array([b"\0" + number.to_bytes(4, "big") + b"\0" + message(file(wrote), {"f": value})])
+    if isinstance(found, str):
+        assert array.to_pylist() == [None]
+        assert f"shop.Order.f {found}" in wrong[0].message
+    else:
+        assert (array.to_pylist(), wrong) == ([{"f": found}], {})
 
 
 def test_descriptors_of_a_file(tmp_path: Path) -> None:

@@ -47,6 +47,11 @@ def test_versions_and_what_they_refer_to(server: SchemaRegistry) -> None:
     assert (latest.number, latest.references) == (second, ())
     first = client(server).version("a/b-value", "1")
     assert [name for name, _ in first.references] == ["Money"]
+    # A schema by its number is still whole when what it refers to was deleted.
+    server.deleted.add("money")
+    assert client(server).schema(first.number).references == first.references
+    with pytest.raises(NoSchemaError, match=r"money/versions/1"):
+        client(server).version("money", "1")
     with pytest.raises(NoSchemaError, match=r"a%2Fb-value/versions/3"):
         client(server).version("a/b-value", "3")
 
@@ -71,6 +76,15 @@ def test_a_registry_that_does_not_answer_is_no_fault_of_a_record(
     assert len(server.asked) >= requests
     server.broken = None
     assert client(server).schema(number).number == number
+
+
+@pytest.mark.parametrize(
+    "answer", [[], {}, {"schema": 5}, {"schema": '"int"', "references": [{}]}, {"schema": '"int"'}]
+)
+def test_an_answer_without_a_schema(server: SchemaRegistry, answer: object) -> None:
+    server.answer = answer
+    with pytest.raises(sj.SourceError, match=r"has no schema. Is this the address of a schema registry"):
+        client(server).version("a-value")
 
 
 def test_a_wrong_password_and_a_registry_that_is_not_there(server: SchemaRegistry) -> None:

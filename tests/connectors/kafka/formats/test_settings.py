@@ -43,6 +43,8 @@ def test_subjects_are_named_after_the_topic_and_no_password_is_shown() -> None:
         ({**AVRO, "schemaRegistry.url": "registry:8081"}, "must be an address such as https"),
         ({**AVRO, "schemaRegistry.url": "https://me:hunter2@registry"}, "leave user and password out of the address"),
         ({**AVRO, "schemaRegistry.token": "t", "schemaRegistry.username": "u"}, "two ways in; give one"),
+        ({**AVRO, "schemaRegistry.token": "hunter2\n"}, "token begins or ends with a space or a line break"),
+        ({**AVRO, "value.version": "newest"}, "value.version=newest must be latest, or a number such as 3"),
         ({**AVRO, "mode": "DROPMALFORMED"}, 'mode="DROPMALFORMED" is not one of failfast, permissive'),
     ],
 )

@@ -9,7 +9,7 @@ from typing import Any
 
 import fastavro
 
-from sparkjet.connectors.kafka.formats.avro_shapes import Schema, differences, shape_of, unmeant
+from sparkjet.connectors.kafka.formats.avro_shapes import Schema, complete, differences, shape_of, unmeant
 from sparkjet.connectors.kafka.formats.decoding import Decoder, MalformedError, framed, tell
 from sparkjet.connectors.kafka.formats.registry import NoSchemaError, Registered, Registry
 from sparkjet.connectors.kafka.formats.shapes import Shape
@@ -103,7 +103,9 @@ def parsed(registered: Registered, option: str) -> tuple[Schema, Any]:
             fastavro.parse_schema(unmeant(each), named_schemas=plain)
         root = json.loads(registered.text)
         whole = fastavro.parse_schema(root, named_schemas=meant)
-        return Schema(whole, meant), fastavro.parse_schema(unmeant(root), named_schemas=plain)
+        read = fastavro.parse_schema(unmeant(root), named_schemas=plain)
+        complete(Schema(read, plain))
+        return Schema(whole, meant), read
     except (
         ValueError,
         KeyError,

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
 from typing import Any
 
 from sparkjet.connectors.kafka.formats import semantics, shapes
@@ -18,10 +17,9 @@ _PRIMITIVES = {
     "long": shapes.LONG,
     "float": shapes.FLOAT,
     "double": shapes.DOUBLE,
-    "bytes": shapes.BINARY.by(lambda value: value.encode("latin-1") if isinstance(value, str) else value),
+    "bytes": shapes.BINARY,
     "string": shapes.STRING,
 }
-"""Of bytes, a default of the schema is a text."""
 _WIDENED = {frozenset({"int", "long"}): "long", frozenset({"float", "double"}): "double"}
 """Unions that are one type in Spark, as in its own reader of Avro."""
 _NAMED = ("record", "error", "enum", "fixed")
@@ -98,12 +96,12 @@ class _Shapes:
         if kind == "enum":
             return shapes.STRING.by(_unwrapped)
         if kind == "fixed":
-            return shapes.BINARY.by(lambda value: _bytes(_unwrapped(value)))
+            return shapes.BINARY.by(_unwrapped)
         return _PRIMITIVES[kind]
 
     def _special(self, part: Mapping[str, Any], kind: str) -> Shape | None:
         logical = part.get("logicalType")
-        if logical == "decimal" and kind in ("bytes", "fixed"):
+        if _is_decimal(part):
             precision, scale = part["precision"], part.get("scale", 0)
             if precision > _MOST_DIGITS:
                 message = (
@@ -112,7 +110,7 @@ class _Shapes:
                 )
                 raise AnalysisError(message)
             return shapes.decimal(precision, scale).by(
-                lambda value: shapes.exact(int.from_bytes(_bytes(_unwrapped(value)), "big", signed=True), scale)
+                lambda value: shapes.exact(int.from_bytes(_unwrapped(value), "big", signed=True), scale)
             )
         if logical == "duration" and kind == "fixed":
             return _Unwrapping(_DURATION)
@@ -142,9 +140,23 @@ class _Shapes:
         kinds = [each if isinstance(each, str) else "" for each in some]
         if frozenset(kinds) in _WIDENED:
             return _PRIMITIVES[_WIDENED[frozenset(kinds)]]
-        picks = [_pick(self._schema.at(branch)) for branch in some]
+        branches = [self._schema.at(branch) for branch in some]
+        self._check(branches)
+        choose = _Choice(branches)
         members = [Field(f"member{number}", self.of(branch, within)) for number, branch in enumerate(some)]
-        return Struct(members, lambda value, name: value if picks[int(name[6:])](value) else None)
+        return Struct(members, lambda value, name: value if choose(value) == int(name[6:]) else None)
+
+    def _check(self, branches: Sequence[Any]) -> None:
+        """Refuse a union of which no value says what it counts: days, and a plain long, say."""
+        for kinds in _WIDENED:
+            alike = [branch for branch in branches if _kind(branch) in kinds]
+            if len(alike) > 1 and any(_meaning(branch) for branch in alike):
+                names = " and ".join(_meaning(branch) or _kind(branch) for branch in alike)
+                message = (
+                    f"option: {self._option}: a union of {names}: a value does not tell which of them it is. Leave one "
+                    f"of them out of {self._option}."
+                )
+                raise AnalysisError(message)
 
 
 class _Unwrapping(Shape):
@@ -165,44 +177,110 @@ def _unwrapped(value: Any) -> Any:
     return value[1] if type(value) is tuple else value
 
 
-def _bytes(value: Any) -> bytes:
-    return value.encode("latin-1") if isinstance(value, str) else value
-
-
 def _kind(part: Any) -> str:
     found = part.get("type") if isinstance(part, dict) else part
     return found if isinstance(found, str) else "null" if found is None else "union"
 
 
-_PYTHON: Mapping[str, tuple[type, ...]] = {
-    "boolean": (bool,),
-    "int": (int,),
-    "long": (int,),
-    "float": (float,),
-    "double": (float,),
-    "bytes": (bytes,),
-    "string": (str,),
-    "array": (list,),
-    "map": (dict,),
+_PYTHON: Mapping[type, tuple[str, ...]] = {
+    bool: ("boolean",),
+    # Nothing tells an int from a long: the wider one has both.
+    int: ("long", "int", "double", "float"),
+    float: ("double", "float"),
+    bytes: ("bytes", "fixed"),
+    str: ("string", "enum"),
+    list: ("array",),
 }
+"""Of which kind a value is in a union, the likeliest first."""
 
 
-def _pick(branch: Any) -> Callable[[Any], bool]:
-    """Whether a value is one of a branch of a union."""
-    kind = _kind(branch)
-    if kind not in _NAMED:
-        kinds = _PYTHON[kind]
-        return lambda value: type(value) in kinds
-    name = branch["name"].rpartition(".")[2]
-    fields = {each["name"] for each in branch.get("fields", ())}
+class _Choice:
+    """Which branch of a union a value is of: one, or none."""
 
-    def named(value: Any) -> bool:
+    def __init__(self, branches: Sequence[Any]) -> None:
+        self._kinds: dict[str, int] = {}
+        self._full: dict[str, int] = {}
+        self._short: dict[str, int] = {}
+        self._records: list[tuple[set[str], int]] = []
+        for number, branch in enumerate(branches):
+            kind = _kind(branch)
+            self._kinds.setdefault(kind, number)
+            if kind in _NAMED:
+                self._full[branch["name"]] = number
+                # A writer may have another namespace.
+                for name in (branch["name"], *branch.get("aliases", ())):
+                    self._short.setdefault(_short(name), number)
+            if kind in ("record", "error"):
+                self._records.append(({each["name"] for each in branch["fields"]}, number))
+
+    def __call__(self, value: Any) -> int | None:
         if type(value) is tuple:
-            return bool(value[0].rpartition(".")[2] == name)
-        # The writer had no union here, so nothing says which record it is but its fields.
-        return isinstance(value, dict) and value.keys() == fields
+            name = value[0]
+            return self._full.get(name, self._short.get(_short(name)))
+        if isinstance(value, dict):
+            # The writer had no union here, so nothing says which record it is but its fields.
+            found = next((number for fields, number in self._records if value.keys() == fields), None)
+            return self._kinds.get("map") if found is None else found
+        return next((self._kinds[kind] for kind in _PYTHON.get(type(value), ()) if kind in self._kinds), None)
 
-    return named
+
+def _short(name: str) -> str:
+    return name.rpartition(".")[2]
+
+
+def complete(schema: Schema) -> None:
+    """Make of the defaults in a schema what reading them would have given: JSON has neither bytes nor names."""
+    done: set[int] = set()
+
+    def within(part: Any) -> None:
+        part = schema.at(part)
+        if isinstance(part, list):
+            for branch in part:
+                within(branch)
+        if not isinstance(part, dict) or id(part) in done:
+            return
+        done.add(id(part))
+        for each in part.get("fields", ()):
+            if "default" in each:
+                each["default"] = _read(schema, each["type"], each["default"])
+            within(each["type"])
+        for name in ("type", "items", "values"):
+            if name in part:
+                within(part[name])
+
+    within(schema.root)
+
+
+def _read(schema: Schema, part: Any, default: Any) -> Any:
+    """A default as it would be if it had been read; as it is, if it is none of its type, which some writers' are."""
+    part = schema.at(part)
+    if isinstance(part, list) and default is not None:
+        # It is one of the first branch.
+        branch = schema.at(part[0])
+        value = _read(schema, branch, default)
+        some = [each for each in part if _kind(schema.at(each)) != "null"]
+        return (branch["name"], value) if len(some) > 1 and _kind(branch) in _NAMED else value
+    if _kind(part) == "union" and isinstance(part, dict):
+        return _read(schema, part["type"], default)
+    if isinstance(part, dict) and isinstance(default, list | dict):
+        return _read_within(schema, part, default)
+    if isinstance(default, str) and _kind(part) in ("bytes", "fixed"):
+        return default.encode("latin-1")
+    if type(default) is int and _kind(part) in ("float", "double"):
+        return float(default)
+    return default
+
+
+def _read_within(schema: Schema, part: Mapping[str, Any], default: list[Any] | dict[str, Any]) -> Any:
+    if "items" in part and isinstance(default, list):
+        return [_read(schema, part["items"], each) for each in default]
+    if "values" in part and isinstance(default, dict):
+        return {name: _read(schema, part["values"], each) for name, each in default.items()}
+    if "fields" in part and isinstance(default, dict):
+        given = {each["name"]: each["default"] for each in part["fields"] if "default" in each} | default
+        known = [each for each in part["fields"] if each["name"] in given]
+        return {each["name"]: _read(schema, each["type"], given[each["name"]]) for each in known}
+    return default
 
 
 def differences(writer: Schema, reader: Schema) -> Iterator[str]:
@@ -213,12 +291,14 @@ def differences(writer: Schema, reader: Schema) -> Iterator[str]:
 def _differences(writer: Schema, wrote: Any, reader: Schema, reads: Any, where: str) -> Iterator[str]:
     wrote, reads = writer.at(wrote), reader.at(reads)
     if isinstance(wrote, list) or isinstance(reads, list):
-        pairs = product(wrote if isinstance(wrote, list) else [wrote], reads if isinstance(reads, list) else [reads])
-        for branch, other in pairs:
-            if _alike(writer.at(branch), reader.at(other)):
+        others = [reader.at(other) for other in (reads if isinstance(reads, list) else [reads])]
+        for branch in wrote if isinstance(wrote, list) else [wrote]:
+            for other in _resolved(writer.at(branch), others):
+                if not isinstance(wrote, list) and any(_like(other, each) for each in others if each is not other):
+                    yield f"{where} is {_kind(other)} {other['name']}, which no value tells from others of its union"
                 yield from _differences(writer, branch, reader, other, where)
         return
-    if _meaning(wrote) != _meaning(reads):
+    if _meaning(wrote) != _meaning(reads) and not _is_plain_bytes(reads):
         yield f"{where} is {_meaning(wrote) or _kind(wrote)}, and is read as {_meaning(reads) or _kind(reads)}"
         return
     if isinstance(wrote, dict) and isinstance(reads, dict):
@@ -238,20 +318,63 @@ def _differences_within(
             yield from _differences(writer, wrote[parts], reader, reads[parts], where)
 
 
-def _alike(branch: Any, other: Any) -> bool:
-    names = [each.get("name") if isinstance(each, dict) else None for each in (branch, other)]
-    return _kind(branch) == _kind(other) and names[0] == names[1]
+_PROMOTED: Mapping[str, tuple[str, ...]] = {
+    "int": ("long", "float", "double"),
+    "long": ("float", "double"),
+    "float": ("double",),
+    "string": ("bytes",),
+    "bytes": ("string",),
+}
+"""What Avro reads a type as, besides itself."""
+
+
+def _resolved(branch: Any, others: Sequence[Any]) -> Sequence[Any]:
+    """Those of a reader's branches that one of a writer's may be read as."""
+    kind = _kind(branch)
+    same = [other for other in others if _kind(other) == kind]
+    if kind in _NAMED:
+        name = branch["name"]
+        return [other for other in same if other["name"] == name] or [
+            other
+            for other in same
+            if _short(name) in {_short(each) for each in (other["name"], *other.get("aliases", ()))}
+        ]
+    return same or [other for other in others if _kind(other) in _PROMOTED.get(kind, ())]
+
+
+def _like(branch: Any, other: Any) -> bool:
+    """Whether values of two branches look alike, if the writer had no union, so that no name comes with them."""
+    kind = _kind(branch)
+    if kind not in _NAMED or _kind(other) != kind:
+        return False
+    names = [{each["name"] for each in part.get("fields", ())} for part in (branch, other)]
+    return names[0] == names[1]
+
+
+def _is_plain_bytes(part: Any) -> bool:
+    """Whether it takes a decimal as it was written: the way to read one that has more digits than Spark's have."""
+    return _kind(part) in ("bytes", "fixed") and _meaning(part) is None
+
+
+_TIMES_OF_DAY = {("int", "time-millis"), ("long", "time-micros"), ("long", "time-nanos")}
+
+
+def _is_decimal(part: Mapping[str, Any]) -> bool:
+    # Without its precision it is none, by the rules of Avro.
+    return part.get("logicalType") == "decimal" and part.get("type") in ("bytes", "fixed") and "precision" in part
 
 
 def _meaning(part: Any) -> str | None:
     """What the numbers of a type mean; None if they are plain ones, or no numbers."""
     if not isinstance(part, dict):
         return None
-    logical = part.get("logicalType")
-    if logical == "decimal":
+    if _is_decimal(part):
         return f"a decimal with {part.get('scale', 0)} digits behind the point"
-    # These are texts and bytes in any case.
-    return logical if logical not in {None, "uuid", "duration"} else semantics.connect_name(part)
+    kind, logical = _kind(part), str(part.get("logicalType"))
+    if (kind, logical) in _LOGICAL or (kind, logical) in _TIMES_OF_DAY:
+        return logical
+    # What else there is, Avro has everyone ignore; and a text says itself what it is.
+    return semantics.connect_name(part) if kind in ("int", "long", "bytes", "fixed") else None
 
 
 def unmeant(part: Any) -> Any:

@@ -10,13 +10,16 @@ from pyspark.sql import types as T
 
 from sparkjet.connectors.kafka.formats import shapes
 from sparkjet.connectors.kafka.formats.decoding import Decoder, MalformedError
-from sparkjet.connectors.kafka.formats.json_shapes import meaning_of, shape_of
+from sparkjet.connectors.kafka.formats.json_shapes import Number, meaning_of, shape_of
 from sparkjet.connectors.kafka.formats.semantics import MILLISECONDS
 from sparkjet.connectors.kafka.formats.shapes import Field, Shape, Struct
 from sparkjet.errors import AnalysisError
 
 _SOURCE = ("connector", "name", "db", "schema", "table", "snapshot")
 """What all connectors tell of where a row is from; null where one has none, such as a schema in MySQL."""
+_JSON = json.JSONDecoder(parse_float=Number)
+_WITHOUT_ROW = {"t", "m"}
+"""A table that was truncated, and a message in the log of PostgreSQL."""
 _BEGINS = ('{"schema":', '"payload":')
 
 
@@ -78,7 +81,7 @@ class DebeziumJsonDecoder(Decoder):
             self.shape = envelope(row, row)
         self._prefix = ""
         self._means: Callable[[Any], Any] = _unchanged
-        self._scan = json.JSONDecoder().raw_decode
+        self._scan = _JSON.raw_decode
 
     def decoded(self, message: bytes) -> Any:
         """As above."""
@@ -86,7 +89,8 @@ class DebeziumJsonDecoder(Decoder):
             text = message.decode()
             if self._prefix and text.startswith(self._prefix):
                 # The same schema again, which is most of the message and need not be parsed.
-                payload, end = self._scan(text, len(self._prefix))
+                begins = len(text) - len(text[len(self._prefix) :].lstrip())
+                payload, end = self._scan(text, begins)
                 if text[end:].strip() != "}":
                     raise MalformedError("it is no JSON: something comes behind the payload")
                 means: Callable[[Any], Any] = self._means
@@ -97,8 +101,10 @@ class DebeziumJsonDecoder(Decoder):
             raise MalformedError(text) from None
         if payload is None:
             return None
-        if not isinstance(payload, dict) or (not self._is_key and not isinstance(payload.get("op"), str)):
-            raise MalformedError("it is no row" if self._is_key else "it is no envelope: it has no op")
+        if not isinstance(payload, dict):
+            raise MalformedError("it is no row" if self._is_key else "it is no envelope")
+        if not self._is_key:
+            _check(payload)
         try:
             return means(payload)
         except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError) as error:
@@ -106,7 +112,7 @@ class DebeziumJsonDecoder(Decoder):
             raise MalformedError(text) from None
 
     def _parsed(self, text: str) -> tuple[Any, Callable[[Any], Any]]:
-        whole = json.loads(text)
+        whole = _JSON.decode(text)
         if not isinstance(whole, dict) or whole.keys() != {"schema", "payload"}:
             return whole, _unchanged
         schema = whole["schema"]
@@ -117,6 +123,19 @@ class DebeziumJsonDecoder(Decoder):
             if text.startswith(prefix):
                 self._prefix, self._means = prefix, means
         return whole["payload"], means
+
+
+def _check(payload: Mapping[str, Any]) -> None:
+    """Refuse what is no envelope, such as the row itself, which may have a column op.
+
+    Raises:
+        MalformedError: It is none.
+    """
+    op = payload.get("op")
+    if not isinstance(op, str):
+        raise MalformedError("it is no envelope: it has no op")
+    if op not in _WITHOUT_ROW and not payload.keys() & {"before", "after"}:
+        raise MalformedError("it is no envelope: it has neither before nor after")
 
 
 def _unchanged(payload: Any) -> Any:

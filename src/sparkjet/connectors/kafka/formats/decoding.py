@@ -19,6 +19,8 @@ _MISFITS = (pa.ArrowException, ValueError, TypeError, ArithmeticError, LookupErr
 """What a shape raises if a value does not fit; of these one is found by looking at each by itself."""
 _LONGEST = 500
 _MAGIC, _HEAD = 0, 5
+_NUMBERS = 2**31
+"""Numbers of schemas are Java's int, and above 0."""
 
 
 @dataclass(frozen=True)
@@ -109,4 +111,9 @@ def framed(message: bytes) -> tuple[int, bytes]:
         begins = message[:_HEAD].hex(" ") or "nothing"
         text = f"it does not begin with 00 and the number of a schema in a registry, but with {begins}"
         raise MalformedError(text)
-    return int.from_bytes(message[1:_HEAD], "big"), message[_HEAD:]
+    number = int.from_bytes(message[1:_HEAD], "big")
+    if number >= _NUMBERS:
+        # A registry has no answer to this but that the request is wrong.
+        text = f"it begins with {number}, which no registry has as the number of a schema"
+        raise MalformedError(text)
+    return number, message[_HEAD:]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Mapping
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import types as T
 
@@ -14,17 +14,36 @@ from sparkjet.connectors.kafka.formats.semantics import CONNECT_DECIMAL, VARIABL
 from sparkjet.connectors.kafka.formats.shapes import Array, Field, Map, Shape, Struct
 from sparkjet.errors import AnalysisError
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+class Number(Decimal):
+    """A number with a point, digit by digit: a float has 17 of them, and a decimal up to 38."""
+
 
 class Micros(int):
-    """Microseconds since 1970: a number of which it is known what it counts."""
+    """Microseconds since 1970: a number of which it is known what it counts.
+
+    Attributes:
+        written: The number or text that came: what a column is that is no timestamp, with a schema or without.
+    """
+
+    written: Any
+
+    def __new__(cls, count: int, written: Any) -> Self:
+        """As above."""
+        made = super().__new__(cls, count)
+        made.written = written
+        return made
 
 
 _MEANS: Mapping[str, Callable[[Any], Any]] = {
-    "io.debezium.time.Timestamp": lambda value: Micros(value * 1_000),
-    "org.apache.kafka.connect.data.Timestamp": lambda value: Micros(value * 1_000),
-    "io.debezium.time.MicroTimestamp": Micros,
-    "io.debezium.time.NanoTimestamp": lambda value: Micros(value // 1_000),
-    "io.debezium.time.ZonedTimestamp": lambda value: Micros(zoned(value)),
+    "io.debezium.time.Timestamp": lambda value: Micros(value * 1_000, value),
+    "org.apache.kafka.connect.data.Timestamp": lambda value: Micros(value * 1_000, value),
+    "io.debezium.time.MicroTimestamp": lambda value: Micros(value, value),
+    "io.debezium.time.NanoTimestamp": lambda value: Micros(value // 1_000, value),
+    "io.debezium.time.ZonedTimestamp": lambda value: Micros(zoned(value), value),
     VARIABLE_DECIMAL: lambda value: unscaled(value["value"], value["scale"]),
 }
 
@@ -41,7 +60,8 @@ def _meaning_of(schema: Mapping[str, Any]) -> Callable[[Any], Any] | None:
     name = str(schema.get("name"))
     if name == CONNECT_DECIMAL:
         scale = int(schema["parameters"]["scale"])
-        return lambda value: unscaled(value, scale)
+        # With decimal.format=NUMERIC it is a number.
+        return lambda value: unscaled(value, scale) if isinstance(value, str) else _decimal(value)
     if name in _MEANS:
         return _MEANS[name]
     if schema.get("type") == "struct":
@@ -49,10 +69,15 @@ def _meaning_of(schema: Mapping[str, Any]) -> Callable[[Any], Any] | None:
         if not found:
             return None
         return lambda value: {**value, **{name: meant(value.get(name)) for name, meant in found.items()}}
-    if schema.get("type") == "array":
-        item = meaning_of(schema["items"])
-        return None if item is None else lambda value: [item(each) for each in value]
-    return None
+    each_of = {"array": "items", "map": "values"}.get(str(schema.get("type")))
+    each = None if each_of is None else meaning_of(schema[each_of])
+    return None if each is None else lambda value: _each(each, value)
+
+
+def _each(means: Callable[[Any], Any], value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: means(item) for name, item in value.items()}
+    return [means(item) for item in value]
 
 
 def shape_of(kind: T.DataType, option: str) -> Shape:
@@ -106,19 +131,18 @@ def _of(expected: type, value: Any) -> Any:
 def _number(value: Any) -> float:
     if type(value) is str and value in {"NaN", "Infinity", "-Infinity"}:
         return float(value)
-    return float(value if type(value) is int else _of(float, value))
+    return float(value if type(value) in (int, Number) else _of(float, value))
 
 
 def _text(value: Any) -> str:
-    return f"{value:f}" if isinstance(value, Decimal) else str(_of(str, value))
+    if type(value) is Decimal:
+        return f"{value:f}"
+    return str(_of(str, value.written if isinstance(value, Micros) else value))
 
 
 def _decimal(value: Any) -> Decimal:
     if isinstance(value, Decimal):
         return value
-    if type(value) is float:
-        # The shortest text that is this number, as decimal.handling.mode=double writes it.
-        return Decimal(repr(value))
     try:
         return Decimal(value if type(value) is int else _of(str, value))
     except ArithmeticError as error:
@@ -142,10 +166,7 @@ def _day(value: Any) -> int:
 
 
 def _whole(value: Any) -> int:
-    # What a writer's schema has named counts as a number too, in its own unit no more.
-    if isinstance(value, Micros):
-        return int(value)
-    return int(_of(int, value))
+    return int(_of(int, value.written if isinstance(value, Micros) else value))
 
 
 _SCALARS: Mapping[type, Shape] = {

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 _MALFORMED = pa.struct(
     [("schemaId", pa.int32()), ("message", pa.string()), ("key", pa.binary()), ("value", pa.binary())]
 )
-_HIGHEST = 2**31
-"""Numbers of schemas are Java's int."""
 
 
 @dataclass(frozen=True)
@@ -185,7 +183,7 @@ class Decoders:
         for position, some in wrong.items():
             number = next((malformed.schema for _, malformed in some if malformed.schema is not None), None)
             told[position] = {
-                "schemaId": number if number is None or number < _HIGHEST else None,
+                "schemaId": number,
                 "message": "; ".join(f"{name}: {malformed.message}" for name, malformed in some),
                 "key": keys[position],
                 "value": values[position],

@@ -22,7 +22,7 @@ from google.protobuf import (
 from google.protobuf import message as protobuf_message
 
 from sparkjet.connectors.kafka.formats.decoding import Decoder, MalformedError, framed, tell
-from sparkjet.connectors.kafka.formats.protobuf_shapes import shape_of, wire_kind
+from sparkjet.connectors.kafka.formats.protobuf_shapes import changed, shape_of
 from sparkjet.connectors.kafka.formats.registry import NoSchemaError, Registered, Registry
 from sparkjet.errors import AnalysisError
 
@@ -100,11 +100,15 @@ class ProtobufDecoder(Decoder):
             return f"its schema is one of {registered.kind}"
         try:
             files = _files(registered)
-            writer = _at(_pool(files).FindFileByName(files[-1].name), path)
-        except (ValueError, KeyError, TypeError, IndexError, protobuf_message.DecodeError) as error:
+            file = _pool(files).FindFileByName(files[-1].name)
+        except (ValueError, KeyError, TypeError, protobuf_message.DecodeError) as error:
             # A registry that has only the text of schemas: records are read all the same.
             tell(f"sparkjet-kafka: schema {number} cannot be compared with the query's: {error}")
             return None
+        try:
+            writer = _at(file, path)
+        except IndexError:
+            return f"its schema has no message at position {path}"
         if writer.full_name != self._descriptor.full_name:
             return f"it is a {writer.full_name}, not a {self._descriptor.full_name}"
         return next((f"its schema differs: {each}" for each in _differences(writer, self._descriptor, ())), None)
@@ -193,21 +197,26 @@ def _path(data: bytes, number: int) -> tuple[tuple[int, ...], bytes]:
             shift += 7
             if byte < 0x80:  # noqa: PLR2004 - the bit that says that more follow
                 break
-        numbers.append((value >> 1) ^ -(value & 1))
+        if value & 1:
+            # Zigzag: an odd number is a negative one, which Python would count from the end.
+            text = "the position of its message is negative"
+            raise MalformedError(text, number)
+        numbers.append(value >> 1)
         if len(numbers) == 1:
-            wanted = 1 + max(0, min(numbers[0], len(data)))
+            wanted = 1 + min(numbers[0], len(data))
     return tuple(numbers[1:]) or (0,), data[at:]
 
 
 def _differences(writer: Any, reader: Any, within: tuple[str, ...]) -> Iterator[str]:
-    """Fields of one number that a writer has with another type."""
+    """Fields of one number that a writer has with another type, of which some values would be others."""
     if reader.full_name in within:
         return
     for number, field in reader.fields_by_number.items():
         theirs = writer.fields_by_number.get(number)
         if theirs is None:
             continue
-        if wire_kind(theirs) != wire_kind(field):
-            yield f"{field.full_name} is {wire_kind(theirs)}, and is read as {wire_kind(field)}"
+        wrong = changed(theirs, field)
+        if wrong is not None:
+            yield f"{field.full_name} {wrong}"
         elif field.message_type is not None:
             yield from _differences(theirs.message_type, field.message_type, (*within, reader.full_name))

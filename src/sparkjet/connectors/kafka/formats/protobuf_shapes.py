@@ -39,6 +39,14 @@ _WIRE = {
     **dict.fromkeys(("string", "bytes"), "a string or bytes"),
 }
 """Types that Protobuf lets a field change between; others are only alike with themselves."""
+_RANGES: Mapping[str, tuple[int, int]] = {
+    "bool": (0, 1),
+    **dict.fromkeys(("int32", "enum", "sint32", "sfixed32"), (-(2**31), 2**31 - 1)),
+    **dict.fromkeys(("uint32", "fixed32"), (0, 2**32 - 1)),
+    **dict.fromkeys(("int64", "sint64", "sfixed64"), (-(2**63), 2**63 - 1)),
+    **dict.fromkeys(("uint64", "fixed64"), (0, 2**64 - 1)),
+}
+"""What each holds: Protobuf cuts off what is more, without an error."""
 _WRAPPERS = "Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes"
 _DURATION = Scalar(
     T.DayTimeIntervalType(), pa.duration("us"), lambda value: value.seconds * 10**6 + value.nanos // 1000
@@ -71,10 +79,21 @@ def shape_of(message: Any, option: str, within: tuple[str, ...] = ()) -> Struct:
     return Struct(fields, lambda value, field: get[field](value))
 
 
-def wire_kind(field: Any) -> str:
-    """What a field is on the wire, in words."""
-    kind = _KINDS[field.type]
-    return _WIRE.get(kind, f"a {kind}")
+def changed(theirs: Any, field: Any) -> str | None:
+    """How a writer's field differs from a reader's, if values of it would be read as others; parts are not compared."""
+    if theirs.is_repeated and not field.is_repeated:
+        return "is repeated, and is read as one value"
+    wrote, reads = _KINDS[theirs.type], _KINDS[field.type]
+    on_wire, wanted = (_WIRE.get(kind, f"a {kind}") for kind in (wrote, reads))
+    if on_wire != wanted:
+        return f"is {on_wire}, and is read as {wanted}"
+    if wrote in _RANGES and not (_RANGES[reads][0] <= _RANGES[wrote][0] and _RANGES[wrote][1] <= _RANGES[reads][1]):
+        return f"is of type {wrote}, and is read as {reads}, which has not all of its numbers"
+    if field.message_type is not None:
+        names = [each.message_type.full_name for each in (theirs, field)]
+        if names[0] != names[1] and any(name.startswith("google.protobuf.") for name in names):
+            return f"is a {names[0]}, and is read as a {names[1]}"
+    return None
 
 
 def _field(field: Any, option: str, within: tuple[str, ...]) -> Shape:

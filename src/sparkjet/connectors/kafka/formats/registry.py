@@ -100,15 +100,22 @@ class Registry:
             SourceError: The registry has not answered in time, or refuses.
         """
         found = self._get(path, kind)
-        if not isinstance(found, dict) or not isinstance(found.get("schema"), str):
-            raise self._away(path, "its answer has no schema. Is this the address of a schema registry?")
-        number = int(found["id"]) if number is None else number
         references: dict[str, str] = {}
-        for each in found.get("references") or ():
-            referred = self.version(each["subject"], str(each["version"]), kind)
+        try:
+            number = int(found["id"]) if number is None else number
+            text, some = found["schema"], [*(found.get("references") or ())]
+            given = [(str(each["name"]), str(each["subject"]), str(each["version"])) for each in some]
+        except (LookupError, TypeError, ValueError, AttributeError):
+            text, given = None, []
+        if not isinstance(text, str) or number is None:
+            raise self._away(path, "its answer has no schema. Is this the address of a schema registry?")
+        for name, subject, version in given:
+            # A schema stays what it is when one that it refers to was deleted, which registries do softly at first.
+            at = f"/subjects/{quote(subject, safe='')}/versions/{quote(version)}?deleted=true"
+            referred = self.fetched(at, kind)
             references |= dict(referred.references)
-            references[each["name"]] = referred.text
-        return Registered(found["schema"], found.get("schemaType", "AVRO"), number, tuple(references.items()))
+            references[name] = referred.text
+        return Registered(text, found.get("schemaType", "AVRO"), number, tuple(references.items()))
 
     def _get(self, path: str, kind: str) -> Any:
         """The answer to a request, which is repeated while the registry is away."""
@@ -116,7 +123,7 @@ class Registry:
         pause = threading.Event()
         while True:
             try:
-                return self._asked(path + (f"?format={kind}" if kind else ""))
+                return self._asked(path + (f"{'&' if '?' in path else '?'}format={kind}" if kind else ""))
             except urllib.error.HTTPError as error:
                 with error:
                     body = error.read()

@@ -47,6 +47,7 @@ _TAKEN = {
 }
 _NEEDED = {AVRO: ("fastavro", "avro"), DEBEZIUM_AVRO: ("fastavro", "avro"), PROTOBUF: ("google.protobuf", "protobuf")}
 """What each format imports, and the extra that installs it."""
+_LATEST = "latest"
 
 
 @dataclass(frozen=True)
@@ -171,12 +172,16 @@ def _part(options: Options, prefix: str, topics: Sequence[str], registry: Regist
     if not has_package(package):
         message = f'option: {prefix}{FORMAT.name}={chosen} needs {package}: pip install "sparkjet[{extra}]".'
         raise AnalysisError(message)
+    version = options[of(VERSION)]
+    if version != _LATEST and not (version.isascii() and version.isdigit()):
+        message = f"option: {prefix}{VERSION.name}={version} must be {_LATEST}, or a number such as 3."
+        raise AnalysisError(message)
     part = Part(
         prefix,
         chosen,
         options[of(SCHEMA)],
         options[of(SUBJECT)] or "",
-        options[of(VERSION)],
+        version,
         options[of(DESCRIPTOR)],
         options[of(MESSAGE)],
     )
@@ -228,6 +233,10 @@ def _registry(options: Options) -> Registry | None:
         )
         raise AnalysisError(message)
     given = options[REGISTRY_USER], options[REGISTRY_PASSWORD], options[REGISTRY_TOKEN], options[REGISTRY_CA_FILE]
+    if options[REGISTRY_TOKEN] != options[REGISTRY_TOKEN].strip():
+        # Not shown; no header may have it, and the request would fail as if the registry had answered nonsense.
+        message = f"option: {REGISTRY_TOKEN.name} begins or ends with a space or a line break, as of a file; strip it."
+        raise AnalysisError(message)
     if options[REGISTRY_TOKEN] and options[REGISTRY_USER]:
         message = f"option: {REGISTRY_TOKEN.name} and {REGISTRY_USER.name} are two ways in; give one of them."
         raise AnalysisError(message)
