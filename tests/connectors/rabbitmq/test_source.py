@@ -106,6 +106,26 @@ def test_a_queue_that_is_held_back_keeps_its_messages_and_what_was_delivered_cou
     assert received(source, 10) == ids(20, 30)
 
 
+@pytest.mark.parametrize("quorum", [False, True])
+def test_a_queue_that_is_held_back_again_and_again_is_read_in_its_order(
+    rabbitmq: RabbitServer, opened: Callable[..., RabbitSource], quorum: bool
+) -> None:
+    ahead, behind = rabbitmq.queue(quorum=quorum), rabbitmq.queue()
+    send(rabbitmq, ahead, *ids(0, 71))
+    source = opened(ahead, behind, maxUnacknowledged=20)
+    messages: list[Message] = []
+    for turn in range(1, 11):
+        # What the last acknowledgement has made room for is under way; not all is acknowledged when it is let go of.
+        source.hold([ahead])
+        while len(messages) < 7 * turn:
+            messages += source.receive(7 * turn - len(messages), LONG)
+        source.acknowledge(7)
+        source.hold([])
+    assert [each.id for each in messages] == ids(0, 70)
+    assert not any(each.redelivered for each in messages)
+    assert source.ready() == {ahead: 1, behind: 0}
+
+
 @pytest.mark.parametrize("given", [{"auto_delete": True}, {"arguments": {"x-single-active-consumer": True}}])
 def test_a_queue_that_cannot_be_without_a_consumer_is_not_held_back(
     rabbitmq: RabbitServer, opened: Callable[..., RabbitSource], given: dict[str, Any]
