@@ -257,6 +257,8 @@ class RabbitSource(AcknowledgingSource):
         try:
             yield
         except ChannelClosedByBroker as error:
+            # Nobody is told that a queue without a consumer was deleted.
+            self._examined = None
             # If it existed before, the same response may mean that its node is down.
             if error.reply_code in _REFUSED and not self._opened:
                 message = f"the broker refuses queues {', '.join(self.queues)}: {error.reply_text}"
