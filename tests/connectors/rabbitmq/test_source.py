@@ -106,6 +106,44 @@ def test_a_queue_that_is_held_back_keeps_its_messages_and_what_was_delivered_cou
     assert received(source, 10) == ids(20, 30)
 
 
+@pytest.mark.parametrize("quorum", [False, True])
+def test_a_queue_that_is_held_back_again_and_again_is_read_in_its_order(
+    rabbitmq: RabbitServer, opened: Callable[..., RabbitSource], quorum: bool
+) -> None:
+    ahead, behind = rabbitmq.queue(quorum=quorum), rabbitmq.queue()
+    send(rabbitmq, ahead, *ids(0, 71))
+    source = opened(ahead, behind, maxUnacknowledged=20)
+    messages: list[Message] = []
+    for turn in range(1, 11):
+        # What the last acknowledgement has made room for is under way; not all is acknowledged when it is let go of.
+        source.hold([ahead])
+        while len(messages) < 7 * turn:
+            messages += source.receive(7 * turn - len(messages), LONG)
+        source.acknowledge(7)
+        source.hold([])
+    assert [each.id for each in messages] == ids(0, 70)
+    assert not any(each.redelivered for each in messages)
+    assert source.ready() == {ahead: 1, behind: 0}
+
+
+def test_a_queue_that_is_deleted_while_it_is_held_back_is_examined_anew(
+    rabbitmq: RabbitServer, opened: Callable[..., RabbitSource]
+) -> None:
+    queue, other, connection = rabbitmq.queue(), rabbitmq.queue(), rabbitmq.connection()
+    send(rabbitmq, queue, *ids(0, 3))
+    source = opened(queue, other, maxUnacknowledged=2)
+    source.hold([queue])
+    assert received(source, 1) == ["m0"]
+    connection.channel().queue_delete(queue)
+    with pytest.raises(ConnectionLostError, match="no queue"):
+        source.ready()
+    connection.channel().queue_declare(queue, durable=True, arguments={"x-single-active-consumer": True})
+    source.open()
+    with pytest.raises(SourceError, match=f"maxWatermarkDrift: queue '{queue}' is ahead and cannot be without"):
+        source.hold([queue])
+    connection.close()
+
+
 @pytest.mark.parametrize("given", [{"auto_delete": True}, {"arguments": {"x-single-active-consumer": True}}])
 def test_a_queue_that_cannot_be_without_a_consumer_is_not_held_back(
     rabbitmq: RabbitServer, opened: Callable[..., RabbitSource], given: dict[str, Any]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -53,6 +53,12 @@ class RabbitSource(AcknowledgingSource):
         self._deleted: str | None = None
         self._examined: Examined | None = None
         self._held: frozenset[str] = frozenset()
+        # By queue; the messages of a consumer that has ended are still acknowledged.
+        self._consumers: dict[str, str] = {}
+        self._begun = 0
+        # Of each consumer, and those that delivered the messages in the order of their tags.
+        self._unacknowledged = Counter[str]()
+        self._delivered_by: deque[str] = deque()
         self._poison: str | None = None
         self._opened = self._alone = False
 
@@ -79,6 +85,9 @@ class RabbitSource(AcknowledgingSource):
         self.close()
         self._arrived.clear()
         self._tags.clear()
+        self._consumers.clear()
+        self._unacknowledged.clear()
+        self._delivered_by.clear()
         self._deleted = self._poison = None
         with self._judged():
             if self._examined is None:
@@ -109,6 +118,7 @@ class RabbitSource(AcknowledgingSource):
             while there < len(self._arrived) and not self._arrived.is_enough(most):
                 there = len(self._arrived)
                 self._line.wait(0)
+            self._end_consumers()
         if self._poison is not None:
             raise SourceError(self._poison)
         if self._deleted is not None:
@@ -119,7 +129,7 @@ class RabbitSource(AcknowledgingSource):
         return [message for _, message in taken]
 
     def hold(self, queues: Collection[str]) -> None:
-        """End the consumers of these queues, and begin those of all others; other queues may not be held back."""
+        """End the consumers of these queues when they can be, and begin those of all others."""
         assert self._line is not None  # noqa: S101 - opened first
         assert self._examined is not None  # noqa: S101 - as above
         lost = sorted(self._examined.single.union(self._examined.passing).intersection(queues))
@@ -130,20 +140,21 @@ class RabbitSource(AcknowledgingSource):
                 "Declare the queue anew without that, or leave the option out."
             )
             raise SourceError(message)
+        self._held = frozenset(queues)
         with self._judged():
             for queue in self.queues:
-                if queue in queues and queue not in self._held:
-                    self._line.cancel(queue)
-                elif queue in self._held and queue not in queues:
+                if queue not in self._held and queue not in self._consumers:
                     self._consume(self._line, queue)
-        self._held = frozenset(queues)
+            self._end_consumers()
 
     def acknowledge(self, count: int) -> None:
         """Acknowledge, and wait for the response to another request on the same channel: it comes after."""
         assert self._line is not None  # noqa: S101 - opened first
-        for _ in range(count):
-            newest = self._tags.popleft()
         with self._judged():
+            self._end_consumers()
+            for _ in range(count):
+                newest = self._tags.popleft()
+                self._unacknowledged[self._delivered_by.popleft()] -= 1
             self._line.channel.basic_ack(newest, multiple=True)
             self._declared(self.queues[0])
 
@@ -154,7 +165,7 @@ class RabbitSource(AcknowledgingSource):
             # A response may overtake messages that the queue has given to the channel before; the next one does not.
             self._declared(self.queues[0])
         # One consumer is this one. A queue lets go of another, and gets its messages back, in one step.
-        self._alone = all(each.consumer_count == (queue not in self._held) for queue, each in found.items())
+        self._alone = all(each.consumer_count == (queue in self._consumers) for queue, each in found.items())
         counts: dict[str, int] = {queue: each.message_count for queue, each in found.items()}
         for message in self._arrived:
             counts[message.queue] += 1
@@ -184,17 +195,33 @@ class RabbitSource(AcknowledgingSource):
         return answer.method
 
     def _consume(self, line: RabbitChannel, queue: str) -> None:
-        line.ask(partial(line.channel.basic_consume, queue, self._accept, False, False, queue, None))
+        # A tag is used once: a quorum queue ends the connection if a consumer that it has ended, and some of whose
+        # messages are not acknowledged yet, begins anew.
+        self._begun += 1
+        self._unacknowledged = +self._unacknowledged
+        tag = self._consumers[queue] = f"sparkjet-{self._begun}"
+        line.ask(partial(line.channel.basic_consume, queue, partial(self._accept, queue), False, False, tag, None))
 
-    def _accept(self, _: Channel, method: Any, properties: pika.BasicProperties, body: bytes) -> None:
+    def _end_consumers(self) -> None:
+        """End the consumers of queues that are held back, of those that have delivered all that they may.
+
+        Others may have messages under way, which are withheld from the channel if they belong to a quorum queue: they
+        come out of order, as rows that are late, or only over the next connection.
+        """
+        assert self._line is not None  # noqa: S101 - opened first
+        for queue in self._held.intersection(self._consumers):
+            if self._unacknowledged[self._consumers[queue]] >= self._settings.prefetch:
+                self._line.cancel(self._consumers.pop(queue))
+
+    def _accept(self, queue: str, _: Channel, method: Any, properties: pika.BasicProperties, body: bytes) -> None:
         if isinstance(properties, UnreadableProperties) and self._poison is None:
             reason = f"its headers cannot be decoded ({properties.reason})"
-            self._poison = unreadable(properties.message_id, method.consumer_tag, reason)
+            self._poison = unreadable(properties.message_id, queue, reason)
         time = properties.timestamp
         values = (
             body,
             properties.message_id,
-            method.consumer_tag,
+            queue,
             method.exchange,
             method.routing_key,
             None if time is None else int(time) * 1_000_000,
@@ -202,18 +229,20 @@ class RabbitSource(AcknowledgingSource):
             properties.correlation_id,
             *(further(method, properties) if self._settings.headers else ()),
         )
-        queue = method.consumer_tag
         headers = properties.headers or _NO_HEADERS
         # A dead letter may have been delivered before, though not in this queue.
         moved = headers.get("x-first-death-queue")
         # Producers may send any header.
         origin = moved if isinstance(moved, str) else None
         redelivered = method.redelivered or origin is not None or "x-delivery-count" in headers
+        self._unacknowledged[method.consumer_tag] += 1
+        self._delivered_by.append(method.consumer_tag)
         self._arrived.append(method.delivery_tag, Message(properties.message_id, queue, values, redelivered, origin))
         self._wake()
 
     def _cancelled(self, frame: Any) -> None:
-        self._deleted = frame.method.consumer_tag
+        tag = frame.method.consumer_tag
+        self._deleted = next((queue for queue, own in self._consumers.items() if own == tag), tag)
         # A queue of the same name may be of another kind.
         self._examined = None
         self._wake()
@@ -228,6 +257,8 @@ class RabbitSource(AcknowledgingSource):
         try:
             yield
         except ChannelClosedByBroker as error:
+            # Nobody is told that a queue without a consumer was deleted.
+            self._examined = None
             # If it existed before, the same response may mean that its node is down.
             if error.reply_code in _REFUSED and not self._opened:
                 message = f"the broker refuses queues {', '.join(self.queues)}: {error.reply_text}"
