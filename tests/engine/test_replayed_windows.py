@@ -13,6 +13,7 @@ import pytest
 from pyspark.sql import functions as F
 
 import sparkjet as sj
+from sparkjet.errors import AnalysisError
 from tests.feed import Feed
 
 if TYPE_CHECKING:
@@ -136,3 +137,27 @@ def test_it_reads_from_where_the_oldest_open_window_began(spark: SparkSession, t
 
     refused(several, r"has state of operators, .*: stateStoreSave \(0\), dedupe \(1\)\. Start")
     refused(lambda _: None, "adoptReplay: windows are made anew behind a checkpoint", adopt=None)
+
+
+def test_files_of_open_windows_that_are_gone_are_told_before_anything_changes(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Spark's reader would leave them out, and the windows would lack their rows."""
+    case = Windows(spark, tmp_path)
+    for times in ((1, 2, 5), (12, 14)):
+        case.add(*times)
+        case.of_spark("old", "out")
+    before = sorted(path.name for path in (tmp_path / "old" / "offsets").iterdir())
+    oldest, *_ = sorted(path for path in (tmp_path / "in").iterdir() if not path.name.startswith("."))
+    content = oldest.read_bytes()
+    oldest.unlink()
+    with pytest.raises(AnalysisError, match=rf"files with rows of open windows are gone: 1, such as .*{oldest.name}"):
+        case.run(adoptReplay="true")
+    assert sorted(path.name for path in (tmp_path / "old" / "offsets").iterdir()) == before
+    oldest.write_bytes(content)
+    spark.conf.set("spark.sql.files.ignoreMissingFiles", "true")
+    try:
+        with pytest.raises(AnalysisError, match="ignoreMissingFiles is true"):
+            case.run(adoptReplay="true")
+    finally:
+        spark.conf.unset("spark.sql.files.ignoreMissingFiles")

@@ -6,17 +6,22 @@ import json
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from sparkjet.engine.spark_checkpoint import SparkCheckpoint, ends_of
+from sparkjet.options import ADOPT
 from sparkjet.plan.spark_sources import options_given, read_sources
 from sparkjet.plan.window_ends import window_ends
 from sparkjet.plan.windowed_aggregation import WindowedAggregation
 from sparkjet.snapshots.record import Border, SparkPosition
+from sparkjet.storage.schemes import directory_at, scheme_of
 from sparkjet.time.policies import delay_of
 from sparkjet.windows import Window
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from pyspark.sql import SparkSession
 
     from sparkjet.plan.plan import Plan
     from sparkjet.storage.directory import Directory
@@ -137,13 +142,13 @@ def _replay_of(checkpoint: Directory, local: SparkCheckpoint, plan: Plan, done: 
             raise NotReplayedError(message)
         if (behind + delay + 1) * _MILLISECOND <= oldest:
             start = (local.directory / "offsets" / str(batch)).read_text()
-            return Replay(start, _count(local, kind, json.loads(_end(local, batch)), json.loads(end)), border)
+            return Replay(start, _count(local, plan, kind, json.loads(_end(local, batch)), json.loads(end)), border)
         behind = _watermark(local, batch)
     first = _beginning(local, kind)
     version, metadata, line, *_ = (local.directory / "offsets" / str(done)).read_text().splitlines()
     name = f"{line.partition(':')[0]}:" if version == "v2" else ""
     start = "\n".join([version, metadata, name + first])
-    return Replay(start, _count(local, kind, json.loads(first), json.loads(end)), border)
+    return Replay(start, _count(local, plan, kind, json.loads(first), json.loads(end)), border)
 
 
 def _window(plan: Plan) -> Window:
@@ -182,6 +187,12 @@ def _kind(plan: Plan) -> str:
     if len(sources) != 1 or kind not in (*_KAFKA, "files"):
         message = f"it reads {', '.join(each.format for each in sources)}, and one source of Kafka or files is replayed"
         raise NotReplayedError(message)
+    for name in ("ignoreMissingFiles", "ignoreCorruptFiles"):
+        given = [value for _, value in options_given(plan.source, name)]
+        given += [plan.source.sparkSession.conf.get(f"spark.sql.files.{name}", "false")]
+        if kind == "files" and any(str(value).lower() == "true" for value in given):
+            message = f"{name} is true: rows that are gone would be missing from the windows, unnoticed"
+            raise NotReplayedError(message)
     lossy = [value for _, value in options_given(plan.source, "failOnDataLoss") if str(value).lower() == "false"]
     if lossy:
         message = "failOnDataLoss is false: rows that are gone would be missing from the windows, unnoticed"
@@ -217,13 +228,15 @@ def _beginning(local: SparkCheckpoint, kind: str) -> str:
         raise NotReplayedError(message) from error
 
 
-def _count(local: SparkCheckpoint, kind: str, start: dict[str, object], end: dict[str, object]) -> str:
+def _count(local: SparkCheckpoint, plan: Plan, kind: str, start: dict[str, object], end: dict[str, object]) -> str:
     if kind == "files":
         after, last = start["logOffset"], end["logOffset"]
         assert isinstance(after, int)  # noqa: S101 - of Spark's file source
         assert isinstance(last, int)  # noqa: S101 - as above
-        lines = [line for path in local.source_files() for line in path.read_text().splitlines()[1:]]
-        return f"the rows of {sum(after < json.loads(line)['batchId'] <= last for line in lines)} files"
+        lines = [json.loads(line) for path in local.source_files() for line in path.read_text().splitlines()[1:]]
+        files = [line["path"] for line in lines if after < line["batchId"] <= last]
+        _check_there(files, plan.source.sparkSession)
+        return f"the rows of {len(files)} files"
     count = 0
     for topic, partitions in end.items():
         assert isinstance(partitions, dict)  # noqa: S101 - of a Kafka source
@@ -231,3 +244,19 @@ def _count(local: SparkCheckpoint, kind: str, start: dict[str, object], end: dic
         known = before if isinstance(before, dict) else {}
         count += sum(last - known.get(partition, 0) for partition, last in partitions.items())
     return f"{count} rows"
+
+
+def _check_there(files: Sequence[str], session: SparkSession) -> None:
+    """Spark would read none of those that are gone, and only warn: their rows would be missing from the windows."""
+    by_parent: dict[str, set[str]] = {}
+    for parent, _, name in (file.rpartition("/") for file in files):
+        by_parent.setdefault(parent, set()).add(unquote(name))
+    gone = []
+    for parent, names in by_parent.items():
+        # Spark notes URIs, and Hadoop's paths are not encoded.
+        place = parent if scheme_of(parent) == "file" else unquote(parent)
+        there = directory_at(place, ADOPT.name, lambda: session).names()
+        gone += [f"{unquote(parent)}/{name}" for name in sorted(names.difference(there))]
+    if gone:
+        message = f"files with rows of open windows are gone: {len(gone)}, such as {gone[0]}. Restore them"
+        raise NotReplayedError(message)
