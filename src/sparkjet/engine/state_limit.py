@@ -164,7 +164,10 @@ class StateLimit:
     def _message(self, stage: PlannedStage, state: StageState, tracker: InputTracker, each: float) -> str:
         over = [MAX_STATE_ENTRIES.name] if self.entries is not None and state.entries > self.entries else []
         over += [MAX_STATE_BYTES.name] if self.size is not None and state.entries * each > self.size else []
-        shed = f', or close the oldest windows early with option("{ON_STATE_LIMIT.name}", "shed")'
+        shed = (
+            f", or, if all operators are windows over the input's rows, close the oldest early with option("
+            f'"{ON_STATE_LIMIT.name}", "shed")'
+        )
         return (
             f"{' and '.join(over)}: {stage.name}, {_kind(stage)}, would hold {self._measured(state, each)}. "
             f"{_largest(stage, state)}{_holding(tracker)}. The epoch is not decided and nothing is lost: start again "
