@@ -22,6 +22,7 @@ from sparkjet.sinks.copies import check_run
 from sparkjet.sinks.file_formats import check_parquet
 from sparkjet.sinks.pace import Pace
 from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
+from sparkjet.sinks.spark_list import LIST
 from sparkjet.sinks.staged_files import StagedFiles, alike, application, told, values_of
 from sparkjet.sinks.table_columns import looking_again
 from sparkjet.sinks.upserts import check_keys, check_whole, one_per_key
@@ -288,8 +289,8 @@ class DeltaSink:
     def _check_empty(self) -> None:
         """Refuse a directory with somebody else's files, which would not be rows of the table."""
         others = sorted(name for name in self.directory.names() if not name.startswith(("_", ".")))
-        if others or self.directory.exists("_spark_metadata"):
-            found = others[0] if others else "_spark_metadata"
+        if others or self.directory.exists(LIST):
+            found = others[0] if others else LIST
             message = (
                 f'{self.option}: "{self.directory}" is no Delta table, and has {found} in it, which would be no rows '
                 "of the table. Give another directory, or convert it first (CONVERT TO DELTA)."

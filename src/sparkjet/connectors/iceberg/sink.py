@@ -30,6 +30,7 @@ from sparkjet.sinks.copies import check_run
 from sparkjet.sinks.file_formats import check_parquet
 from sparkjet.sinks.pace import Pace
 from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
+from sparkjet.sinks.spark_list import LIST
 from sparkjet.sinks.staged_files import StagedFiles, alike, application, told, values_of
 from sparkjet.sinks.table_columns import looking_again
 from sparkjet.sinks.upserts import check_keys, check_whole, one_per_key
@@ -343,8 +344,8 @@ class IcebergSink:
         # Checking whether the store has one winner may leave an empty one there.
         own = {METADATA} if METADATA in names and not self.directory.below(METADATA).names() else set()
         others = sorted(name for name in {*names} - own if not name.startswith(("_", ".")))
-        if others or "_spark_metadata" in names:
-            found = others[0] if others else "_spark_metadata"
+        if others or LIST in names:
+            found = others[0] if others else LIST
             message = (
                 f'{self.option}: "{self.directory}" is no Iceberg table, and has {found} in it, which would be no rows '
                 "of the table. Give another directory, or make it a table first (CALL … migrate)."
