@@ -30,7 +30,7 @@ class SchemaRegistry:
     def __init__(self, *, user: str | None = None, serialized: Callable[[str], bytes] | None = None) -> None:
         self.asked: list[str] = []
         self.broken: int | None = None
-        self.answer: object = None
+        self.answer: Any = None
         self.deleted: set[str] = set()
         self._user, self._serialized = user, serialized
         self._schemas: list[dict[str, Any]] = []
