@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 _WORTHLESS = 8
 """Number of stored rows per deleted key up to which it is worth copying the whole store."""
 
+_REWRITTEN = 2
+"""Number of stored rows per arriving row up to which the whole store is written: to find rows costs more than that."""
+
 
 class KeyedStore:
     """A log-structured store by key, on the driver; the cost of a write depends on the keys that are written.
@@ -170,7 +173,7 @@ class KeyedStore:
 
     def is_small(self, arrived: Sequence[Segment]) -> bool:
         """Whether writing the whole store costs no more than finding the rows that arriving rows touch."""
-        return self._size <= sum(each.statistics.rows for each in arrived)
+        return self._size <= _REWRITTEN * sum(each.statistics.rows for each in arrived)
 
     def add(
         self, rows: DataFrame, summary: CompiledColumns, watermark: int, *, whole: bool = False

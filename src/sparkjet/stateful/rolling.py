@@ -30,8 +30,8 @@ class RollingGroups(KeyedOperator):
 
     An operator of one side, which it is itself: it takes in partial rows ``(keys…, frame, row_count, fields…)``. The
     state is a :class:`sparkjet.state.KeyedStore` of rows ``(key_hash, keys…, version, row_count, fields…, due)``. An
-    epoch reads and writes the rows of the keys that it touches, as one Spark job; the rows that it stores are the ones
-    that its results are computed from.
+    epoch reads and writes the rows of the keys that it touches, or all if it touches many, as one Spark job; the rows
+    that it stores are the ones that its results are computed from.
 
     With windows, a row of the state is of a key and a window. Partial rows are of frames, as in
     :class:`sparkjet.windows.SlidingWindows`, so that an event is aggregated once, however many windows it is in.
@@ -54,7 +54,8 @@ class RollingGroups(KeyedOperator):
         self.keys = tuple(keys)
         self.accumulators = accumulators
         stored = [*keys, _START] if window is not None else [*keys]
-        super().__init__(KeyedStore(stored, accumulators.fields, partitions))
+        # Rows that are written with those that have changed, as the whole store is, are not: they have no results.
+        super().__init__(KeyedStore(stored, accumulators.fields, partitions, marks={FRESH: F.lit(False)}))
         self._summary = self._store.summary()
         self._columns = CompiledColumns([KEY_HASH, *stored, *accumulators.fields])
         self._never = F.lit(NEVER)
@@ -100,9 +101,12 @@ class RollingGroups(KeyedOperator):
         """
         if not self._pending:
             return None
-        arrived = [each.rows if self.window is None else each.through(self._by_window) for each in self._taken()]
-        found, _ = self._store.add(self._store.touched(arrived, MIN, self._combined), self._summary, MIN)
-        return self._final.select(found)
+        pending = self._taken()
+        arrived = [each.rows if self.window is None else each.through(self._by_window) for each in pending]
+        whole = self._store.is_small(pending)
+        touched = self._store.touched(arrived, MIN, self._all if whole else self._combined, whole=whole)
+        found, _ = self._store.add(touched, self._summary, MIN, whole=whole)
+        return self._final.select(found.where(FRESH))
 
     def early(self) -> DataFrame | None:
         """Rows of all keys, like those of :meth:`close`; None without any."""
@@ -115,16 +119,19 @@ class RollingGroups(KeyedOperator):
 
     def _combined(self, touched: Touched) -> DataFrame:
         """The keys with pending rows, as they are with these."""
+        # Keys that have not changed share a hash with those that have: (null, 1) and (1, null), or all that are
+        # compared by a collation.
+        return self._all(touched).where(FRESH)
+
+    def _all(self, touched: Touched) -> DataFrame:
+        """The keys with rows, marked whether any are pending."""
         rows = [
             self._columns.select(each, fresh)
             for each, fresh in zip((touched.arrived, touched.stored), self._fresh, strict=True)
             if each is not None
         ]
         every = self.accumulators.group(reduce(DataFrame.union, rows), KEY_HASH, *self._store.keys, beside=(FRESH,))
-        # Keys that have not changed share a hash with those that have: (null, 1) and (1, null), or all that are
-        # compared by a collation.
-        combined = every.where(FRESH)
-        return self._store.stamped(combined.withColumn("due", self._never), version=touched.version)
+        return self._store.stamped(every.withColumn("due", self._never), F.col(FRESH), version=touched.version)
 
     def _by_window(self, partials: DataFrame) -> DataFrame:
         """Partial rows by the keys of the store, partitioned like it."""
