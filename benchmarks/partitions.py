@@ -6,6 +6,7 @@ number are stretches of one query: processor time depends little on what else th
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sys
 import tempfile
@@ -46,10 +47,11 @@ def driver_seconds() -> float:
     return processor_seconds(os.getpid()) + processor_seconds(java)
 
 
-def measure(partitions: int, home: Path) -> list[float]:
+def measure(partitions: int, home: Path, *, substreams: int = 1, executors: int = 2) -> list[float]:
     """The driver's processor seconds for an epoch of T5, by round."""
-    session = local_session(master="local-cluster[2,1,1024]")
-    query = results(session, work_of("T5"), dialect(work_of("T5")))
+    session = local_session(master=f"local-cluster[{executors},1,1024]")
+    work = dataclasses.replace(work_of("T5"), substreams=substreams)
+    query = results(session, work, dialect(work))
     writer = query.writeStream.format("files").option("path", home / "results").option("statePartitions", partitions)
     running = writer.option("checkpointLocation", home / "checkpoint").start()
     epochs = Epochs(running)
