@@ -10,6 +10,7 @@ from sparkjet.connectors.kafka.formats.settings import Formats
 
 REGISTRY = {"schemaRegistry.url": "https://registry:8081"}
 AVRO = {"value.format": "avro", **REGISTRY}
+ROW = {"value.format": "debezium-json", "value.schema": "id bigint"}
 
 
 def formats(**given: str) -> Formats:
@@ -40,6 +41,18 @@ def test_subjects_are_named_after_the_topic_and_no_password_is_shown() -> None:
         ({**AVRO, "value.descriptor": "f"}, 'value.descriptor says nothing with .*"avro"'),
         ({**AVRO, "value.schema": "{}", "value.version": "3"}, r"value.version says nothing beside value.schema"),
         ({"value.format": "debezium-json"}, "needs the columns of a row, such as"),
+        ({**ROW, "value.schema": "nonsense"}, "value.schema='nonsense': the column nonsense has no type. Give .*id bigint"),
+        ({**ROW, "value.schema": ""}, "value.schema='': a column is missing at its end"),
+        ({**ROW, "value.schema": "id bigint,"}, "a column is missing at its end"),
+        ({**ROW, "value.schema": "id bigintt"}, "'bigintt' is no type; .*bigint"),
+        ({**ROW, "value.schema": "id bigint string"}, "',' is missing before 'string'"),
+        ({**ROW, "value.schema": "id bigint>, at struct<id int"}, "',' is missing before '>'"),
+        ({**ROW, "value.schema": "tags array<string"}, "'>' is missing at its end"),
+        ({**ROW, "value.schema": "at map<string>"}, "',' is missing before '>'"),
+        ({**ROW, "value.schema": "id; int"}, "';' does not belong there"),
+        ({**ROW, "value.schema": '{"type": "record"}'}, "does not belong there"),
+        ({**ROW, "value.schema": "id int NOT"}, "NULL is missing behind NOT"),
+        ({**ROW, "key.format": "debezium-json", "key.schema": "id"}, "key.schema='id': the column id has no type"),
         ({**AVRO, "schemaRegistry.url": "registry:8081"}, "must be an address such as https"),
         ({**AVRO, "schemaRegistry.url": "https://me:hunter2@registry"}, "leave user and password out of the address"),
         ({**AVRO, "schemaRegistry.token": "t", "schemaRegistry.username": "u"}, "two ways in; give one"),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from sparkjet.connectors.kafka.formats.registry import NoSchemaError, Registered, Registry
+from sparkjet.connectors.kafka.formats.row_ddl import check_columns
 from sparkjet.connectors.kafka.options import (
     AVRO,
     BINARY,
@@ -198,6 +199,7 @@ def _complete(part: Part, topics: Sequence[str], *, has_registry: bool) -> Part:
                 f'option("{part.option(SCHEMA)}", "id bigint, name string").'
             )
             raise AnalysisError(message)
+        check_columns(part.schema, part.option(SCHEMA))
         return part
     if not has_registry and (part.format in OF_AVRO or part.descriptor is None):
         message = f'{given} needs option("{REGISTRY_URL.name}", "http://…").'
