@@ -41,7 +41,7 @@ def test_subjects_are_named_after_the_topic_and_no_password_is_shown() -> None:
         ({**AVRO, "value.descriptor": "f"}, 'value.descriptor says nothing with .*"avro"'),
         ({**AVRO, "value.schema": "{}", "value.version": "3"}, r"value.version says nothing beside value.schema"),
         ({"value.format": "debezium-json"}, "needs the columns of a row, such as"),
-        ({**ROW, "value.schema": "nonsense"}, "value.schema='nonsense': the column nonsense has no type. Give .*id bigint"),
+        ({**ROW, "value.schema": "nonsense"}, "value.schema=.nonsense.: the column nonsense has no type. Give "),
         ({**ROW, "value.schema": ""}, "value.schema='': a column is missing at its end"),
         ({**ROW, "value.schema": "id bigint,"}, "a column is missing at its end"),
         ({**ROW, "value.schema": "id bigintt"}, "'bigintt' is no type; .*bigint"),

@@ -37,7 +37,7 @@ def check_columns(text: str, option: str) -> None:
         parser = _Parser(text)
         parser.columns(_END)
     except ValueError as error:
-        message = f"option: {option}={text!r}: {error}. Give the columns as DDL, such as \"id bigint, name string\"."
+        message = f'option: {option}={text!r}: {error}. Give the columns as DDL, such as "id bigint, name string".'
         raise AnalysisError(message) from None
 
 
@@ -117,7 +117,7 @@ def _tokens(text: str) -> Iterator[str]:
     while text[position:].strip():
         found = _TOKEN.match(text, position)
         if found is None:
-            message = f"{text[position:].split()[0]!r} does not belong there"
+            message = f"{text[position:].split(maxsplit=1)[0]!r} does not belong there"
             raise ValueError(message)
         yield found[0].strip()
         position = found.end()
