@@ -112,6 +112,33 @@ def test_a_record_that_does_not_decode_ends_the_query_and_is_named(
     assert [tuple(row) for row in spark.table(name).collect()] == [(1, "c", at), (1, None, None)]
 
 
+def test_partitions_are_aligned_by_an_event_time_that_was_decoded(
+    spark: SparkSession, kafka: KafkaServer, registry: SchemaRegistry, tmp_path: Path
+) -> None:
+    topic, schema = kafka.topic(partitions=2), order(*FIELDS)
+    number = registry.register(f"{topic}-value", schema)
+    for partition in range(2):
+        # The second one is six hours ahead, and has a record that is none.
+        times = [AT + dt.timedelta(hours=6 * partition, minutes=minute) for minute in range(20)]
+        sent = [avro(number, schema, id=each, note=None, at=at) for each, at in enumerate(times)]
+        send(kafka, topic, *sent[:10], *([b"none"] * partition), *sent[10:], partition=partition)
+    given = {"value.format": "avro", "mode": "PERMISSIVE", "maxOffsetsPerTrigger": "8"}
+    read = loaded(spark, kafka, registry, topic, maxWatermarkDrift="5 minutes", **given)
+    rows = sj.stream(read).divert(errors=True)
+    rows = rows.select("topic", "partition", "value.at").withWatermark("at", "0 seconds")
+    writer = rows.groupBy(sj.window("at", "10 minutes")).count().writeStream.format("parquet")
+    writer = writer.option("path", tmp_path / "out").option("closeWindowsAtEnd", True)
+    writer = writer.option("checkpointLocation", tmp_path / "home").option("deadLettersPath", tmp_path / "dead")
+    query = writer.trigger(availableNow=True).start()
+    query.awaitTermination()
+    held = [each["substreams"][f"{topic}/1"]["heldBy"] for each in query.recentProgress if each["batchId"] is not None]
+    # Not in the first batch, in which nothing is known, nor once the slow one has been read.
+    assert held[:3] == [None, f"{topic}/0", f"{topic}/0"]
+    assert held[-1] is None
+    assert [row["count"] for row in sj.read_files(tmp_path / "out").collect()] == [10] * 4
+    assert [row.offset for row in sj.read_files(tmp_path / "dead").collect()] == [10]
+
+
 @pytest.mark.long
 def test_a_registry_that_is_away_costs_no_record(
     spark: SparkSession, kafka: KafkaServer, registry: SchemaRegistry, tmp_path: Path
