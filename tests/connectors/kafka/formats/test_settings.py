@@ -35,6 +35,8 @@ def test_subjects_are_named_after_the_topic_and_no_password_is_shown() -> None:
         ({"value.format": "arvo"}, 'value.format="arvo" is not one of .*avro'),
         ({"value.format": "avro"}, "value.format=avro needs option.*schemaRegistry.url"),
         ({**AVRO, "subscribe": "a,b"}, "of several topics, say .*value.subject"),
+        ({**ROW, "includeSchemaId": "true"}, "includeSchemaId: no message has the number of a schema but of avro"),
+        ({"includeSchemaId": "true"}, "includeSchemaId: "),
         ({"mode": "PERMISSIVE"}, "mode: without a format, key and value stay as they are"),
         (REGISTRY, "schemaRegistry.url: without a format"),
         ({"value.schema": "{}"}, 'value.schema says nothing with .*"binary"'),

@@ -59,7 +59,8 @@ def test_a_schema_changes_in_mid_stream(
     topic = kafka.topic()
     first = order(*FIELDS)
     number = registry.register(f"{topic}-value", first)
-    read = loaded(spark, kafka, registry, topic, **{"value.format": "avro", "mode": "PERMISSIVE"})
+    given = {"value.format": "avro", "mode": "PERMISSIVE", "includeSchemaId": "true"}
+    read = loaded(spark, kafka, registry, topic, **given)
     assert read.schema["value"].dataType.simpleString() == "struct<id:bigint,note:string,at:timestamp>"
     more, less = order(*FIELDS, {"name": "tip", "type": "double"}), order(FIELDS[0], FIELDS[2])
     other = order(FIELDS[0], FIELDS[1], {"name": "at", "type": "string"})
@@ -69,18 +70,18 @@ def test_a_schema_changes_in_mid_stream(
     wrong = avro(registry.register(f"{topic}-value", other), other, id=4, note="d", at="noon")
     send(kafka, topic, wrong, b"\xff{", None, key=b"k2")
     rows = sj.stream(read).divert(errors=True).where(F.col("value").isNotNull())
-    rows = rows.select("offset", "value.id", "value.note", "value.at")
+    rows = rows.select("offset", "value.id", "value.note", "value.at", "schemaId")
     writer = rows.writeStream.format("parquet").option("path", tmp_path / "out")
     writer = writer.option("checkpointLocation", tmp_path / "home").option("deadLettersPath", tmp_path / "dead")
     query = writer.trigger(availableNow=True).start()
     query.awaitTermination()
     found = [tuple(row) for row in sj.read_files(tmp_path / "out").orderBy("offset").collect()]
     at = AT.astimezone().replace(tzinfo=None)
-    assert found == [(0, 1, "a", at), (1, 2, "b", at), (2, 3, None, at)]
+    assert found == [(0, 1, "a", at, 1), (1, 2, "b", at, 2), (2, 3, None, at, 3)]
     letters = sj.read_files(tmp_path / "dead").orderBy("offset").collect()
-    assert [(row.offset, row.malformed.schemaId, bytes(row.malformed.value)) for row in letters] == [
-        (3, 4, wrong),
-        (4, None, b"\xff{"),
+    assert [(row.offset, row.malformed.schemaId, row.schemaId, bytes(row.malformed.value)) for row in letters] == [
+        (3, 4, 4, wrong),
+        (4, None, None, b"\xff{"),
     ]
     assert letters[0].malformed.message == (
         "value: its schema differs: value.at is string, and is read as timestamp-millis"
