@@ -16,7 +16,7 @@ _SIMPLE = (
     *("bigint", "binary", "boolean", "byte", "date", "double", "float", "int", "integer", "long", "real", "short"),
     *("smallint", "string", "timestamp", "timestamp_ltz", "timestamp_ntz", "tinyint", "variant", "void"),
 )
-_SIZED = ("char", "character", "dec", "decimal", "numeric", "string", "varchar")
+_SIZED = ("char", "character", "dec", "decimal", "numeric", "string", "time", "varchar")
 _NESTED = ("array", "map", "struct")
 _OF_INTERVALS = {"year", "month", "day", "hour", "minute", "second", "to"}
 _TYPES = {*_SIMPLE, *_SIZED, *_NESTED, "interval"}
