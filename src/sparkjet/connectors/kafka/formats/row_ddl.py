@@ -10,16 +10,29 @@ from collections.abc import Iterator
 
 from sparkjet.errors import AnalysisError, nearest
 
-_TOKEN = re.compile(r"\s*(?:(`(?:[^`]|``)+`|\w+)|('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")|([<>(),:]))")
+_SKIPPED = r"(?:\s|--[^\n]*\n|/\*.*?\*/)*"
+_TOKEN = re.compile(
+    _SKIPPED + r"(`(?:[^`]|``)+`|[A-Za-z0-9_]+|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|[<>(),:])" + _SKIPPED, re.DOTALL
+)
 _END = ""
 _SIMPLE = (
     *("bigint", "binary", "boolean", "byte", "date", "double", "float", "int", "integer", "long", "real", "short"),
     *("smallint", "string", "timestamp", "timestamp_ltz", "timestamp_ntz", "tinyint", "variant", "void"),
 )
-_SIZED = ("char", "character", "dec", "decimal", "numeric", "string", "time", "varchar")
+_SIZES = {
+    **dict.fromkeys(("char", "character", "varchar"), (1, 1)),
+    **dict.fromkeys(("dec", "decimal", "numeric"), (0, 2)),
+    "time": (0, 1),
+}
+"""How many numbers in parentheses follow a type, at least and at most."""
 _NESTED = ("array", "map", "struct")
-_OF_INTERVALS = {"year", "month", "day", "hour", "minute", "second", "to"}
-_TYPES = {*_SIMPLE, *_SIZED, *_NESTED, "interval"}
+_FURTHER = {
+    "interval": {"year", "month", "day", "hour", "minute", "second", "to"},
+    "timestamp": {"with", "without", "local", "time", "zone"},
+}
+"""What else a type may be of."""
+_TYPES = {*_SIMPLE, *_SIZES, *_NESTED, "interval"}
+_DIGITS = 38
 
 
 def check_columns(text: str, option: str) -> None:
@@ -67,7 +80,7 @@ class _Parser:
 
     def _name(self) -> str:
         token = self._take()
-        if not (token[:1] == "`" or token[:1].isalnum() or token[:1] == "_"):
+        if token[:1] != "`" and (not token.replace("_", "a").isalnum() or token.isdecimal()):
             message = f"{token!r} is no name of a column" if token else "a column is missing at its end"
             raise ValueError(message)
         return token
@@ -79,7 +92,10 @@ class _Parser:
             raise ValueError(message)
         if kind == "struct":
             self._take("<")
-            self.columns(">")
+            if self._next == ">":
+                self._take()
+            else:
+                self.columns(">")
         elif kind in _NESTED:
             self._take("<")
             self._type()
@@ -87,21 +103,45 @@ class _Parser:
                 self._take(",")
                 self._type()
             self._take(">")
-        elif kind in _SIZED and self._next == "(":
-            while self._next not in {")", _END}:
-                self._take()
-            self._take(")")
-        while kind == "interval" and self._next.lower() in _OF_INTERVALS:
+        elif kind in _SIZES:
+            self._sizes(kind, *_SIZES[kind])
+        elif kind == "string" and self._next.lower() == "collate":
+            self._take()
+            self._name()
+        while self._next.lower() in _FURTHER.get(kind, ()):
             self._take()
 
+    def _sizes(self, kind: str, least: int, most: int) -> None:
+        if self._next != "(" and least == 0:
+            return
+        self._take("(")
+        numbers = [self._number(kind)]
+        while self._next == "," and len(numbers) < most:
+            self._take()
+            numbers.append(self._number(kind))
+        self._take(")")
+        if most > 1 and numbers[0] > _DIGITS:
+            message = f"{kind}({numbers[0]}) has more than {_DIGITS} digits"
+            raise ValueError(message)
+
+    def _number(self, kind: str) -> int:
+        token = self._take()
+        if not token.isdecimal():
+            message = f"{token!r} is no size of {kind}"
+            raise ValueError(message)
+        return int(token)
+
     def _rest(self) -> None:
-        while self._next.lower() in {"not", "comment", "collate"}:
-            if self._take().lower() == "not":
-                if self._take().lower() != "null":
-                    message = "NULL is missing behind NOT"
-                    raise ValueError(message)
-            else:
-                self._take()
+        if self._next.lower() == "not":
+            self._take()
+            if self._take().lower() != "null":
+                message = "NULL is missing behind NOT"
+                raise ValueError(message)
+        if self._next.lower() == "comment":
+            self._take()
+            if self._take()[:1] not in {"'", '"'}:
+                message = "a text is missing behind COMMENT"
+                raise ValueError(message)
 
     def _take(self, wanted: str | None = None) -> str:
         token = self._next
@@ -119,6 +159,6 @@ def _tokens(text: str) -> Iterator[str]:
         if found is None:
             message = f"{text[position:].split(maxsplit=1)[0]!r} does not belong there"
             raise ValueError(message)
-        yield found[0].strip()
+        yield found[1]
         position = found.end()
     yield _END
