@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -100,6 +101,32 @@ def test_it_waits_for_the_slow_one_and_all_is_read_across_a_crash(
     assert query.lastProgress is not None
     assert query.lastProgress["lateRows"]["total"] == 0
     # As without alignment: ten messages of the slow one, or ten of each of the others, in each window.
+    assert windows(tmp_path) == {**dict.fromkeys(range(6), 10), **dict.fromkeys(range(36, 42), 20)}
+
+
+@pytest.mark.long
+@pytest.mark.logs_errors
+def test_the_option_may_be_added_changed_and_left_out_between_runs(
+    spark: SparkSession, kafka: KafkaServer, skewed: str, tmp_path: Path
+) -> None:
+    runs: list[dict[str, str]] = [
+        {},
+        {"maxWatermarkDrift": "5 minutes"},
+        {"maxWatermarkDrift": "3 hours", "maxOffsetsPerTrigger": "7"},
+        {"maxOffsetsPerTrigger": "11"},
+        {"maxWatermarkDrift": "1 second", "maxOffsetsPerTrigger": "20"},
+    ]
+    done, held = 0, []
+    for number, given in enumerate(runs):
+        is_last = number == len(runs) - 1
+        query = started(stream(spark, kafka, skewed, **given), tmp_path, 0 if is_last else done + 3)
+        with nullcontext() if is_last else pytest.raises(ZeroDivisionError):
+            query.awaitTermination(120)
+        found = progress_of(query)
+        done = found[-1]["epoch"]["number"]
+        held.append(any(each["heldBy"] for one in found for each in one["substreams"].values()))
+        assert not any(one["lateRows"]["total"] for one in found)
+    assert held == [False, True, False, False, False]
     assert windows(tmp_path) == {**dict.fromkeys(range(6), 10), **dict.fromkeys(range(36, 42), 20)}
 
 
