@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+import stat
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -133,6 +136,30 @@ def test_a_planner_goes_by_what_was_said_of_the_offset_where_it_begins() -> None
     # Without anything to read there is no batch, though nobody is held back now.
     same = {key: value for key, value in after.items() if key != alignment.KEY}
     assert aligner.described(after, same, alignment.Held()) == after
+
+
+def test_a_cleaner_of_temporary_files_ends_one_run_of_a_query_and_says_so(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    place = tmp_path / "sparkjet-alignment-x"
+    monkeypatch.setattr(alignment, "place", lambda: str(place))
+    end = Aligner.described({"source": "s"}, {"source": "s", "offsets": {"t": {"0": 5}}}, alignment.Held())
+    alignment.write(file_of(end), {"t/0": 5})
+    assert stat.S_IMODE(place.stat().st_mode) == 0o700
+    planner = Aligner(300, str(place), "sparkjet-kafka")
+    assert planner.reached(end) == {"t/0": 5}
+    shutil.rmtree(place)
+    with pytest.raises(sj.SourceError, match=rf"{place}.*Of one of sparkjet's.*start it again.*sparkjet-alignment-\*"):
+        planner.reached(end)
+    alignment.write(file_of(end), {"t/0": 6})
+    assert planner.reached(end) == {"t/0": 6}
+
+
+def test_what_the_driver_cannot_write_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "full").write_text("no directory")
+    monkeypatch.setattr(alignment, "place", lambda: str(tmp_path / "full"))
+    with pytest.raises(sj.SourceError, match=rf"maxWatermarkDrift: the driver cannot say in {tmp_path}/full.*TMPDIR"):
+        alignment.write("0", {})
 
 
 def test_another_query_has_other_files_for_the_same_positions() -> None:

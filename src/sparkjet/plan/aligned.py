@@ -50,6 +50,13 @@ def check_aligned(plan: Plan) -> None:
 
 
 def _check(given: Input, name: str) -> None:
+    if not given.watermark.partitions and given.sources > 1:
+        # Their columns are kept, and yet it is unknown which partition is whose.
+        message = (
+            f"option: {MAX_DRIFT.name}: withWatermark(…) is of {given.sources} sources, of which the partitions are no "
+            "substreams. Call it on the stream of each, and union those: sj.stream(…).withWatermark(…).union(…)."
+        )
+        raise AnalysisError(message)
     if not given.watermark.partitions:
         known = SOURCES[name].known
         columns = " and ".join(() if known is None else known.partitions)

@@ -15,6 +15,7 @@ import tempfile
 import threading
 from collections import Counter
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -152,9 +153,11 @@ class Aligner:
             found: dict[str, int] = json.loads((Path(self._place) / file_of(start)).read_bytes())
         except FileNotFoundError as error:
             message = (
-                f"{self._source}: maxWatermarkDrift needs to know how far event time has come, and nobody has said so "
-                "at this offset. Only sparkjet's queries do: start it with sj.stream(…).withWatermark(…)….writeStream, "
-                "or leave the option out."
+                f"{self._source}: {MAX_DRIFT.name} needs to know how far event time has come, and nobody has said so "
+                f"at this offset in {self._place}. Only sparkjet's queries do: one of Spark's is to be started with "
+                "sj.stream(…).withWatermark(…)….writeStream, or without the option. Of one of sparkjet's, something "
+                "has removed the file: start it again, nothing is lost, and have cleaners of temporary files spare "
+                f"{_PREFIX}*, or set TMPDIR for the driver."
             )
             raise SourceError(message) from error
         return found
@@ -187,10 +190,13 @@ def file_of(offset: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(offset, sort_keys=True).encode()).hexdigest()[:32]
 
 
+_PREFIX = "sparkjet-alignment-"
+
+
 @cache
 def place() -> str:
     """The directory of this driver's files, which only this user may enter; removed when the process ends."""
-    made = tempfile.mkdtemp(prefix="sparkjet-alignment-")
+    made = tempfile.mkdtemp(prefix=_PREFIX)
     atexit.register(shutil.rmtree, made, ignore_errors=True)
     return made
 
@@ -215,11 +221,26 @@ def drop(name: str) -> None:
 
 
 def write(name: str, reached: Mapping[str, int]) -> None:
-    """Leave a file in the directory; the planner sees all of it or nothing."""
+    """Leave a file in the directory; the planner sees all of it or nothing.
+
+    Raises:
+        SourceError: That is not possible, as the disk is full.
+    """
     path = Path(place()) / name
     part = path.with_suffix(f".{uuid4().hex[:8]}")
-    part.write_text(json.dumps(reached))
-    part.replace(path)
+    try:
+        # A cleaner of temporary files may have removed it, and all queries of the driver would end.
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        part.write_text(json.dumps(reached))
+        part.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            part.unlink()
+        message = (
+            f"{MAX_DRIFT.name}: the driver cannot say in {path.parent} how far event time has come: {error.strerror}. "
+            "Nothing is lost: start the query again once it can, or with TMPDIR set to another directory."
+        )
+        raise SourceError(message) from error
 
 
 def check_limited(drift: int | None, limit: int | None, limit_option: str) -> None:

@@ -150,6 +150,37 @@ def test_a_partition_that_is_too_far_ahead_is_held_back(setting: Setting) -> Non
     assert "alignment" not in latest(setting.reader(), last)
 
 
+def test_rows_that_are_gone_while_they_are_held_back_are_counted_once(setting: Setting) -> None:
+    setting.writer.retention = Retention(age=1)
+    setting.write({0: 4, 1: 4}, clock=1)
+
+    def aligned() -> JournalStreamReader:
+        given = JournalSettings(setting.location(), max_offsets=4, max_drift=300, fail_on_data_loss=False)
+        setting.readers.append(JournalStreamReader(given, NAMES, place()))
+        return setting.readers[-1]
+
+    reader = aligned()
+    limit = reader.getDefaultReadLimit()
+    first = latest(reader, reader.initialOffset(), limit)
+    assert first["offsets"] == {"0": 2, "1": 2, "2": 0, "3": 0}
+    # The query is away for longer than rows are kept for it, and goes on.
+    reader._journal.close()
+    setting.writer.now += 2 * LEASE
+    setting.write({0: 2, 1: 6}, clock=10)
+    setting.write({1: 1}, clock=11)
+    reader = aligned()
+    write(file_of(first), {"0": 400, "1": 0})
+    second = latest(reader, first, limit)
+    assert (second["lost"], second["alignment"]["held"]) == ({"0": 2, "1": 2}, {"0": 400})
+    assert second["offsets"] == {"0": 4, "1": 8, "2": 0, "3": 0}
+    assert rows_of(reader, first, second) == [(1, each) for each in range(4, 8)]
+    write(file_of(second), {"0": 400, "1": 0})
+    last = latest(reader, second, limit)
+    # The slow one has three rows, and the rest of the batch is for the other.
+    assert (last["lost"], last["offsets"]) == ({"0": 2, "1": 2}, {"0": 5, "1": 11, "2": 0, "3": 0})
+    assert rows_of(reader, second, last) == [(0, 4), *((1, each) for each in range(8, 11))]
+
+
 def test_available_now_ends_at_the_epoch_that_was_the_newest(setting: Setting) -> None:
     setting.write({0: 2})
     reader = setting.reader()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -103,6 +104,32 @@ def test_it_waits_for_the_slow_one_and_all_is_read_across_a_crash(
     assert windows(tmp_path) == {**dict.fromkeys(range(6), 10), **dict.fromkeys(range(36, 42), 20)}
 
 
+@pytest.mark.long
+@pytest.mark.logs_errors
+def test_the_option_may_be_added_changed_and_left_out_between_runs(
+    spark: SparkSession, kafka: KafkaServer, skewed: str, tmp_path: Path
+) -> None:
+    runs: list[dict[str, str]] = [
+        {},
+        {"maxWatermarkDrift": "5 minutes"},
+        {"maxWatermarkDrift": "3 hours", "maxOffsetsPerTrigger": "7"},
+        {"maxOffsetsPerTrigger": "11"},
+        {"maxWatermarkDrift": "1 second", "maxOffsetsPerTrigger": "20"},
+    ]
+    done, held = 0, []
+    for number, given in enumerate(runs):
+        is_last = number == len(runs) - 1
+        query = started(stream(spark, kafka, skewed, **given), tmp_path, 0 if is_last else done + 3)
+        with nullcontext() if is_last else pytest.raises(ZeroDivisionError):
+            query.awaitTermination(120)
+        found = progress_of(query)
+        done = found[-1]["epoch"]["number"]
+        held.append(any(each["heldBy"] for one in found for each in one["substreams"].values()))
+        assert not any(one["lateRows"]["total"] for one in found)
+    assert held == [False, True, False, False, False]
+    assert windows(tmp_path) == {**dict.fromkeys(range(6), 10), **dict.fromkeys(range(36, 42), 20)}
+
+
 @pytest.mark.crash
 @pytest.mark.interpreted
 def test_what_cannot_be_aligned_is_refused_before_the_start(spark: SparkSession, tmp_path: Path) -> None:
@@ -125,6 +152,7 @@ def test_what_cannot_be_aligned_is_refused_before_the_start(spark: SparkSession,
 
     refused(sj.stream(df), r"each source of the query needs one withWatermark")
     refused(timed(df.select("value", "timestamp")), r"not the partitions of sparkjet-kafka. Keep its columns topic and")
+    refused(timed(df.union(df)), r"withWatermark\(…\) is of 2 sources, .* on the stream of each, and union those")
     refused(timed(df, by="key"), r"not the partitions of sparkjet-kafka")
     refused(timed(df, sj.limiting_real_time_lag("1 minute")), r"the clock moves the watermarks")
     rate = spark.readStream.format("rate").option("maxwatermarkdrift", "1m").load()

@@ -144,6 +144,29 @@ def test_a_queue_that_is_deleted_while_it_is_held_back_is_examined_anew(
     connection.close()
 
 
+def test_a_queue_that_was_declared_anew_while_it_was_held_back_is_examined_before_it_is_read(
+    rabbitmq: RabbitServer, opened: Callable[..., RabbitSource]
+) -> None:
+    queue, other, connection = rabbitmq.queue(), rabbitmq.queue(), rabbitmq.connection()
+    send(rabbitmq, queue, *ids(0, 3))
+    source = opened(queue, other, maxUnacknowledged=2)
+    source.hold([queue])
+    assert received(source, 1) == ["m0"]
+    # Between two looks, so that no answer of the broker shows it.
+    connection.channel().queue_delete(queue)
+    limited = {"x-queue-type": "quorum", "x-delivery-limit": 3}
+    connection.channel().queue_declare(queue, durable=True, arguments=limited)
+    assert source.ready() == {queue: 0, other: 0}
+    with pytest.raises(SourceError, match=f"the broker drops a message of queue '{queue}' after 3 deliveries"):
+        source.hold([])
+    connection.channel().queue_delete(queue)
+    connection.channel().queue_declare(queue, durable=True, arguments={"x-single-active-consumer": True})
+    source.hold([])
+    with pytest.raises(SourceError, match=f"maxWatermarkDrift: queue '{queue}' is ahead and cannot be without"):
+        source.hold([queue])
+    connection.close()
+
+
 @pytest.mark.parametrize("given", [{"auto_delete": True}, {"arguments": {"x-single-active-consumer": True}}])
 def test_a_queue_that_cannot_be_without_a_consumer_is_not_held_back(
     rabbitmq: RabbitServer, opened: Callable[..., RabbitSource], given: dict[str, Any]

@@ -101,10 +101,13 @@ MODE = choice(
     (FAILFAST, PERMISSIVE),
     FAILFAST,
 )
+INCLUDE_SCHEMA_ID = flag(
+    "includeSchemaId", "Whether to add a column schemaId: the registry's number of the schema that wrote the value."
+)
 FORMAT_OPTIONS: Sequence[Option[Any]] = (
     *(each.below(VALUE_PREFIX, "Of the value") for each in _OF_A_PART),
     *(each.below(KEY_PREFIX, "Of the key") for each in _OF_A_PART),
-    *(REGISTRY_URL, REGISTRY_USER, REGISTRY_PASSWORD, REGISTRY_TOKEN, REGISTRY_CA_FILE, MODE),
+    *(REGISTRY_URL, REGISTRY_USER, REGISTRY_PASSWORD, REGISTRY_TOKEN, REGISTRY_CA_FILE, MODE, INCLUDE_SCHEMA_ID),
 )
 """Options of the formats of keys and values."""
 SOURCE_OPTIONS: Sequence[Option[Any]] = (

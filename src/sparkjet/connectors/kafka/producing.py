@@ -49,7 +49,8 @@ _REMEDIES = {
     "_TIMED_OUT": "Check that the brokers run, that kafka.bootstrap.servers is right, and that enough replicas are in "
     "sync (min.insync.replicas).",
     "CONCURRENT_TRANSACTIONS": "Brokers are still ending the transaction before, and cannot where too few replicas of "
-    "the topic are in sync (min.insync.replicas) or a partition has no leader.",
+    "the topic are in sync (min.insync.replicas), a partition has no leader, or the topic refuses what they write "
+    "for being a moment old (message.timestamp.before.max.ms).",
     "INVALID_TIMESTAMP": "Compare this machine's clock with the brokers', and see the topic's "
     "message.timestamp.before.max.ms and message.timestamp.after.max.ms.",
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -35,6 +35,14 @@ class Examined(NamedTuple):
 
     single: frozenset[str]
     passing: frozenset[str]
+
+    def but_for(self, other: Examined, queues: Collection[str]) -> Examined:
+        """The same with some queues as another examination has found them.
+
+        >>> Examined(frozenset("a"), frozenset()).but_for(Examined(frozenset("b"), frozenset()), ["a", "b"])
+        Examined(single=frozenset({'b'}), passing=frozenset())
+        """
+        return Examined(self.single.difference(queues) | other.single, self.passing.difference(queues) | other.passing)
 
 
 def examine(connection: pika.ConnectionParameters, queues: Sequence[str]) -> Examined:

@@ -142,9 +142,12 @@ class RabbitSource(AcknowledgingSource):
             raise SourceError(message)
         self._held = frozenset(queues)
         with self._judged():
-            for queue in self.queues:
-                if queue not in self._held and queue not in self._consumers:
-                    self._consume(self._line, queue)
+            begun = [queue for queue in self.queues if queue not in self._held and queue not in self._consumers]
+            if begun:
+                # Without a consumer, nobody was told whether it is the same queue, or one of that name declared since.
+                self._examined = self._examined.but_for(examine(self._settings.connection, begun), begun)
+            for queue in begun:
+                self._consume(self._line, queue)
             self._end_consumers()
 
     def acknowledge(self, count: int) -> None:

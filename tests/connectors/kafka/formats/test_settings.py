@@ -10,6 +10,7 @@ from sparkjet.connectors.kafka.formats.settings import Formats
 
 REGISTRY = {"schemaRegistry.url": "https://registry:8081"}
 AVRO = {"value.format": "avro", **REGISTRY}
+ROW = {"value.format": "debezium-json", "value.schema": "id bigint"}
 
 
 def formats(**given: str) -> Formats:
@@ -34,12 +35,30 @@ def test_subjects_are_named_after_the_topic_and_no_password_is_shown() -> None:
         ({"value.format": "arvo"}, 'value.format="arvo" is not one of .*avro'),
         ({"value.format": "avro"}, "value.format=avro needs option.*schemaRegistry.url"),
         ({**AVRO, "subscribe": "a,b"}, "of several topics, say .*value.subject"),
+        ({**ROW, "includeSchemaId": "true"}, "includeSchemaId: no message has the number of a schema but of avro"),
+        ({"includeSchemaId": "true"}, "includeSchemaId: "),
         ({"mode": "PERMISSIVE"}, "mode: without a format, key and value stay as they are"),
         (REGISTRY, "schemaRegistry.url: without a format"),
         ({"value.schema": "{}"}, 'value.schema says nothing with .*"binary"'),
         ({**AVRO, "value.descriptor": "f"}, 'value.descriptor says nothing with .*"avro"'),
         ({**AVRO, "value.schema": "{}", "value.version": "3"}, r"value.version says nothing beside value.schema"),
         ({"value.format": "debezium-json"}, "needs the columns of a row, such as"),
+        ({**ROW, "value.schema": "nonsense"}, "value.schema=.nonsense.: the column nonsense has no type. Give "),
+        ({**ROW, "value.schema": ""}, "value.schema='': a column is missing at its end"),
+        ({**ROW, "value.schema": "id bigint,"}, "a column is missing at its end"),
+        ({**ROW, "value.schema": "id bigintt"}, "'bigintt' is no type; .*bigint"),
+        ({**ROW, "value.schema": "id bigint string"}, "',' is missing before 'string'"),
+        ({**ROW, "value.schema": "id bigint>, at struct<id int"}, "',' is missing before '>'"),
+        ({**ROW, "value.schema": "tags array<string"}, "'>' is missing at its end"),
+        ({**ROW, "value.schema": "at map<string>"}, "',' is missing before '>'"),
+        ({**ROW, "value.schema": "id; int"}, "';' does not belong there"),
+        ({**ROW, "value.schema": '{"type": "record"}'}, "does not belong there"),
+        ({**ROW, "value.schema": "prix_é int"}, "does not belong there"),
+        ({**ROW, "value.schema": "price decimal(39, 2)"}, r"decimal\(39\) has more than 38 digits"),
+        ({**ROW, "value.schema": "name varchar"}, "'\\(' is missing at its end"),
+        ({**ROW, "value.schema": "id int COMMENT"}, "a text is missing behind COMMENT"),
+        ({**ROW, "value.schema": "id int NOT"}, "NULL is missing behind NOT"),
+        ({**ROW, "key.format": "debezium-json", "key.schema": "id"}, "key.schema='id': the column id has no type"),
         ({**AVRO, "schemaRegistry.url": "registry:8081"}, "must be an address such as https"),
         ({**AVRO, "schemaRegistry.url": "https://me:hunter2@registry"}, "leave user and password out of the address"),
         ({**AVRO, "schemaRegistry.token": "t", "schemaRegistry.username": "u"}, "two ways in; give one"),

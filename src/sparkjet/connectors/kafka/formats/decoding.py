@@ -98,6 +98,20 @@ def tell(text: str) -> None:
     logger.warning("%s", text)
 
 
+def number_of(message: bytes | None) -> int | None:
+    """The number of the schema that a message says it was written with; None if it says none.
+
+    >>> number_of(bytes.fromhex("0000000007")), number_of(b"none"), number_of(None)
+    (7, None, None)
+    """
+    if message is None:
+        return None
+    try:
+        return framed(message)[0]
+    except MalformedError:
+        return None
+
+
 def framed(message: bytes) -> tuple[int, bytes]:
     """The number of the schema, and what comes behind it, of a message in Confluent's framing.
 

@@ -14,7 +14,8 @@ import pyarrow as pa
 from pyspark.sql import types as T
 
 from sparkjet.connectors.kafka.formats.debezium import DebeziumJsonDecoder, envelope_ddl, envelope_of
-from sparkjet.connectors.kafka.formats.malformed import KEY, MALFORMED, TYPE
+from sparkjet.connectors.kafka.formats.decoding import number_of
+from sparkjet.connectors.kafka.formats.malformed import KEY, MALFORMED, SCHEMA_ID, TYPE
 from sparkjet.connectors.kafka.formats.settings import OF_AVRO, Formats, Part
 from sparkjet.connectors.kafka.options import (
     DEBEZIUM_AVRO,
@@ -75,6 +76,8 @@ class Layout:
             types[part.name] = self._type(part)
         if self.formats.permissive:
             types[MALFORMED] = TYPE
+        if self.formats.numbered is not None:
+            types[SCHEMA_ID] = T.IntegerType()
         if any(isinstance(each, str) for each in types.values()):
             return ", ".join(f"`{name}` {each if isinstance(each, str) else ddl(each)}" for name, each in types.items())
         return T.StructType([T.StructField(name, each) for name, each in types.items() if isinstance(each, T.DataType)])
@@ -170,25 +173,18 @@ class Decoders:
         columns: dict[str, pa.Array] = {}
         wrong: dict[int, list[tuple[str, Malformed]]] = {}
         bytes_of = {"key": keys, "value": values}
-        for part in self._layout.formats.parts:
+        formats = self._layout.formats
+        for part in formats.parts:
             columns[part.name], found = self._of(part).array(bytes_of[part.name])
             for position, each in found.items():
                 wrong.setdefault(position, []).append((part.name, each))
-        if not self._layout.formats.permissive:
-            if wrong:
-                first = min(wrong)
-                raise _undecoded(places[first], wrong[first][0])
-            return columns
-        told: list[dict[str, Any] | None] = [None] * len(values)
-        for position, some in wrong.items():
-            number = next((malformed.schema for _, malformed in some if malformed.schema is not None), None)
-            told[position] = {
-                "schemaId": number,
-                "message": "; ".join(f"{name}: {malformed.message}" for name, malformed in some),
-                "key": keys[position],
-                "value": values[position],
-            }
-        columns[MALFORMED] = pa.array(told, _MALFORMED)
+        if formats.permissive:
+            columns[MALFORMED] = _told(wrong, keys, values)
+        elif wrong:
+            first = min(wrong)
+            raise _undecoded(places[first], wrong[first][0])
+        if formats.numbered is not None:
+            columns[SCHEMA_ID] = pa.array(map(number_of, bytes_of[formats.numbered]), pa.int32())
         return columns
 
     def _of(self, part: Part) -> Decoder:
@@ -196,6 +192,22 @@ class Decoders:
         if found is None:
             found = self._made[part.name] = self._layout.decoder(part, self._schema)
         return found
+
+
+def _told(
+    wrong: Mapping[int, Sequence[tuple[str, Malformed]]], keys: Sequence[bytes | None], values: Sequence[bytes | None]
+) -> pa.Array:
+    """The column that tells of malformed records, with their bytes."""
+    told: list[dict[str, Any] | None] = [None] * len(values)
+    for position, some in wrong.items():
+        number = next((malformed.schema for _, malformed in some if malformed.schema is not None), None)
+        told[position] = {
+            "schemaId": number,
+            "message": "; ".join(f"{name}: {malformed.message}" for name, malformed in some),
+            "key": keys[position],
+            "value": values[position],
+        }
+    return pa.array(told, _MALFORMED)
 
 
 def ddl(kind: T.DataType) -> str:

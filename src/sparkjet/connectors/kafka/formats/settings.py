@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from sparkjet.connectors.kafka.formats.registry import NoSchemaError, Registered, Registry
+from sparkjet.connectors.kafka.formats.row_ddl import check_columns
 from sparkjet.connectors.kafka.options import (
     AVRO,
     BINARY,
@@ -16,6 +17,7 @@ from sparkjet.connectors.kafka.options import (
     DESCRIPTOR,
     FORMAT,
     FORMAT_OPTIONS,
+    INCLUDE_SCHEMA_ID,
     KEY_PREFIX,
     MESSAGE,
     MODE,
@@ -91,12 +93,14 @@ class Formats:
         value: That of values, likewise.
         registry: The registry; None without.
         permissive: Whether malformed records are told in a column, and do not end the query.
+        numbered: The column of whose messages the numbers of schemas are told, in a column too; None if they are not.
     """
 
     key: Part | None = None
     value: Part | None = None
     registry: Registry | None = None
     permissive: bool = False
+    numbered: str | None = None
 
     @staticmethod
     def of(options: Options, topics: Sequence[str]) -> Formats:
@@ -119,7 +123,13 @@ class Formats:
                         f'{VALUE_PREFIX}{FORMAT.name}", "{AVRO}"), or leave it out.'
                     )
                     raise AnalysisError(message)
-        return Formats(key, value, registry, permissive=options[MODE] == PERMISSIVE)
+        return Formats(
+            key,
+            value,
+            registry,
+            permissive=options[MODE] == PERMISSIVE,
+            numbered=_numbered(value, key, has_registry=registry is not None) if options[INCLUDE_SCHEMA_ID] else None,
+        )
 
     @property
     def parts(self) -> list[Part]:
@@ -150,6 +160,18 @@ class Formats:
                 f'"{part.option(SUBJECT)}", "…") or option("{part.option(VERSION)}", "…").'
             )
             raise AnalysisError(message) from error
+
+
+def _numbered(*parts: Part | None, has_registry: bool) -> str:
+    """The first part whose messages begin with the number of a schema."""
+    for part in parts:
+        if part is not None and (part.format in OF_AVRO or (part.format == PROTOBUF and has_registry)):
+            return part.name
+    message = (
+        f"option: {INCLUDE_SCHEMA_ID.name}: no message has the number of a schema but of {AVRO}, {DEBEZIUM_AVRO} and, "
+        f"with {REGISTRY_URL.name}, {PROTOBUF}. Leave it out."
+    )
+    raise AnalysisError(message)
 
 
 def _part(options: Options, prefix: str, topics: Sequence[str], registry: Registry | None) -> Part | None:
@@ -198,6 +220,7 @@ def _complete(part: Part, topics: Sequence[str], *, has_registry: bool) -> Part:
                 f'option("{part.option(SCHEMA)}", "id bigint, name string").'
             )
             raise AnalysisError(message)
+        check_columns(part.schema, part.option(SCHEMA))
         return part
     if not has_registry and (part.format in OF_AVRO or part.descriptor is None):
         message = f'{given} needs option("{REGISTRY_URL.name}", "http://…").'
