@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,7 +27,6 @@ from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.record_log import RecordLog
 from sparkjet.storage.schemes import directory_at
 from sparkjet.testing.collecting_sink import CollectingSink
-from sparkjet.testing.crash_point import CrashPoint
 from sparkjet.testing.driven_query import DrivenQuery, Query
 from sparkjet.testing.driven_source import DrivenSource, Record
 from sparkjet.testing.driver_options import DriverOptions
@@ -312,3 +311,47 @@ class StreamDriver:
             # As a query that has failed: its state is not that of its record any more.
             self._is_up = False
             raise
+
+
+class CrashPoint:
+    """A listener to the phases of epochs that crashes the query in one of them.
+
+    Args:
+        listener: Another listener, called first.
+    """
+
+    def __init__(self, listener: PhaseListener | None) -> None:
+        self._listener = listener
+        self._at: EpochPhase | None = None
+
+    def __call__(self, phase: EpochPhase, epoch: int) -> None:
+        """Called by the engine at the end of each phase."""
+        if self._listener is not None:
+            self._listener(phase, epoch)
+        if phase is self._at:
+            raise _CrashError
+
+    @contextmanager
+    def at(self, phase: EpochPhase, join: Callable[[], None]) -> Iterator[None]:
+        """Crash at the end of a phase in what is run inside the ``with`` block.
+
+        Args:
+            phase: The phase.
+            join: Waits until the last epoch has ended, which may run alongside the last one started.
+
+        Raises:
+            AssertionError: No epoch reached the end of the phase.
+        """
+        self._at = phase
+        try:
+            yield
+            join()
+        except _CrashError:
+            return
+        finally:
+            self._at = None
+        raise AssertionError(f"crash: no epoch came to the end of {phase}.")
+
+
+class _CrashError(BaseException):
+    """The death of the driver: not an Exception, so that neither retries nor error handlers survive it."""
