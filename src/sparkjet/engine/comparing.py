@@ -312,7 +312,7 @@ def _inputs_of(
 ) -> list[tuple[int, int]]:
     """The inputs of a union for which the columns read can be compared, each with the number that it had."""
     count = stage.reads.inputs
-    # An earlier version has written out only the first one.
+    # Written out only if there are several.
     known = record.unsaid.get(f"{name} inputs", 1)
     if moved is None or len(moved.now) != count or len(plan.sources.all) > 1:
         return [(number, number) for number in range(min(count, known))]

@@ -72,7 +72,7 @@ class OperatorReport(msgspec.Struct, frozen=True, rename="camel"):
     entries: int
     """Rows in its deltas, including those that are replaced or expired and not merged yet."""
     stored_bytes: int | None
-    """Size of the files of its deltas; null where an earlier version has written one of them."""
+    """Size of the files of its deltas; null where that of one of them is not known."""
     memory_bytes: int | None = None
     """Bytes of it in the memory of the executors, as they have told the driver; null where only records are known."""
     spilled_bytes: int | None = None

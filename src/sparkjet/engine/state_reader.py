@@ -56,7 +56,7 @@ class StateReader:
 
         Raises:
             AnalysisError: There is no such operator, or there are several and none is named.
-            RecoveryError: The record is of an earlier version, or something that it names is missing.
+            RecoveryError: Something that the record names is missing.
         """
         for _ in range(_ATTEMPTS):
             name = self._named(operator)
@@ -77,7 +77,6 @@ class StateReader:
 
         Raises:
             AnalysisError: As in :meth:`rows`.
-            RecoveryError: The record is of an earlier version.
         """
         name = self._named(operator)
         without = msgspec.structs.replace(self.record.stages[name], deltas=[])

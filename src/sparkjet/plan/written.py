@@ -95,8 +95,8 @@ class Written(ABC):
         offsets = next((each["offsets"] for each in found if each.get("offsets")), None)
         if offsets is None:
             message = (
-                f"history: no commit of {self.place} says up to which offsets its query has read. It is none of "
-                "sparkjet's, or of an earlier version: let the query write once more with this one, or cut by a time."
+                f"history: no commit of {self.place} says up to which offsets its query has read, as those of "
+                "sparkjet's sinks do. Cut by a time."
             )
             raise AnalysisError(message)
         return Committed(version, offsets)

@@ -256,8 +256,7 @@ def alike(handles: Sequence[Handle], *names: str) -> Iterator[list[Handle]]:
     """
 
     def group_of(handle: Handle) -> list[Any]:
-        # Handles of older records may lack some.
-        return [handle["folder"] if handle.get("keys") else None, *(handle.get(name) for name in names)]
+        return [handle["folder"] if handle.get("keys") else None, *(handle[name] for name in names)]
 
     for _, group in groupby(handles, key=group_of):
         yield list(group)

@@ -9,7 +9,7 @@ from pyspark.sql.types import DecimalType, FractionalType, StructField, StructTy
 
 from sparkjet.connectors.iceberg.columns import lacking, unfit
 from sparkjet.connectors.iceberg.schema import is_by_names
-from sparkjet.connectors.iceberg.version import MAIN, branch_of, head
+from sparkjet.connectors.iceberg.version import MAIN, head
 from sparkjet.errors import AnalysisError
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def misfit(where: str, version: Version, handle: Mapping[str, Any], *, is_decide
     # In another table the ids of columns and partitions may be those of others.
     if version.uuid != handle["uuid"]:
         return "it was dropped, and made anew."
-    branch = branch_of(handle)
+    branch = handle["branch"]
     if branch != MAIN and not version.has_branch(branch):
         return f"it has no branch {branch!r} any more."
     why = unfit(version, handle, where, is_decided=is_decided)

@@ -23,7 +23,7 @@ from sparkjet.connectors.iceberg.library import METADATA, data_directory
 from sparkjet.connectors.iceberg.merging import Column, added_columns, merged, with_columns
 from sparkjet.connectors.iceberg.partitions import new_spec, parts_of, same_spec
 from sparkjet.connectors.iceberg.schema import ID, new_schema, spark_schema
-from sparkjet.connectors.iceberg.version import MAIN, branch_of
+from sparkjet.connectors.iceberg.version import MAIN
 from sparkjet.errors import AnalysisError, CopiedHomeError, SinkError
 from sparkjet.sinks.commit_every import EACH_EPOCH, CommitEvery
 from sparkjet.sinks.copies import check_run
@@ -383,7 +383,7 @@ class IcebergSink:
         if last is not None and last["epoch"] == epoch:
             raise self._other(handle, last, where)
         # The property was removed, or it tells of a later epoch.
-        for each in version.ancestors(branch_of(handle)):
+        for each in version.ancestors(handle["branch"]):
             if (each.get("query"), each.get("output")) == (handle["query"], handle["sink"]):
                 if handle["folder"] in _transactions(each):
                     return True
@@ -426,7 +426,7 @@ class IcebergSink:
             files += data_files(handle["files"], handle["partitions"])
             if deletes:
                 files += data_files(deletes, handle["delete_partitions"], tuple(handle["keys"]))
-        added = Addition(last["data"], files, last["spec"], last["by_names"], branch_of(last))
+        added = Addition(last["data"], files, last["spec"], last["by_names"], last["branch"])
         tells = {**told(*handles), "transaction": last["folder"]}
         if len(handles) > 1:
             tells["earlier"] = [handle["folder"] for handle in handles[:-1]]
