@@ -161,11 +161,7 @@ def _common_options(outputs: Sequence[OutputSettings], home: str | None) -> Opti
 
 
 def _only(name: str, given: Sequence[_T | None]) -> _T | None:
-    """The single value that was given, None if there is none.
-
-    Raises:
-        AnalysisError: Two outputs of one query were given different values.
-    """
+    """The single value that the outputs of a query have, None if there is none; two different ones are refused."""
     values = [value for value in given if value is not None]
     if any(value != values[0] for value in values):
         message = f"start: the outputs of one query have different settings of {name}: {values}. Give it once."

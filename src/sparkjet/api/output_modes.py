@@ -96,11 +96,7 @@ def check_sink(sink: Sink, mode: str) -> None:
 
 
 def _check_comparing(settings: OutputSettings) -> None:
-    """Refuse window functions over results, as a window's unchanged results are not there to be compared.
-
-    Raises:
-        AnalysisError: There are window functions.
-    """
+    """Refuse window functions over results, as a window's unchanged results are not there to be compared."""
     counted = [
         sum(node.nodeName() == "Window" for node in passed_nodes(analyzed(rows)))
         for rows in (settings.chain.source, settings.chain.shape)

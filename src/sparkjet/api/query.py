@@ -229,11 +229,7 @@ class StreamingQuery(Guided):
         return self._engine.pin(name)
 
     def _check_waiting(self, method: str) -> None:
-        """Refuse a method that would wait for the query, and so for the caller.
-
-        Raises:
-            AnalysisError: The query itself calls the caller.
-        """
+        """Refuse a method that would wait for the query if the query itself calls the caller."""
         if self._supervisor.is_called_by_query:
             message = (
                 f"{method}: the query itself calls the function that calls this, and both would wait for each other "

@@ -94,11 +94,7 @@ def _check_told(rows: DataFrame) -> None:
 
 
 def _found(option: str, name: object, rows: DataFrame) -> str:
-    """The column for a name, which may be spelled in another case, as in Spark.
-
-    Raises:
-        AnalysisError: There is no such column.
-    """
+    """The column for a name, which may be spelled in another case, as in Spark; a missing one is refused."""
     if not isinstance(name, str):
         raise AnalysisError(f"withWatermark: {option}={name!r} is not the name of a column.")
     found = [each for each in rows.columns if same_name(rows, each, name)]
