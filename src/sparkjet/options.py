@@ -84,8 +84,7 @@ class Options:
         for lower, (name, _) in self._given.items():
             if lower not in named and not lower.startswith(families):
                 near = nearest(name, [each.name for each in known])
-                message = f'option: "{name}" is not an option of format("{format}"); {near}'
-                raise AnalysisError(message)
+                raise AnalysisError(f'option: "{name}" is not an option of format("{format}"); {near}')
         for lower in self._given.keys() & named.keys():
             # Also of those that nobody reads in this query: a wrong value would stay until somebody does.
             self[named[lower]]
@@ -130,8 +129,7 @@ def flag(name: str, meaning: str, *, default: bool = False) -> Option[bool]:
 
     def read(name: str, given: str) -> bool:
         if given.lower() not in {"true", "false"}:
-            message = f'option: {name} must be true or false, not "{given}".'
-            raise AnalysisError(message)
+            raise AnalysisError(f'option: {name} must be true or false, not "{given}".')
         return given.lower() == "true"
 
     return Option(name, meaning, "true or false", read, default, str(default).lower())
@@ -146,11 +144,9 @@ def number(name: str, meaning: str, default: int | None = None, *, most: int | N
 
     def read(name: str, given: str) -> int:
         if not given.isdecimal() or int(given) < 1:
-            message = f'option: {name} must be a positive whole number, not "{given}".'
-            raise AnalysisError(message)
+            raise AnalysisError(f'option: {name} must be a positive whole number, not "{given}".')
         if most is not None and int(given) > most:
-            message = f"option: {name} must be {most} at most, not {given}."
-            raise AnalysisError(message)
+            raise AnalysisError(f"option: {name} must be {most} at most, not {given}.")
         return int(given)
 
     return Option(name, meaning, "a number", read, default, "" if default is None else f"{default:,}")

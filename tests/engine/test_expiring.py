@@ -31,8 +31,7 @@ class Forgetful(CollectingSink):
     def check_alive(self, handle: Handle) -> None:
         """See :meth:`Expiring.check_alive`."""
         if self.dying:
-            message = f"{handle['transaction']} is too old"
-            raise SinkError(message)
+            raise SinkError(f"{handle['transaction']} is too old")
 
 
 def sums(events: sj.Stream) -> WindowedStream:

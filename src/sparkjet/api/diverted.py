@@ -141,8 +141,7 @@ class DeadLetters(FrameMethods):
 
     def _computed(self) -> DataFrame:
         if TIME in self._diverted.source.columns and self._diverted.below is None:
-            message = "toDF: dead letters of results come from a running query. Write them with writeStream."
-            raise AnalysisError(message)
+            raise AnalysisError("toDF: dead letters of results come from a running query. Write them with writeStream.")
         return dead_letters_of(self._written.nowhere)
 
     @property

@@ -436,8 +436,7 @@ def named_if_locked() -> Iterator[None]:
         remedy = locked_jvm(str(error))
         if remedy is None:
             raise
-        message = f"stream: {remedy}"
-        raise AnalysisError(message) from error
+        raise AnalysisError(f"stream: {remedy}") from error
 
 
 def _was_tried(session: SparkSession, release: str) -> bool:

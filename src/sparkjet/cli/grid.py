@@ -183,8 +183,7 @@ def reform_grid(
 ) -> None:
     """Re-form a grid."""
     if not others_are_dead:
-        message = "Say --others-are-dead: members that come back would go on as another grid"
-        raise typer.BadParameter(message)
+        raise typer.BadParameter("Say --others-are-dead: members that come back would go on as another grid")
     access = access_of(token_file, tls_certificate, tls_key, tls_authorities)
     from sparkjet.cli.grid_operations import reform  # noqa: PLC0415 - the extra is optional
 
@@ -206,8 +205,7 @@ def _named(option: str) -> Iterator[None]:
     try:
         yield
     except SparkjetError as error:
-        message = f"{option}: {error}"
-        raise type(error)(message) from error
+        raise type(error)(f"{option}: {error}") from error
 
 
 def _check_addresses(bind: str, port: int, advertise: str | None, access: Access, *, alone: bool) -> None:

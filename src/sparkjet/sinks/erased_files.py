@@ -90,11 +90,9 @@ class FilesErasure:
             # A sink creates its directory with the first start.
             is_ours = bool(self._writers()) or (not self._files and directory.exists(MANIFEST_DIRECTORY))
         except OSError as error:
-            message = f'erase: "{directory}" cannot be read: {error.strerror or error}'
-            raise AnalysisError(message) from error
+            raise AnalysisError(f'erase: "{directory}" cannot be read: {error.strerror or error}') from error
         if not is_ours or not isinstance(directory, Replacing):
-            message = f"erase: {directory} has no manifest: no sparkjet query has published an epoch there."
-            raise AnalysisError(message)
+            raise AnalysisError(f"erase: {directory} has no manifest: no sparkjet query has published an epoch there.")
         self._replace = directory.replace
         self._lacking: set[str] = set()
         self._check()

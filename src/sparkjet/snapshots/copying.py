@@ -40,8 +40,7 @@ def copy_newest(source: Directory, target: Directory, option: str = "to") -> tup
     for _ in range(_ATTEMPTS):
         held, newest = log.newest(), there.newest()
         if newest is None:
-            message = f'copy: "{source}" contains no record of a query.'
-            raise RecoveryError(message)
+            raise RecoveryError(f'copy: "{source}" contains no record of a query.')
         slot, record = newest
         if held is not None and (held[1].query != record.query or held[0] > slot):
             message = (

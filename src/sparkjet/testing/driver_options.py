@@ -66,8 +66,7 @@ class DriverOptions:
         """
         for name in given:
             if name not in _KNOWN:
-                message = f'StreamDriver: no option "{name}"; {nearest(name, _KNOWN)}'
-                raise AnalysisError(message)
+                raise AnalysisError(f'StreamDriver: no option "{name}"; {nearest(name, _KNOWN)}')
         options = Options({name: str(value) for name, value in given.items()})
         return DriverOptions(
             guarantee=Guarantee(options[PROCESSING_GUARANTEE]),

@@ -235,8 +235,7 @@ class StreamDriver:
         """
         sink = self.sinks[output]
         if not isinstance(sink, CollectingSink):
-            message = f"results: output {output} goes into a {type(sink).__name__}. Read it there."
-            raise AnalysisError(message)
+            raise AnalysisError(f"results: output {output} goes into a {type(sink).__name__}. Read it there.")
         if self._is_up:
             self.engine.join()
         return sink.rows()
@@ -246,8 +245,7 @@ class StreamDriver:
         dropped = {output.name for output in self.plan.of_stages if output.rows is Rows.LATE}
         late = [number for number, output in enumerate(self.plan.outputs) if output.name in dropped]
         if not late:
-            message = "late_rows: the query does not return them. Let it return [result, result.lateRows]."
-            raise AnalysisError(message)
+            raise AnalysisError("late_rows: the query does not return them. Let it return [result, result.lateRows].")
         return [row for number in late for row in self.results(number)]
 
     @property
@@ -299,8 +297,7 @@ class StreamDriver:
 
     def _running(self, method: str) -> Engine:
         if not self._is_up:
-            message = f"{method}: the query has crashed, failed or been stopped. Call restart() first."
-            raise AnalysisError(message)
+            raise AnalysisError(f"{method}: the query has crashed, failed or been stopped. Call restart() first.")
         return self.engine
 
     @contextmanager

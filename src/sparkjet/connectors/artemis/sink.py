@@ -65,8 +65,7 @@ class ArtemisSink(Outbox):
         found = metrics(noticed, f"{self._settings.destination!r}", SinkError)
         for number, (fault, _) in enumerate(wrong):
             if found.get(f"fault{number}"):
-                message = f"artemis: {fault}, in {found[f'fault{number}']} rows of the epoch."
-                raise RefusedRowsError(message)
+                raise RefusedRowsError(f"artemis: {fault}, in {found[f'fault{number}']} rows of the epoch.")
         if handle is None:
             return None
         settings = self._settings

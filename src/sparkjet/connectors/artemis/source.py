@@ -151,8 +151,7 @@ class Management:
                     raise MissingQueueError(self._queues[int(asked.split()[0])])
                 [found[asked]] = msgspec.json.decode(frame.body, type=list[Any])
             if time.monotonic() > until:
-                message = f"the broker's management has not answered within {_ANSWERS_WITHIN:.0f} s"
-                raise TimeoutError(message)
+                raise TimeoutError(f"the broker's management has not answered within {_ANSWERS_WITHIN:.0f} s")
         return found
 
 
@@ -285,13 +284,11 @@ class ArtemisSource(AcknowledgingSource):
         try:
             yield
         except OSError as error:
-            message = f"{self._settings.address}: {error}"
-            raise ConnectionLostError(message) from error
+            raise ConnectionLostError(f"{self._settings.address}: {error}") from error
         except MissingQueueError as error:
             # If it existed before: it may have been deleted, or its broker has changed.
             if self._opened:
-                message = f"queue {str(error)!r} does not exist any more"
-                raise ConnectionLostError(message) from error
+                raise ConnectionLostError(f"queue {str(error)!r} does not exist any more") from error
             message = f"queue {str(error)!r} does not exist at {self._settings.address}: create it first"
             raise SourceError(message) from error
         except RefusedError as error:

@@ -180,8 +180,7 @@ class Cluster:
             error, node = self._ask_any(requests.find_coordinator(name))
             _check(error)
             if error:
-                message = f"no coordinator for {name!r}: {error_name(error)}"
-                raise RefusedError(message)
+                raise RefusedError(f"no coordinator for {name!r}: {error_name(error)}")
             self._coordinators[name] = node
             self._learned[node] = None
         return self._coordinators[name]
@@ -226,5 +225,4 @@ class Cluster:
 
 def _check(error: int) -> None:
     if error in _RETRIABLE:
-        message = f"the broker is not ready: {error_name(error)}"
-        raise BrokerError(message)
+        raise BrokerError(f"the broker is not ready: {error_name(error)}")

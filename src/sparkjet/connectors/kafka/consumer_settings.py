@@ -85,8 +85,7 @@ class Subscription:
         if len(given) != 1:
             found = ", ".join(way for way, _ in given) or "none of them"
             ways = ", ".join(way.name for way in _WAYS)
-            message = f'option: give exactly one of {ways}, e.g. subscribe="clicks"; found {found}.'
-            raise AnalysisError(message)
+            raise AnalysisError(f'option: give exactly one of {ways}, e.g. subscribe="clicks"; found {found}.')
         way, text = given[0]
         if way == SUBSCRIBE.name:
             topics = tuple(name for part in text.split(",") if (name := part.strip()))
@@ -136,13 +135,11 @@ def _assigned(text: str) -> tuple[TopicPartition, ...]:
     example = '{"clicks": [0, 1]}'
     found = parsed("assign", text, example)
     if not found or not all(isinstance(each, list) and each for each in found.values()):
-        message = f"option: assign={text!r} names no partitions; write e.g. {example}."
-        raise AnalysisError(message)
+        raise AnalysisError(f"option: assign={text!r} names no partitions; write e.g. {example}.")
     partitions = [(topic, partition) for topic, each in found.items() for partition in each]
     for _, partition in partitions:
         if type(partition) is not int or partition < 0:
-            message = f"option: assign={text!r} has {partition!r} as a partition; write e.g. {example}."
-            raise AnalysisError(message)
+            raise AnalysisError(f"option: assign={text!r} has {partition!r} as a partition; write e.g. {example}.")
     return tuple(sorted(set(partitions)))
 
 
@@ -214,8 +211,7 @@ def _client(options: Options) -> dict[str, str]:
     for name in given:
         if kafka_properties.escapes_redaction(name):
             hint = _INSTEAD.get(name, "Put it into a file, if librdkafka has a property for one")
-            message = f"option: {PREFIX}{name}: leave it out; Spark would show it in plans. {hint}."
-            raise AnalysisError(message)
+            raise AnalysisError(f"option: {PREFIX}{name}: leave it out; Spark would show it in plans. {hint}.")
     complete = {**_DEFAULTS, **_QUIET, **given, **_FIXED}
     kafka_properties.check_properties(
         given, lambda: Consumer(complete, logger=logging.getLogger("sparkjet.kafka")).close(), _DEFAULTS

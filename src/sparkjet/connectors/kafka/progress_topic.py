@@ -63,11 +63,9 @@ def reached(what: str) -> Iterator[None]:
     try:
         yield
     except (PublishError, ProducerFencedError) as error:
-        message = f"Kafka: {what}: {error}"
-        raise SinkError(message) from error
+        raise SinkError(f"Kafka: {what}: {error}") from error
     except confluent_kafka.KafkaException as error:
-        message = f"{explain(*error.args)} ({what})"
-        raise SinkError(message) from error
+        raise SinkError(f"{explain(*error.args)} ({what})") from error
 
 
 class ProgressTopic:
@@ -154,8 +152,7 @@ class ProgressTopic:
                 return 0
             if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                 raise AnalysisError(self._refused(NEEDED)) from error
-            message = f"progressTopic: {explain(error.args[0], self.name)}"
-            raise SinkError(message) from error
+            raise SinkError(f"progressTopic: {explain(error.args[0], self.name)}") from error
 
     def made(self) -> str:
         """The topic's id, a different one if it was deleted and recreated; empty if there is no such topic."""

@@ -35,8 +35,7 @@ def properties_of(options: Options, reserved: Mapping[str, str]) -> dict[str, st
     properties = options.beginning_with(PREFIX)
     for name in properties:
         if name in reserved:
-            message = f"option: {PREFIX}{name}: leave it out; {reserved[name]}."
-            raise AnalysisError(message)
+            raise AnalysisError(f"option: {PREFIX}{name}: leave it out; {reserved[name]}.")
         if name in _JAVA_ONLY:
             message = f"option: {PREFIX}{name} is a property of Java's client, not of librdkafka: {_JAVA_ONLY[name]}."
             raise AnalysisError(message)

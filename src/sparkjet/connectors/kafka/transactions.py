@@ -159,8 +159,7 @@ class KafkaTransactions:
             _warn_of_age(handle, slot, time.time())
             return None
         if error not in _ENDED:
-            message = f"Kafka: {slot['id']!r} cannot be committed: {error_name(error)}."
-            raise SinkError(message)
+            raise SinkError(f"Kafka: {slot['id']!r} cannot be committed: {error_name(error)}.")
         described = cluster.describe(slot["id"])
         # An id is reused only after its transaction was committed: whatever its producer's epoch is now, this one was.
         if described.state in COMMITS and described.producer == slot["producer"]:
@@ -195,8 +194,7 @@ class KafkaTransactions:
 def _abort(cluster: Cluster, name: str) -> None:
     error = cluster.fence(name)
     if error:
-        message = f"Kafka: {name!r} cannot be aborted: {error_name(error)}."
-        raise SinkError(message)
+        raise SinkError(f"Kafka: {name!r} cannot be aborted: {error_name(error)}.")
 
 
 def check_alive(handle: Handle, now: float) -> None:

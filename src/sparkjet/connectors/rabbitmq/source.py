@@ -122,8 +122,7 @@ class RabbitSource(AcknowledgingSource):
         if self._poison is not None:
             raise SourceError(self._poison)
         if self._deleted is not None:
-            message = f"queue {self._deleted!r} was deleted, or its node is down"
-            raise ConnectionLostError(message)
+            raise ConnectionLostError(f"queue {self._deleted!r} was deleted, or its node is down")
         taken = self._arrived.take(most)
         self._tags.extend(tag for tag, _ in taken)
         return [message for _, message in taken]
@@ -261,8 +260,7 @@ class RabbitSource(AcknowledgingSource):
             self._examined = None
             # If it existed before, the same response may mean that its node is down.
             if error.reply_code in _REFUSED and not self._opened:
-                message = f"the broker refuses queues {', '.join(self.queues)}: {error.reply_text}"
-                raise SourceError(message) from error
+                raise SourceError(f"the broker refuses queues {', '.join(self.queues)}: {error.reply_text}") from error
             raise ConnectionLostError(str(error)) from error
         except FAILURES as error:
             failure = SourceError if is_refused(error) else ConnectionLostError
