@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -106,6 +106,23 @@ class Lateness(msgspec.Struct, frozen=True):
     late: dict[str, dict[int, int]]
 
 
+class SavedWindows(NamedTuple):
+    """The windows of a stage that are not emitted like others.
+
+    Attributes:
+        whole_from: Those that start before it are withheld, as their shape or keys have changed; None if none is.
+        withheld: Number of those that were withheld.
+        shed: Number of those that were closed early.
+    """
+
+    whole_from: int | None = None
+    withheld: int = 0
+    shed: int = 0
+
+
+NO_WINDOWS = SavedWindows()
+
+
 class SavedStage(msgspec.Struct, frozen=True):
     """The state of one stage: its operator's numbers, the time up to which it is closed, its deltas, and its counters.
 
@@ -124,6 +141,11 @@ class SavedStage(msgspec.Struct, frozen=True):
     withheld: int = 0
     shed: int = 0
     lateness: Lateness | None = None
+
+    @property
+    def windows(self) -> SavedWindows:
+        """Its windows that are not emitted like others."""
+        return SavedWindows(self.whole_from, self.withheld, self.shed)
 
 
 Fields: TypeAlias = list[dict[str, Any]]
