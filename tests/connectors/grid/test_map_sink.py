@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -37,18 +37,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Made = Callable[..., GridMapSink]
-
-
-@pytest.fixture(scope="module")
-def grid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Grid]:
-    with grid_of(tmp_path_factory.mktemp("grid"), 2) as grid:
-        yield grid
-
-
-@pytest.fixture(scope="module")
-def location(grid: Grid) -> GridLocation:
-    members = grid.addresses
-    return GridLocation(members, grid.access, grid.client().state().cluster)
 
 
 @pytest.fixture
