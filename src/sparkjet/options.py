@@ -225,7 +225,7 @@ SNAPSHOT_STORE = text(
 QUERY_ID = text(
     "queryId", "With snapshotStore: the query's name in the grid; checkpointLocation or queryName by default."
 )
-PIN_RETENTION = interval("pinRetention", "How long a pin keeps its record and what came after it; for ever by default.")
+PIN_RETENTION = interval("pinRetention", "How long a pin keeps its record and what came after it; forever by default.")
 SNAPSHOT_BACKUP = text(
     "snapshotBackup", "Another home, to which snapshots are copied in the background; a grid's copy in a directory."
 )

@@ -1,4 +1,4 @@
-"""Sinks whose destination forgets: what the engine asks them before the decision, and what it does not ask for ever."""
+"""Sinks whose destination forgets: what the engine asks them before the decision, and what it does not ask forever."""
 
 from __future__ import annotations
 

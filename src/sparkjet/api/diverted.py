@@ -130,7 +130,7 @@ class DeadLetters(FrameMethods):
         """
         missing = [name for name in ADDED if name not in self.columns]
         if missing:
-            message = f"kafkaRecords: there is no column {missing[0]!r} any more. Call it on deadLetters itself."
+            message = f"kafkaRecords: column {missing[0]!r} is gone. Call it on deadLetters itself."
             raise AnalysisError(message)
         return self.select(*records(self._visible))
 

@@ -137,7 +137,7 @@ class Fork:
         store = DirectoryStore(directory_at(self.parent, "parent", lambda: session).below("snapshots"))
         log, origin = RecordLog(store), origin_of(launch.home)
         if origin is None:
-            raise AnalysisError(f'replay: "{self.home}" is no fork any more. Make a new one with sj.fork(…).')
+            raise AnalysisError(f'replay: "{self.home}" is no longer a fork. Make a new one with sj.fork(…).')
         last = last_epoch(log, self.epoch, until)
         reran = launch.rerun(RecordedEpochs(log, store, origin.slot, self.epoch, self.pin, last))
         return Replayed(reran.epochs, reran.last, reran.rows, self)

@@ -60,7 +60,7 @@ def stage_in_mode(settings: OutputSettings, options: Options) -> Stage | None:
     if complete and isinstance(stage, WindowedAggregation):
         if isinstance(stage.window, SessionWindow):
             message = (
-                'outputMode: "complete" keeps all windows for ever, which sparkjet does with windows of fixed length '
+                'outputMode: "complete" keeps all windows forever, which sparkjet does with windows of fixed length '
                 'only, not with sessions. Use "append" for sessions that are final, or "update" for open ones too.'
             )
             raise AnalysisError(message)

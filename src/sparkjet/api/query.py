@@ -233,7 +233,7 @@ class StreamingQuery(Guided):
         if self._supervisor.is_called_by_query:
             message = (
                 f"{method}: the query itself calls the function that calls this, and both would wait for each other "
-                "for ever. Call it from another thread, which that function does not wait for. Only stop() can be "
+                "forever. Call it from another thread, which that function does not wait for. Only stop() can be "
                 "called here; it takes effect when the epoch has ended."
             )
             raise AnalysisError(message)

@@ -85,7 +85,7 @@ def _check_told(rows: DataFrame) -> None:
     untelling = untelling_source(rows)
     if untelling is not None:
         message = (
-            f"withWatermark: carried() would wait for ever: Spark's source {untelling!r} has no watermark of who wrote "
+            f"withWatermark: carried() would wait forever: Spark's source {untelling!r} has no watermark of who wrote "
             'its rows. Read a directory that sparkjet writes by format("sparkjet-files"), and a topic by '
             'format("sparkjet-kafka") with progressTopic. Or name another policy: '
             'carried(otherwise=limiting_lag("1 minute")).'

@@ -71,7 +71,7 @@ KEPT_PLANS = Door(
         f"{_CATALYST}.expressions.Literal(2)",
         *(("org.apache.spark.rdd.SQLPartitioningAwareUnionRDD(4)",) if LINE >= (4, 1) else ()),
     ),
-    "each epoch is planned anew",
+    "each epoch is planned again",
 )
 MICRO_BATCH = Door(
     "the plan behind the rows of a micro-batch",

@@ -337,7 +337,7 @@ def export_checkpoint(
 ) -> None:
     """Write a checkpoint from which Spark's own query goes on.
 
-    For a stopped query without operators that keep state. No query starts in its home any more.
+    For a stopped query without operators that keep state. Queries can no longer start in its home.
     """
     from sparkjet.cli.exporting import export  # noqa: PLC0415 - on use
 

@@ -50,7 +50,7 @@ _EXPORTED = msgspec.json.Decoder(known(_Exported))
 
 
 def export_checkpoint(home: Directory, to: Directory, after: int | None = None) -> Exported:
-    """Write the checkpoint, and end the home: no query starts there any more, and one that runs is fenced.
+    """Write the checkpoint, and end the home: queries can no longer start there, and one that runs is fenced.
 
     Ended in the middle, it is called again: until the checkpoint is whole, Spark refuses to start with it.
 

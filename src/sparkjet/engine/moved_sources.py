@@ -234,7 +234,7 @@ def _retired(plan: Plan, record: Record, moved: MovedSources, number: int) -> st
     source = moved.before[number]
     notes = ["its offsets are dropped: added again, it is read from where its options say"]
     if plan.inputs and source.prefix not in moved.inputs.values():
-        notes.insert(0, "no window waits for it any more")
+        notes.insert(0, "no window waits for it now")
     elif plan.inputs and any(each.watermark.by for each in plan.inputs):
         notes.insert(0, "its substreams are waited for until query.retireSubstream, or their timeout")
     if _key(source, number) in record.queues:

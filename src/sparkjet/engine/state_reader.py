@@ -99,7 +99,7 @@ class StateReader:
         names = {delta.name for stage in found.stages.values() for delta in stage.deltas} if found else set()
         if found is None or found.epoch != epoch or not names <= set(self._store.names()):
             message = (
-                f"read_state: the state of epoch {epoch} is not there any more. The newest epoch is there, and each "
+                f"read_state: the state of epoch {epoch} is no longer there. The newest epoch is there, and each "
                 "that is pinned (query.snapshot, or sparkjet snapshots pin)."
             )
             raise AnalysisError(message)

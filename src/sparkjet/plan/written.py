@@ -73,12 +73,12 @@ class Written(ABC):
         """The rows of a version, whatever was written since.
 
         Raises:
-            RecoveryError: It cannot be read any more, or the table was made anew.
+            RecoveryError: It can no longer be read, or the table was recreated.
         """
 
     def _gone(self, version: str, why: object) -> RecoveryError:
         return RecoveryError(
-            f"history: version {version} of {self.place}, which the query has begun with, cannot be read any more: "
+            f"history: version {version} of {self.place}, with which the query has begun, can no longer be read: "
             f"{why}. Restore the table, or start from scratch with another checkpointLocation."
         )
 
@@ -153,7 +153,7 @@ class WrittenDelta(Written):
             raise self._gone(version, error) from error
         # Versions are numbered from 0 in each table.
         if found != of:
-            raise self._gone(version, f"the table was made anew, and its id is {found}")
+            raise self._gone(version, f"the table was recreated, and its id is {found}")
         return rows
 
     @property

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from sparkjet.storage.directory import Directory
 
 _TYPED = ("parquet", "orc")
-"""Formats of files that are read as they were written; text would be written anew otherwise than it was."""
+"""Formats of files that are read as they were written; rewritten text would not be what it was."""
 _ERASED = "000000-erased-"
 """Of an attempt before all takeovers: the next start of the query removes what a killed one has left."""
 _WHOLE = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}
@@ -176,7 +176,7 @@ class FilesErasure:
         for name, entry in self._files.items():
             if _format(name, entry) not in _TYPED:
                 message = (
-                    f'erase: "{self._directory}" has {_format(name, entry)} files, which would be written anew as '
+                    f'erase: "{self._directory}" has {_format(name, entry)} files, which would be rewritten as '
                     "other text than it was. Rewrite them with Spark, or remove them."
                 )
                 raise AnalysisError(message)

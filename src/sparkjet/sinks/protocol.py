@@ -303,7 +303,7 @@ class Adopting(Protocol):
         ...
 
     def close_batch(self, number: int, session: SparkSession) -> bool:
-        """Let Spark's sink not get this batch any more; False if it has got it."""
+        """Keep this batch from Spark's sink; False if the sink already has it."""
         ...
 
 

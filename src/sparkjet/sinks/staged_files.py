@@ -167,7 +167,7 @@ class StagedFiles:
         return all(sizes.get(name.removeprefix(f"{beside.folder}/")) == size for name, size in beside.files)
 
     def published(self, handle: Handle) -> None:
-        """Call it when the table has the files: they are no orphans any more."""
+        """Called when the table has the files: they are no longer orphans."""
         self._forget(handle["folder"], self._prepared(handle["query"], handle["sink"]))
 
     def published_beside(self, handle: Handle, added: Collection[str]) -> None:

@@ -305,7 +305,7 @@ class StreamDriver:
         try:
             yield self.engine
         except BaseException:
-            # As a query that has failed: its state is not that of its record any more.
+            # As a query that has failed: its state is no longer that of its record.
             self._is_up = False
             raise
 

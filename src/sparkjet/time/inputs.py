@@ -252,7 +252,7 @@ class InputTracker:
         self._coalescer.force(watermark)
 
     def resume(self, now: int) -> None:
-        """Count silence anew from ``now``: nothing could be read while the query was down."""
+        """Count silence again from ``now``: nothing could be read while the query was down."""
         now = self._clock(now)
         for tracker in self._trackers.values():
             tracker.resume(now)

@@ -288,7 +288,7 @@ class ArtemisSource(AcknowledgingSource):
         except MissingQueueError as error:
             # If it existed before: it may have been deleted, or its broker has changed.
             if self._opened:
-                raise ConnectionLostError(f"queue {str(error)!r} does not exist any more") from error
+                raise ConnectionLostError(f"queue {str(error)!r} no longer exists") from error
             message = f"queue {str(error)!r} does not exist at {self._settings.address}: create it first"
             raise SourceError(message) from error
         except RefusedError as error:

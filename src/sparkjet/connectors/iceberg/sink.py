@@ -253,7 +253,7 @@ class IcebergSink:
         version, where = self.table.version(), self.table.place
         if version is None:
             message = (
-                f"There is no Iceberg table {where} any more. Nothing of the epoch is decided: restore the table, or "
+                f"The Iceberg table {where} no longer exists. Nothing of the epoch is decided: restore the table, or "
                 "start the query again, which makes a new one."
             )
             raise SinkError(message)
@@ -358,7 +358,7 @@ class IcebergSink:
         for _ in range(_RACES):
             version = table.version()
             if version is None:
-                raise SinkError(f"There is no table {table.place} any more, and epoch {last['epoch']} is to be added.")
+                raise SinkError(f"The table {table.place} no longer exists, and epoch {last['epoch']} is to be added.")
             missing = self._missing(table, version, handles)
             if not missing or self._append(table, version, missing):
                 return version
@@ -394,7 +394,7 @@ class IcebergSink:
             return last is not None
         check_run(handle, last["epoch"], last["run"], where)
         message = (
-            f"{table.place} has epoch {last['epoch']} of this query, and its snapshots do not say any more whose files "
+            f"{table.place} has epoch {last['epoch']} of this query, and its snapshots no longer say whose files "
             f"epoch {epoch} added: nothing is added now. Look whether {handle['files'][0][0]} is among the table's "
             "files; if it is not, start from scratch with another checkpointLocation."
         )

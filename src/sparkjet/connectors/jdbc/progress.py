@@ -55,7 +55,7 @@ def _answer(connection: Any, query: str) -> tuple[list[str], list[Sequence[Any]]
     finally:
         with contextlib.suppress(Exception):
             cursor.close()
-        # In some databases an open transaction would see the same for ever, and a failed one nothing.
+        # In some databases an open transaction would see the same forever, and a failed one nothing.
         connection.rollback()
 
 

@@ -213,7 +213,7 @@ class ProgressTopic:
         with reached(f"progress topic {self.name!r}"):
             count = self.partitions()
             if not count:
-                message = f'progressTopic: "{self.name}" does not exist any more; without it nothing can be published.'
+                message = f'progressTopic: "{self.name}" no longer exists; without it nothing can be published.'
                 raise SinkError(message)
             ends = ends_of(self._admin, [(self.name, n) for n in range(count)], COMMITTED, self._patience)
             for key, value in self._reader.read(self.positions, ends):

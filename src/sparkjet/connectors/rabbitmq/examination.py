@@ -53,7 +53,7 @@ def examine(connection: pika.ConnectionParameters, queues: Sequence[str]) -> Exa
             if most >= 0 and _DEAD_LETTERS not in arguments:
                 message = (
                     f"the broker drops a message of queue {queue!r} after {most} deliveries ({_LIMIT}), and counts "
-                    "those too that were only sent ahead on a connection that was lost. Declare the queue anew without "
+                    "those too that were only sent ahead on a connection that was lost. Declare it again without "
                     f"it, or with {_DEAD_LETTERS} as well (that of a policy cannot be seen), from whose queue somebody "
                     "brings messages back."
                 )

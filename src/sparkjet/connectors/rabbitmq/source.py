@@ -136,7 +136,7 @@ class RabbitSource(AcknowledgingSource):
             message = (
                 f"maxWatermarkDrift: queue {lost[0]!r} is ahead and cannot be without a consumer, as it has "
                 "auto-delete or x-single-active-consumer: the broker would delete it, or turn to another consumer. "
-                "Declare the queue anew without that, or leave the option out."
+                "Declare it again without that, or leave the option out."
             )
             raise SourceError(message)
         self._held = frozenset(queues)
@@ -195,7 +195,7 @@ class RabbitSource(AcknowledgingSource):
 
     def _consume(self, line: RabbitChannel, queue: str) -> None:
         # A tag is used once: a quorum queue ends the connection if a consumer that it has ended, and some of whose
-        # messages are not acknowledged yet, begins anew.
+        # messages are not acknowledged yet, begins again.
         self._begun += 1
         self._unacknowledged = +self._unacknowledged
         tag = self._consumers[queue] = f"sparkjet-{self._begun}"
