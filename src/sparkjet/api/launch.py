@@ -138,7 +138,7 @@ class Launch:
     adopt: Adoption | None = None
     """The checkpoint of Spark's behind which it begins."""
     limit: StateLimit = field(default_factory=StateLimit)
-    """What each operator may hold."""
+    """The limits of each operator's state."""
 
     @cached_property
     def places(self) -> Places:
