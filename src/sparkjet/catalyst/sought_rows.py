@@ -33,7 +33,7 @@ _TAKEN: Mapping[type[T.DataType], tuple[type, ...]] = {
     T.TimestampNTZType: (dt.datetime,),
     T.DayTimeIntervalType: (dt.timedelta,),
 }
-"""What is a value of a type; the first that a type is of counts."""
+"""The Python types of the values of a Spark type; the first Spark type that matches counts."""
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 _SECOND = dt.timedelta(seconds=1)
 _NO_NUMBERS = ("NaN", "Infinity", "-Infinity")
