@@ -1,4 +1,4 @@
-"""All formats of sparkjet: a sink or a source of its own is one line here, and its folder."""
+"""All formats of sparkjet: a sink or a source is one line here, and its folder."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ _INSTEAD = {
     "sasl.oauthbearer.assertion.private.key.passphrase": "Use a key without one, in a file that only its user may read",
     "sasl.oauthbearer.config": "See kafka.sasl.oauthbearer.method=oidc and kafka.sasl.oauthbearer.client.secret",
 }
-"""What to use instead of properties that Spark would show in plans."""
+"""Substitutes for properties that Spark would show in plans."""
 _DEFAULTS = {
     "group.id": "sparkjet-kafka-source",
     "isolation.level": "read_committed",

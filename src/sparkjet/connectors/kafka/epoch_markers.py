@@ -59,7 +59,7 @@ class EpochMarkers:
         self._topic.create(_WRITERS, self._replicas(topic))
 
     def described(self, transaction: TransactionId, topics: Collection[str]) -> Handle:
-        """What the marker of an epoch tells whose rows are all written, for its handle.
+        """The content of the marker of an epoch whose rows are all written, for its handle.
 
         It names the topics of earlier epochs too: without rows in one, the watermark there moves as well, and whoever
         reads a compacted progress topic finds nothing but the newest marker.

@@ -79,7 +79,7 @@ def is_refused(error: BaseException) -> bool:
 
 
 def explain(connection: pika.ConnectionParameters, error: BaseException) -> str:
-    """What failed, where and for which user, without the password."""
+    """An error as text: what failed, where and for which user, without the password."""
     error = cause(error)
     where = f"{connection.host}:{connection.port}"
     if isinstance(error, _SILENT):

@@ -26,7 +26,7 @@ _LIMIT, _DEAD_LETTERS, _SINGLE = "x-delivery-limit", "x-dead-letter-exchange", "
 
 
 class Examined(NamedTuple):
-    """What only the examination shows of queues.
+    """The properties of queues that only the examination reveals.
 
     Attributes:
         single: Those that give their messages to one consumer, and to the next one when that is gone.

@@ -26,7 +26,7 @@ _ERRORS = {each.condition: each for each in (AnalysisError, RecoveryError)}
 
 
 class StateDataSource(DataSource):
-    """What an operator of a query holds; see docs/guide/reading-state.md.
+    """The state of an operator; see docs/guide/reading-state.md.
 
     Attributes:
         address: Where the driver answers; of the class that is registered.
