@@ -34,14 +34,14 @@ _READABLE = "sparkjet-kafka"
 
 
 class Exported(NamedTuple):
-    """What was exported: the epoch of the record, and the batch behind which Spark's query goes on."""
+    """An export: the epoch of the record, and the batch after which Spark's query goes on."""
 
     epoch: int
     batch: int
 
 
 class _Exported(msgspec.Struct, frozen=True):
-    """What a home keeps of its export."""
+    """The note in a home that it was exported."""
 
     to: str
 
@@ -84,7 +84,7 @@ def export_checkpoint(home: Directory, to: Directory, after: int | None = None) 
     to.remove_files(to.files().keys() - {f"offsets/{guard}"})
     _end(home, to, slot, record)
     with tempfile.TemporaryDirectory(prefix="sparkjet-export-") as place:
-        # The way in which every start makes the checkpoint of its own run.
+        # As every start makes the checkpoint of its run.
         made = SparkCheckpoint(Path(place, "made"))
         made.rebuild(str(uuid.uuid4()), position, DirectoryStore(home.below("snapshots")))
         for path in made.directory.rglob("*"):
