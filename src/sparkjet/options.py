@@ -349,7 +349,7 @@ UPSERT_OPTIONS: Sequence[Option[Any]] = (MODE, KEY_COLUMNS)
 
 COMPRESSION = text("compression", "Codec of the files, as in Spark's writer.")
 MAX_RECORDS_PER_FILE = text("maxRecordsPerFile", "As in Spark's writer.")
-"""What Spark's writer of files takes; it judges the values."""
+"""Options of Spark's writer of files, which checks the values."""
 MERGE_SCHEMA = flag(
     "mergeSchema", "Whether the start adds columns of the rows that the table lacks, as in Spark's writers."
 )
