@@ -63,7 +63,7 @@ class WindowJoin(Stage):
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """What is joined, not how: the latter is not state, and may change."""
+        """The rows that are joined, not how: the latter is not state, and may change."""
         return {"join": "windows"}
 
     @property

@@ -307,5 +307,5 @@ def last_offsets(committed: Committed, columns: Mapping[str, DataType], begins: 
 
 
 def _can_be(kind: DataType, part: str) -> bool:
-    """Whether a column has that text: those of other types are written in ways of their own, as 0.0 or false."""
+    """Whether a column has that text: other types have other spellings, such as 0.0 or false."""
     return isinstance(kind, StringType) or (isinstance(kind, IntegralType) and part.removeprefix("-").isdecimal())
