@@ -120,7 +120,7 @@ class FilesErasure:
                 raise AnalysisError(message)
 
     def look(self) -> FoundRows:
-        """What there is to erase.
+        """The files to erase.
 
         Raises:
             AnalysisError: A value is none of its column, or a file cannot be read.

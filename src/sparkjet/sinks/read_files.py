@@ -109,7 +109,7 @@ def read_epochs(
 
 
 _READING = {"csv": {"multiLine": "true"}}
-"""What readers must be told that writers need not: a line break within a value ends no row."""
+"""Options that only readers need: a line break within a value ends no row."""
 
 
 def _read(session: SparkSession, directory: Directory, entry: ManifestEntry, files: list[str]) -> DataFrame:

@@ -53,7 +53,7 @@ class Beside:
 
 @dataclass(frozen=True)
 class StagedFiles:
-    """The Parquet files of attempts, each attempt's in a directory of its own.
+    """The Parquet files of attempts, each attempt's in a separate directory.
 
     An empty file in ``_sparkjet/QUERY/OUTPUT/prepared`` names the directory until its files are part of the table:
     orphans are found there, and not by looking through the table.
@@ -112,7 +112,7 @@ class StagedFiles:
     def write_beside(
         self, rows: DataFrame, handle: Handle, options: Mapping[str, str], partition_by: Sequence[str]
     ) -> Beside:
-        """Write files that a decided epoch gives the table beside its own, into a directory of their own each time."""
+        """Write files that a decided epoch gives the table beside its own, into a separate directory each time."""
         folder = f"{handle['folder']}{_BESIDE}{uuid4().hex[:8]}"
         self._mark(folder, self._prepared(handle["query"], handle["sink"]))
         _, files = self._write(rows, folder, options, partition_by)
@@ -237,7 +237,7 @@ class StagedFiles:
 
 
 def told(*handles: Handle) -> dict[str, Any]:
-    """What a table tells of an epoch, in the form that all destinations of ours have; and which run wrote it.
+    """A table's information on an epoch, in the form common to all sinks; and which run wrote it.
 
     Of several that it is given at once: what the last one tells, the rows of all, and which epoch is the first.
     """
