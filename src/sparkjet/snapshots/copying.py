@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sparkjet.storage.directory import Directory
 
 ADOPTED_FILE = "adopted.json"
-"""What a home keeps of the Spark query that it has adopted: whose directories it may write to."""
+"""The file in a home that names the Spark query it has adopted, to whose directories it may write."""
 _ATTEMPTS = 10
 
 
