@@ -44,7 +44,7 @@ _KNOWN = [*(option.name for option in _OPTIONS), *_OF_OUTPUTS]
 
 @dataclass(frozen=True)
 class DriverOptions:
-    """What a driven query has of the options of ``writeStream``; the others have no meaning without Spark's loop."""
+    """The options of ``writeStream`` that a driven query has; the others have no meaning without Spark's loop."""
 
     guarantee: Guarantee
     overlap: bool
