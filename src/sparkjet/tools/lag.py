@@ -263,7 +263,7 @@ def _counted(
 
 def _arrival(given: Any) -> tuple[int | None, str | None, int | None]:
     found = tuple(given) if isinstance(given, tuple | list) else ()
-    # Those of pandas are integers of their own.
+    # pandas has its own integers.
     of = Integral | None, str | None, Integral | None
     if len(found) != len(of) or not all(isinstance(each, kind) for each, kind in zip(found, of, strict=True)):
         message = (
