@@ -210,7 +210,7 @@ class SessionWindows(KeyedOperator):
         self._summary = self._summed()
 
     def _summed(self) -> CompiledColumns:
-        """What a job that closes sessions counts: those that close, and those of them that are withheld."""
+        """The counts of a job that closes sessions: those that close, and those of them that are withheld."""
         closing = f"closing AND {ROW_COUNT} > 0"
         counts = [f"count_if({closing})"]
         if self.whole_from is not None:

@@ -136,7 +136,7 @@ class SlidingWindows(OneSided):
             self.segments.append(Segment(merged, statistics))
 
     def _mergeable(self) -> int:
-        """How many of the newest segments to merge: where each has frames of its own, a merge would only copy them."""
+        """How many of the newest segments to merge: where each has other frames, a merge would only copy them."""
         count = mergeable(self.segments)
         statistics = [segment.statistics for segment in self.segments[-count:]] if count else []
         if sum(each.rows for each in statistics) <= LARGE:
