@@ -1,4 +1,4 @@
-"""Measurements of sparkjet, with peers of their own or none: latency, state, memory, growth, pipelines, stores."""
+"""Measurements of sparkjet, with their own peers or none: latency, state, memory, growth, pipelines, stores."""
 
 from __future__ import annotations
 
