@@ -61,7 +61,7 @@ class Sought:
         return f"{'no column' if len(self.values) == 1 else 'not all of'} {', '.join(self.values)}"
 
     def named(self, session: SparkSession, names: Sequence[str]) -> list[str]:
-        """Those of the values whose column has one of these names."""
+        """The values whose column has one of these names."""
         columns = [(name, F.lit(None), T.NullType()) for name in names]
         return [name for name in self.values if _found(session, name, columns)]
 
