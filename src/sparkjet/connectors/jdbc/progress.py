@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _TOLD = ("query", "output", "epoch", "watermark")
 _QUOTES = ('"', "`", "")
-"""Those of standard SQL, of MySQL, and none: connections of Python do not say which their database has."""
+"""The quotes of standard SQL, of MySQL, and none: Python connections do not say which their database uses."""
 
 
 def told_in(session: SparkSession, url: str, table: str, options: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sparkjet.sinks.protocol import Handle, TransactionId
 
 _WRITERS = 1
-"""Of parts, which there are none of: the topic is like that of the staged sink."""
+"""The number of parts, of which there are none here: the topic is like that of the staged sink."""
 
 
 class EpochMarkers:
@@ -114,7 +114,7 @@ class EpochMarkers:
         return ProgressTopic(self._client, self._name, "", "", self._patience)
 
     def _replicas(self, topic: str | None) -> int:
-        """As many as the topic of the rows has; -1 for the brokers' default."""
+        """The number of replicas of the topic of the rows; -1 for the brokers' default."""
         if topic is None:
             return -1
         with reached(f"topic {topic!r}"):

@@ -265,7 +265,7 @@ class ProgressTopic:
 
 
 def existing(admin: Any, topics: Collection[str], patience: float) -> set[str]:
-    """Those of some topics that have not been deleted."""
+    """The topics among these that have not been deleted."""
     return set(topics) & set(answered(admin, lambda: admin.list_topics(timeout=ANSWER), patience).topics)
 
 
