@@ -231,7 +231,7 @@ class _Aggregation:
             self._add("window", before, now, Consequence.FREE, note)
 
     def _gap(self) -> int:
-        """By how many microseconds the gap of sessions is longer; 0 if it is not, or if that is refused."""
+        """The number of microseconds by which the gap of sessions is longer; 0 if it is not, or if that is refused."""
         saved, now = self._saved.get(_SESSIONS), self._now.get(_SESSIONS)
         if saved == now:
             return 0
@@ -329,7 +329,7 @@ def _gap_of(sessions: Any) -> str:
 
 
 def _longer(saved: Any, now: Any) -> int | None:
-    """By how much a gap is longer than another one; None if more has changed, or pieces are cut from the beginning."""
+    """The difference by which a gap is longer than another one; None if more has changed, or pieces are cut from the beginning."""
     if saved is None or now is None or not (isinstance(saved[0], int) and isinstance(now[0], int)):
         return None
     return now[0] - saved[0] if saved[1] is None and now[1] is None else None
