@@ -357,7 +357,7 @@ MERGE_SCHEMA = flag(
 PROGRESS_INTERVAL = interval(
     "progressInterval", "Least time between epochs without rows that tell readers of the watermark; none do by default."
 )
-"""Of sinks that tell their readers; see :mod:`sparkjet.sinks.pace`."""
+"""The option of sinks that inform their readers; see :mod:`sparkjet.sinks.pace`."""
 
 TLS = flag("tls", "Whether to connect over TLS.")
 CA_FILE = text("caFile", "tls: PEM file of the authorities to trust; the system's by default.")
