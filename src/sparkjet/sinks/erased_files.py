@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _TYPED = ("parquet", "orc")
 """Formats of files that are read as they were written; rewritten text would not be what it was."""
 _ERASED = "000000-erased-"
-"""Of an attempt before all takeovers: the next start of the query removes what a killed one has left."""
+"""An attempt before all takeovers: the next start of the query removes what a killed one has left."""
 _WHOLE = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}
 """A row that was skipped would be lost."""
 _AS_MERGED = {"mergeSchema": "true", **_WHOLE}
