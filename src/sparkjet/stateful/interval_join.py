@@ -143,7 +143,7 @@ def overlapping(segments: Sequence[Segment], low: int, high: int) -> list[Segmen
 
 
 FOREVER = 2**62
-"""As a bound, in microseconds: there is none. Times of 146,000 years can be added to it within 64 bits."""
+"""No bound, in microseconds. Times of 146,000 years can be added to it within 64 bits."""
 
 
 class IntervalJoin:
@@ -280,7 +280,7 @@ class IntervalJoin:
             side.restore([segment for owner, segment in owned if owner is side], watermark)
 
     def horizons(self, watermarks: tuple[int, int]) -> tuple[int, int]:
-        """Of each side the time before which rows are no longer needed, with these watermarks."""
+        """The time before which rows of each side are no longer needed, with these watermarks."""
         left, right = watermarks[1] - self.upper, watermarks[0] + self.lower
         return (
             min(left, right - self.upper) if self.join_type.of_right else left,
