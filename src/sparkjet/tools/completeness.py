@@ -40,7 +40,7 @@ _MOVING |= {"UPDATE FIELD METADATA", "UPDATE TABLE METADATA", "ROW TRACKING BACK
 
 @dataclass(frozen=True)
 class Writer:
-    """Who has written somewhere, and how far it is.
+    """A writer of a destination, and how far it is.
 
     Attributes:
         name: Of one of sparkjet's, its query and output: ``QUERY/OUTPUT``.
