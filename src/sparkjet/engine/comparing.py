@@ -329,7 +329,7 @@ def _gap_of(sessions: Any) -> str:
 
 
 def _longer(saved: Any, now: Any) -> int | None:
-    """The difference by which a gap is longer than another one; None if more has changed, or pieces are cut from the beginning."""
+    """How much longer a gap is than another one; None if more has changed, or pieces are cut from the beginning."""
     if saved is None or now is None or not (isinstance(saved[0], int) and isinstance(now[0], int)):
         return None
     return now[0] - saved[0] if saved[1] is None and now[1] is None else None
