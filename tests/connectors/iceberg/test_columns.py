@@ -103,7 +103,7 @@ CHANGES: list[tuple[Version, bool, str | None]] = [
     (table(K, column(2, "n", "string")), False, "column 'n' is \"string\" there"),
     (table(K, column(2, "n", "long", required=True)), False, "column 'n' is required there"),
     (table(K, N, column(3, "x", "long", required=True)), False, "column 'x' is required there, and the files lack it"),
-    (table(K, N, specs=(1,)), False, "does not know the partitions"),
+    (table(K, N, specs=(1,)), False, "no longer knows the partitions"),
 ]
 
 
