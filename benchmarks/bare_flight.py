@@ -68,7 +68,7 @@ class Bare:
         return sum(self._each(lambda server, stream, _: self._get(server, stream)))
 
     def forget(self) -> None:
-        """Begin anew."""
+        """Start over."""
         for client in self._clients:
             list(client.do_action(fl.Action("forget", b"")))
 

@@ -1,4 +1,4 @@
-"""Event to final result over two queries in a row: the second has a lag of its own, or the first one's watermark.
+"""Event to final result over two queries in a row: the second has its own lag, or the first one's watermark.
 
     python -m benchmarks.carried_hops SECONDS
 

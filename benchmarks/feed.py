@@ -43,8 +43,7 @@ def rows(session: SparkSession, work: Work, keys: int | None = None) -> DataFram
     Spark's own ``rate-micro-batch`` source numbers runs of 1,000 rows; a batch that is rerun has the same ones.
     """
     if work.batch % RUN:
-        message = f"batch={work.batch} must be a multiple of {RUN}."
-        raise ValueError(message)
+        raise ValueError(f"batch={work.batch} must be a multiple of {RUN}.")
     source = session.readStream.format("rate-micro-batch")
     # The source timestamps rows too; these are not used, so every batch may have the same.
     numbered = source.options(

@@ -80,7 +80,7 @@ class Grid:
         return sum(batch.num_rows for entry in entries for batch in entry.batches)
 
     def forget(self) -> None:
-        """Begin anew."""
+        """Start over."""
         self._client.remove(prefix=f"{self._round}/")
 
 
@@ -187,7 +187,7 @@ def throughput(rows: Sequence[pa.RecordBatch], folder: Path) -> list[Ratio]:
 
 
 def recovery(rows: Sequence[pa.RecordBatch], folder: Path) -> list[Ratio]:
-    """The ratio of the seconds from the end of one of three members until everything is read, each time anew."""
+    """The ratio of the seconds from the end of one of three members until all is read, from scratch each time."""
     ours, theirs = [], []
     for number in range(KILLS):
         home = folder / f"kill-{number}"

@@ -2,7 +2,7 @@
 
 ``python -m benchmarks.grid_journal [--small]``. The first counts rows by second and key; the second reads its results,
 adds them up over two seconds, and writes them to where a reader waits: journals of three members, each entry on two of
-them, or topics of one broker without copies. Both are started anew for each round, and take turns. *throughput* is the
+them, or topics of one broker without copies. Both are restarted for each round, and take turns. *throughput* is the
 rows of the first one's input that the reader has counts of, in epochs of 20,000 results. *readable* is the time from
 the end of a window of the second, which is that of its last events, to the moment when the reader has its rows, with
 10,000 events a second by the wall clock. With Kafka the second query knows that a second is over when it sees a row of
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from sparkjet import StreamingQuery
 
 BATCH = 20_000
-"""Results of an epoch of the first query, where throughput is measured: each row has a key of its own."""
+"""Results of an epoch of the first query, where throughput is measured: each row has its own key."""
 KEYS = 100
 """Of the second one's results, and of both where latency is."""
 PARTITIONS = 2

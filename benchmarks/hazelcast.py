@@ -110,7 +110,7 @@ class HazelcastGrid:
         return self._told("get")
 
     def clear(self) -> None:
-        """Begin anew."""
+        """Start over."""
         self._told("clear")
 
     def kill(self) -> None:

@@ -86,8 +86,7 @@ def seconds(session: SparkSession, given: Path, home: Path, writer: Callable[[Da
     found = session.read.parquet(str(home / "out")).count()
     expected = shaped(session.read.schema(SCHEMA).parquet(str(given))).count()
     if found != expected:
-        message = f"{writer.__name__} wrote {found} rows instead of {expected}."
-        raise RuntimeError(message)
+        raise RuntimeError(f"{writer.__name__} wrote {found} rows instead of {expected}.")
     epochs = [progress["durationMs"]["triggerExecution"] for progress in started.recentProgress]
     return float(statistics.median(epochs[-MEASURED:])) / 1000
 

@@ -1,4 +1,4 @@
-"""Measurements of sparkjet, with peers of their own or none: latency, state, memory, growth, pipelines, stores."""
+"""Measurements of sparkjet, with their own peers or none: latency, state, memory, growth, pipelines, stores."""
 
 from __future__ import annotations
 
@@ -54,12 +54,10 @@ def run(identifier: str) -> list[Ratio]:
     try:
         ended = subprocess.run(words, stdout=subprocess.PIPE, text=True, timeout=LONGEST, env=environment, check=False)
     except subprocess.TimeoutExpired as error:
-        message = f"{identifier} was still running after {LONGEST} s and was killed."
-        raise PeerError(message) from error
+        raise PeerError(f"{identifier} was still running after {LONGEST} s and was killed.") from error
     lines = ended.stdout.splitlines()
     if ended.returncode or not lines:
-        message = f"{identifier} ended with {ended.returncode} and no report."
-        raise PeerError(message)
+        raise PeerError(f"{identifier} ended with {ended.returncode} and no report.")
     return msgspec.json.decode(lines[-1], type=list[Ratio])
 
 

@@ -161,6 +161,5 @@ def _on_line(of: Format) -> list[Ratio]:
     words = [sys.executable, "-m", f"benchmarks.{of.name}_sink"]
     ended = subprocess.run(words, stdout=subprocess.PIPE, text=True, env=environment, cwd=REPOSITORY, check=False)
     if ended.returncode:
-        message = f"{of.id} on Spark {LINES[of.line]} ended with {ended.returncode}."
-        raise PeerError(message)
+        raise PeerError(f"{of.id} on Spark {LINES[of.line]} ended with {ended.returncode}.")
     return msgspec.json.decode(ended.stdout.splitlines()[-1], type=list[Ratio])

@@ -131,7 +131,7 @@ def job(running: Servers, root: Path, console: Console) -> bool:
 
 @contextmanager
 def driver(running: Servers, root: Path) -> Iterator[subprocess.Popen[str]]:
-    """A driver in a process group of its own, which ends with the block."""
+    """A driver in a separate process group, which ends with the block."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(CHECKOUT / "src"), str(CHECKOUT)]), "TZ": "UTC"}
     command = [sys.executable, "-m", "examples.orders_driver", str(running.port), running.database, str(root)]
     with (root / LOG).open("a", encoding="utf-8") as log:

@@ -78,7 +78,7 @@ def _basket(customer: str, ordered: list[Order]) -> Basket:
 
 
 def send(port: int, given: list[Order]) -> None:
-    """Make the queues and send the orders, each with an id of its own; returns when the broker has them on disk."""
+    """Make the queues and send the orders, each with its own id; returns when the broker has them on disk."""
     connection = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", port))
     channel = connection.channel()
     for queue in CUSTOMERS:

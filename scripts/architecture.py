@@ -114,8 +114,7 @@ def renewed(page: str, layers: str) -> str:
     before, _, rest = page.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not end:
-        message = f"{PAGE.name} needs the lines {BEGIN.strip()} and {END.strip()}."
-        raise ValueError(message)
+        raise ValueError(f"{PAGE.name} needs the lines {BEGIN.strip()} and {END.strip()}.")
     return before + BEGIN + layers + END + after
 
 

@@ -39,6 +39,7 @@ ORIGIN = re.compile(
 )
 """How a file says whose text it has: with a licence, a version and a file, or the words for it."""
 
+SECTION = re.compile(r"^(?:Args|Raises|Returns|Yields):$", re.MULTILINE)
 _PLAIN = "known", "str", "list[Any]"
 """What types that are decoded may be: looked at before, or no structs."""
 
@@ -153,6 +154,17 @@ class Rules:
                         if any(ast.unparse(each).partition("(")[0] not in _PLAIN for each in kinds):
                             yield self.at(path, node.lineno, "decodes by a type: use sparkjet.known_types.known")
 
+    def short_docstrings(self) -> Iterator[str]:
+        """A private function is read with its code: a sentence says what its signature does not."""
+        for path in self.below("src/**/*.py"):
+            for node in ast.walk(ast.parse(path.read_bytes())):
+                match node:
+                    case ast.FunctionDef(name=name) if name.startswith("_") and not name.startswith("__"):
+                        if section := SECTION.search(ast.get_docstring(node) or ""):
+                            yield self.at(
+                                path, node.lineno, f"{section.group()} of a private function: say it in a sentence"
+                            )
+
     def broken(self) -> list[str]:
         """Everything that is wrong."""
         rules = (
@@ -163,6 +175,7 @@ class Rules:
             self.one_reader,
             self.one_log,
             self.known_types,
+            self.short_docstrings,
         )
         return [finding for rule in rules for finding in rule()]
 

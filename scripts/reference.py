@@ -171,8 +171,7 @@ def _described(path: str) -> str:
     thing = found(path)
     plain = isinstance(thing, type) or inspect.isroutine(thing)
     if not (inspect.getdoc(thing) if plain else value_doc(path)):
-        message = f"{path} has no docstring, and so no entry in the reference."
-        raise LookupError(message)
+        raise LookupError(f"{path} has no docstring, and so no entry in the reference.")
     if isinstance(thing, type):
         # What Exceptions and tuples inherit is Python's.
         inherits = (

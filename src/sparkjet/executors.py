@@ -109,7 +109,7 @@ class AwaitedExecutors:
             logger.warning(
                 "The application has had no executor for %.0f seconds, and the running epoch waits for one. If the "
                 "cluster has resources, its master may not know the application: one of a standalone cluster that was "
-                "started again without spark.deploy.recoveryMode does not, and gives it none any more. Then start the "
+                "started again without spark.deploy.recoveryMode does not, and no longer gives it any. Then start the "
                 "driver again; nothing is lost.",
                 self._patience,
             )

@@ -84,8 +84,7 @@ class Options:
         for lower, (name, _) in self._given.items():
             if lower not in named and not lower.startswith(families):
                 near = nearest(name, [each.name for each in known])
-                message = f'option: "{name}" is not an option of format("{format}"); {near}'
-                raise AnalysisError(message)
+                raise AnalysisError(f'option: "{name}" is not an option of format("{format}"); {near}')
         for lower in self._given.keys() & named.keys():
             # Also of those that nobody reads in this query: a wrong value would stay until somebody does.
             self[named[lower]]
@@ -130,8 +129,7 @@ def flag(name: str, meaning: str, *, default: bool = False) -> Option[bool]:
 
     def read(name: str, given: str) -> bool:
         if given.lower() not in {"true", "false"}:
-            message = f'option: {name} must be true or false, not "{given}".'
-            raise AnalysisError(message)
+            raise AnalysisError(f'option: {name} must be true or false, not "{given}".')
         return given.lower() == "true"
 
     return Option(name, meaning, "true or false", read, default, str(default).lower())
@@ -146,11 +144,9 @@ def number(name: str, meaning: str, default: int | None = None, *, most: int | N
 
     def read(name: str, given: str) -> int:
         if not given.isdecimal() or int(given) < 1:
-            message = f'option: {name} must be a positive whole number, not "{given}".'
-            raise AnalysisError(message)
+            raise AnalysisError(f'option: {name} must be a positive whole number, not "{given}".')
         if most is not None and int(given) > most:
-            message = f"option: {name} must be {most} at most, not {given}."
-            raise AnalysisError(message)
+            raise AnalysisError(f"option: {name} must be {most} at most, not {given}.")
         return int(given)
 
     return Option(name, meaning, "a number", read, default, "" if default is None else f"{default:,}")
@@ -229,7 +225,7 @@ SNAPSHOT_STORE = text(
 QUERY_ID = text(
     "queryId", "With snapshotStore: the query's name in the grid; checkpointLocation or queryName by default."
 )
-PIN_RETENTION = interval("pinRetention", "How long a pin keeps its record and what came after it; for ever by default.")
+PIN_RETENTION = interval("pinRetention", "How long a pin keeps its record and what came after it; forever by default.")
 SNAPSHOT_BACKUP = text(
     "snapshotBackup", "Another home, to which snapshots are copied in the background; a grid's copy in a directory."
 )
@@ -353,7 +349,7 @@ UPSERT_OPTIONS: Sequence[Option[Any]] = (MODE, KEY_COLUMNS)
 
 COMPRESSION = text("compression", "Codec of the files, as in Spark's writer.")
 MAX_RECORDS_PER_FILE = text("maxRecordsPerFile", "As in Spark's writer.")
-"""What Spark's writer of files takes; it judges the values."""
+"""Options of Spark's writer of files, which checks the values."""
 MERGE_SCHEMA = flag(
     "mergeSchema", "Whether the start adds columns of the rows that the table lacks, as in Spark's writers."
 )
@@ -361,7 +357,7 @@ MERGE_SCHEMA = flag(
 PROGRESS_INTERVAL = interval(
     "progressInterval", "Least time between epochs without rows that tell readers of the watermark; none do by default."
 )
-"""Of sinks that tell their readers; see :mod:`sparkjet.sinks.pace`."""
+"""The option of sinks that inform their readers; see :mod:`sparkjet.sinks.pace`."""
 
 TLS = flag("tls", "Whether to connect over TLS.")
 CA_FILE = text("caFile", "tls: PEM file of the authorities to trust; the system's by default.")

@@ -117,13 +117,13 @@ class DifferentContentError(GridError):
 
 
 class MissingEntriesError(GridError):
-    """None of the members that should have entries holds them."""
+    """No member holds the entries that some of them should hold."""
 
     condition = "SPARKJET_GRID.MISSING_ENTRIES"
 
 
 class LostRowsError(MissingEntriesError):
-    """None of the members that should have layers of a map, or chunks of a journal, holds them."""
+    """No member holds the layers of a map, or the chunks of a journal, that some of them should hold."""
 
     condition = "SPARKJET_GRID.LOST_ROWS"
 

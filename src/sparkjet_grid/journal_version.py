@@ -175,9 +175,9 @@ def thinned(progress: pa.Table, most: int = MOST_PROGRESS) -> pa.Table:
 
 
 Offsets = dict[int, int]
-"""By partition, the offset of the next row that a reader needs."""
+"""The offset of the next row that a reader needs, by partition."""
 Chunks = tuple[tuple[Chunk, ...], ...]
-"""By partition, the oldest first."""
+"""The chunks of each partition, oldest first."""
 
 
 class FullError(Exception):

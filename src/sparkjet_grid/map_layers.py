@@ -89,7 +89,7 @@ def found(
 
 
 def still_there(places: list[int], rows: pa.RecordBatch, clock: int) -> tuple[list[int], pa.RecordBatch]:
-    """Those of the rows found that exist at some time, with their places."""
+    """The found rows that exist at some time, with their places."""
     is_there = _is_there(rows, clock)
     if is_there.true_count == len(places):
         return places, rows

@@ -40,7 +40,7 @@ class VersionReader(Generic[V]):
         self._store: VersionStore[V] = self._versions(client or client_of(uri, access, patience), place)
         self._seen: V | None = None
         self._leases: dict[str, Lease] = {}
-        """By holder, while they are renewed."""
+        """The leases by holder, while they are renewed."""
 
     def told(self) -> dict[str, Any] | None:
         """The progress that its only writer announces with the newest epoch; None before the first.

@@ -555,7 +555,7 @@ def test_the_table_is_read_that_the_query_has_begun_with(spark: SparkSession, tm
         shutil.copytree(tmp_path / "copy" / place, tmp_path / place)
     # Made anew by another query, whose epochs have the same numbers.
     case.archive(p0=350, p1=300)
-    with pytest.raises(sj.RecoveryError, match=r"version .* of .*archive, which .* any more: .* nothing"):
+    with pytest.raises(sj.RecoveryError, match=r"version .* of .*archive, which .* no longer be read: .* nothing"):
         case.kept(case.both()).start()
 
 

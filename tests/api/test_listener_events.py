@@ -55,8 +55,7 @@ class Raising(Heard):
 
     def onQueryProgress(self, event: Any) -> None:
         super().onQueryProgress(event)
-        message = "the dashboard is away"
-        raise ConnectionError(message)
+        raise ConnectionError("the dashboard is away")
 
 
 def test_a_listener_hears_the_watermark_and_the_late_rows(spark: SparkSession, tmp_path: Path) -> None:

@@ -223,8 +223,7 @@ def test_an_error_in_the_users_function_ends_the_query_with_it(spark: SparkSessi
     feed.add(*rows([60], v=1))
 
     def fail(_rows: object, _epoch: int) -> None:
-        message = "no room"
-        raise OSError(message)
+        raise OSError("no room")
 
     result = watermarked(spark, feed).groupBy(sj.window("ts", "10 seconds")).count()
     query = result.writeStream.foreachBatch(fail).trigger(availableNow=True).start()

@@ -195,8 +195,7 @@ def test_an_epoch_that_fails_after_sparks_query_has_is_reported_with_it(
     def fail(phase: EpochPhase, epoch: int) -> None:
         held(phase, epoch)
         if phase is EpochPhase.PREPARE:
-            message = "the disk is full"
-            raise OSError(message)
+            raise OSError("the disk is full")
 
     query = start(spark, feed, tmp_path, fail, overlap=True)
     assert held.reached.wait(PATIENCE)
@@ -223,8 +222,7 @@ def test_a_failure_is_one_for_spark_too_though_it_comes_between_two_batches(
 ) -> None:
     def fail(phase: EpochPhase, epoch: int) -> None:
         if phase is EpochPhase.PREPARE:
-            message = "by us"
-            raise BrokenError(message)
+            raise BrokenError("by us")
 
     feed.add(*rows([1, 12], v=1))
     query = start(spark, feed, tmp_path, fail, overlap=overlap)
@@ -244,8 +242,7 @@ def test_an_epoch_that_retires_a_substream_may_fail_with_any_error(
 
     def fail(phase: EpochPhase, epoch: int) -> None:
         if failing.is_set() and phase is EpochPhase.PREPARE:
-            message = "by us"
-            raise sj.AnalysisError(message)
+            raise sj.AnalysisError("by us")
 
     feed.add(*rows([1, 12], v=1))
     query = start(spark, feed, tmp_path, fail, overlap=overlap)

@@ -80,8 +80,7 @@ class Told:
     def stretch(self) -> Stretch:
         self.asked.append(self.name)
         if self.fails:
-            message = f"{self.name} has ended"
-            raise PeerError(message)
+            raise PeerError(f"{self.name} has ended")
         return Stretch(rows=2_000_000, seconds=self.seconds)
 
     def results(self) -> Results:

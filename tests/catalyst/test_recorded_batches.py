@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql import functions as F
-from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
 
 from sparkjet.catalyst.recorded_batches import RecordedSources
 from sparkjet.engine.spark_checkpoint import SparkCheckpoint
 from sparkjet.errors import RecoveryError, SourceError
+from tests.counting import counting
 from tests.feed import Feed, rows
 
 if TYPE_CHECKING:
@@ -42,34 +41,6 @@ class Batches:
         query.stop()
 
 
-def counting(ends: list[int]) -> type[DataSource]:
-    """A Python source of numbers; defined here as workers get it by value."""
-
-    class Reader(SimpleDataSourceStreamReader):
-        def initialOffset(self) -> dict[str, int]:
-            return {"n": 0}
-
-        def read(self, start: dict[str, int]) -> tuple[Iterator[tuple[int]], dict[str, int]]:
-            end = {"n": next((end for end in ends if end > start["n"]), start["n"])}
-            return self.readBetweenOffsets(start, end), end
-
-        def readBetweenOffsets(self, start: dict[str, int], end: dict[str, int]) -> Iterator[tuple[int]]:
-            return iter([(n,) for n in range(start["n"], end["n"])])
-
-    class Counting(DataSource):
-        @classmethod
-        def name(cls) -> str:
-            return "counted"
-
-        def schema(self) -> str:
-            return "id long"
-
-        def simpleStreamReader(self, schema: Any) -> SimpleDataSourceStreamReader:
-            return Reader()
-
-    return Counting
-
-
 @pytest.mark.crash
 @pytest.mark.interpreted
 def test_batches_are_those_of_sparks_own_query(spark: SparkSession, tmp_path: Path) -> None:
@@ -80,7 +51,7 @@ def test_batches_are_those_of_sparks_own_query(spark: SparkSession, tmp_path: Pa
     spark.conf.set(COMPACTED, "4")
     spark.dataSource.register(counting([3, 5]))
     files = feed.read(spark).select("id", F.col("_metadata.file_name").alias("file"), F.current_timestamp().alias("at"))
-    counted = spark.readStream.format("counted").load()
+    counted = spark.readStream.format("counting").load()
     numbers = counted.select("id", F.lit("n").alias("file"), F.to_timestamp(F.current_date()).alias("at"))
     source = files.union(numbers).union(files.where("id > 3")).where("id <> 2")
     # A plan that is not a chain of projections and filters.

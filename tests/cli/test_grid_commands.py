@@ -142,9 +142,9 @@ COMMANDS: dict[str, tuple[str, Callable[[str], list[str]], dict[str, Case]]] = {
         lambda address: ["--join", address],
         {
             **WRONG,
-            "all is well": (Places.well, 1, "is a grid of one member for ever"),
+            "all is well": (Places.well, 1, "is a grid of one member forever"),
             "frozen": (Places.frozen, 1, "has not heard of its control plane"),
-            "one is away": (Places.one_is_away, 1, "is a grid of one member for ever"),
+            "one is away": (Places.one_is_away, 1, "is a grid of one member forever"),
         },
     ),
     "map": (

@@ -105,8 +105,7 @@ def test_a_store_that_lost_only_a_takeover_is_refused(spark: SparkSession, half_
     """Its number would be used twice, and with it names of deltas and transactions."""
 
     def fail(step: EpochPhase, epoch: int) -> None:
-        message = f"{step} of {epoch}"
-        raise OSError(message)
+        raise OSError(f"{step} of {epoch}")
 
     with pytest.raises(OSError, match="of 5"):
         SUMS.writer(spark, half_done).onEpochPhase(fail).start().awaitTermination()

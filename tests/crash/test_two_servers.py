@@ -54,8 +54,7 @@ def test_kafka_gets_its_commit_while_postgresql_is_away_also_from_a_start_that_i
     def lose_postgres_and_die(step: EpochPhase, epoch: int) -> None:
         if step is EpochPhase.DECIDE:
             fragile.kill()
-            message = "killed"
-            raise OSError(message)
+            raise OSError("killed")
 
     feed.add(*rows([1, 12], v=1))
     with pytest.raises(sj.UnsettledError, match="'results1'"):

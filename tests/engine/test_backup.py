@@ -106,8 +106,7 @@ def test_rows_that_still_wait_are_copied_too(spark: SparkSession, tmp_path: Path
     def driver(home: str, *, away: bool) -> StreamDriver:
         def take(rows: DataFrame, epoch: int) -> None:
             if away:
-                message = f"epoch {epoch}: the database is away"
-                raise ConnectionError(message)
+                raise ConnectionError(f"epoch {epoch}: the database is away")
             taken.extend(row["n"] for row in rows.collect())
 
         sink = ForeachBatchSink(take)

@@ -69,8 +69,7 @@ def test_a_batch_may_fail_before_sparks_query_is_there(
 ) -> None:
     def listener(phase: EpochPhase, epoch: int) -> None:
         reached.set()
-        message = "as early as can be"
-        raise OSError(message)
+        raise OSError("as early as can be")
 
     query = start(spark, tmp_path, listener)
     with pytest.raises(OSError, match="as early as can be"):

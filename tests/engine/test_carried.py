@@ -152,7 +152,7 @@ def test_what_was_heard_is_in_the_record(
     following.others = ["WRITE by x/y"]
     for second in (70, 80):
         driver.process([(at(second),)])
-    assert caplog.text.count("carried() waits, maybe for ever: who has written the rows of the stream tells no") == 1
+    assert caplog.text.count("carried() waits, maybe forever: who has written the rows of the stream tells no") == 1
 
 
 def test_only_positions_name_partitions_and_say_what_is_read() -> None:

@@ -99,8 +99,7 @@ class Jobs:
             self._sums().trigger(availableNow=True).onEpochPhase(self._fail).start().awaitTermination()
 
     def _fail(self, phase: sj.EpochPhase, epoch: int) -> None:
-        message = "no room"
-        raise OSError(message)
+        raise OSError("no room")
 
     def _feed_on(self) -> None:
         self._feed.add(*rows([self._time, self._time + 3], k="a", v=1), *rows([self._time + 7], k="b", v=1))

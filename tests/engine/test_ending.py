@@ -79,8 +79,7 @@ def test_a_driver_that_was_taken_over_reports_that_first() -> None:
 
 def test_a_store_that_cannot_be_asked_for_a_takeover_hides_no_failure() -> None:
     def broken() -> FencedError | None:
-        message = "the store is gone"
-        raise OSError(message)
+        raise OSError("the store is gone")
 
     ending = Ending(broken)
     ending.fail(error := RecoveryError("first"))

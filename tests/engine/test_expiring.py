@@ -1,4 +1,4 @@
-"""Sinks whose destination forgets: what the engine asks them before the decision, and what it does not ask for ever."""
+"""Sinks whose destination forgets: what the engine asks them before the decision, and what it does not ask forever."""
 
 from __future__ import annotations
 
@@ -31,8 +31,7 @@ class Forgetful(CollectingSink):
     def check_alive(self, handle: Handle) -> None:
         """See :meth:`Expiring.check_alive`."""
         if self.dying:
-            message = f"{handle['transaction']} is too old"
-            raise SinkError(message)
+            raise SinkError(f"{handle['transaction']} is too old")
 
 
 def sums(events: sj.Stream) -> WindowedStream:

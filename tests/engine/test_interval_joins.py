@@ -242,7 +242,7 @@ def totals(key: Any, frames: Iterator[pd.DataFrame], state: GroupState) -> Itera
 
 @pytest.mark.crash
 def test_the_end_of_the_input_takes_nothing_from_a_join_without_a_bound(spark: SparkSession) -> None:
-    """It ends the windows beside the join; what the join holds for ever still finds its partners afterwards."""
+    """It ends the windows beside the join; what the join holds forever still finds its partners afterwards."""
 
     def query(letters: Stream, answers: Stream) -> list[Any]:
         left, right = watermarked(letters, answers)

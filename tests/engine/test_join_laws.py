@@ -109,7 +109,7 @@ def check(spark: SparkSession, case: Joined, epochs: Sequence[Epoch], home: Path
         assert sum(run.late_counts.values()) == sum(late), mode
         held = [sum(each.statistics.rows for each in side.segments) for side in _sides(run)]
         accepted = [sum(len(side(epoch)) for epoch in fed) - late[n] for n, side in enumerate((_left, _right))]
-        # A row whose partners may come at any time is held for ever, and no other.
+        # A row whose partners may come at any time is held forever, and no other.
         endless = [bound is None for bound in (case.upper, case.lower)]
         assert held == [rows if ever else 0 for rows, ever in zip(accepted, endless, strict=True)], mode
 

@@ -83,8 +83,7 @@ def test_epochs_do_not_overlap_unless_asked(spark: SparkSession, tmp_path: Path)
 def test_an_end_that_fails_is_raised_before_the_next_epoch_moves_the_state(spark: SparkSession, tmp_path: Path) -> None:
     def fail(phase: EpochPhase, epoch: int) -> None:
         if (phase, epoch) == (EpochPhase.PREPARE, 1):
-            message = "the disk is full"
-            raise OSError(message)
+            raise OSError("the disk is full")
         assert (phase, epoch) != (EpochPhase.ADVANCE, 2)
 
     run = overlapping(spark, tmp_path, fail)
@@ -123,8 +122,7 @@ def test_a_batch_that_spark_has_committed_and_no_record_has_is_run_again(spark: 
         if (phase, epoch) == (EpochPhase.PREPARE, 2) and not stopped.is_set():
             assert committed.wait(PATIENCE)
             stopped.set()
-            message = "killed"
-            raise OSError(message)
+            raise OSError("killed")
 
     run = overlapping(spark, tmp_path, die)
     run.feed([Event("a", "k", 1, 1), Event("a", "k", 12, 2)])

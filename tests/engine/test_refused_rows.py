@@ -33,11 +33,9 @@ class PickySink(CollectingSink):
     def prepare(self, rows: DataFrame, transaction: TransactionId) -> Handle | None:
         self.transactions.append(str(transaction))
         if rows.where("k = 'bad'").count():
-            message = "k must be good"
-            raise RefusedRowsError(message)
+            raise RefusedRowsError("k must be good")
         if rows.groupBy("n").count().where("count > 1").count():
-            message = "n is there twice"
-            raise RefusedRowsError(message)
+            raise RefusedRowsError("n is there twice")
         return super().prepare(rows, transaction)
 
 

@@ -43,8 +43,7 @@ class Full(DirectoryStore):
         Full.full = False
         if Full.after_the_put:
             super().put(slot, content)
-        message = "No space left on device"
-        raise OSError(message)
+        raise OSError("No space left on device")
 
 
 @dataclass
@@ -58,14 +57,12 @@ class Numbered(CollectingSink):
     def create(self) -> None:
         """Nothing is missing; a start can end here."""
         if Numbered.dying:
-            message = "killed"
-            raise ConnectionError(message)
+            raise ConnectionError("killed")
 
     def prepare(self, rows: DataFrame, transaction: TransactionId) -> Handle | None:
         """Keep the rows, or refuse them."""
         if self.refuses:
-            message = "away"
-            raise ConnectionError(message)
+            raise ConnectionError("away")
         return super().prepare(rows, transaction)
 
     def commit(self, handle: Handle, between: Callable[[], None]) -> None:
@@ -247,8 +244,7 @@ class TableSink:
 
     def _reach(self) -> None:
         if not self.table.reachable:
-            message = "the server is away"
-            raise sj.AnalysisError(message)
+            raise sj.AnalysisError("the server is away")
 
     def check(self, schema: StructType) -> None:
         """Refuse while it is out of reach."""
@@ -289,8 +285,7 @@ def test_a_start_that_is_refused_has_committed_what_would_expire(spark: SparkSes
 
     def die(phase: EpochPhase, epoch: int) -> None:
         if phase is EpochPhase.DECIDE:
-            message = "killed"
-            raise OSError(message)
+            raise OSError("killed")
 
     def start(listener: Callable[[EpochPhase, int], None]) -> sj.StreamingQuery:
         stream = sj.stream(feed.read(spark)).withWatermark("ts", "0 seconds")
@@ -325,8 +320,7 @@ def test_outputs_may_be_others_after_an_orderly_stop_but_not_after_a_crash(spark
 
     def die(phase: EpochPhase, epoch: int) -> None:
         if phase is EpochPhase.COMMIT:
-            message = "killed"
-            raise OSError(message)
+            raise OSError("killed")
 
     start(TableSink(tables[0]))
     feed.add(*rows([25], k="a", v=1))

@@ -35,8 +35,7 @@ class Refusing(CollectingSink):
         """Refuse or show the rows."""
         self.asked.append(handle["transaction"])
         if len(self.asked) <= self.refusals:
-            message = "away"
-            raise self.error(message)
+            raise self.error("away")
         super().commit(handle, between)
 
 
@@ -317,8 +316,7 @@ class Undoing(CollectingSink):
         """See :meth:`Aborting.abort`."""
         self.aborted.append(transaction)
         if self.broken:
-            message = "away"
-            raise ConnectionError(message)
+            raise ConnectionError("away")
 
 
 def test_an_attempt_that_cannot_be_undone_keeps_no_other_sink_from_it() -> None:

@@ -271,7 +271,7 @@ REFUSED: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
     ),
     "rows made anew": (
         lambda a, b: a.join(b.mapInPandas(lambda each: each, b.schema), "window"),
-        "have made the rows on the right anew",
+        "have rebuilt the rows on the right",
     ),
     "update": (
         lambda a, b: a.join(b, ["window", "key"]).writeStream.outputMode("update").format("noop").start(),

@@ -274,5 +274,5 @@ class Trial:
         self._dying.clear()
 
     def _kill_orphans(self) -> None:
-        """Executors outlive their driver for a moment or, if stopped, for ever."""
+        """Executors outlive their driver for a moment or, if stopped, forever."""
         self.kill_processes(self._orphans)

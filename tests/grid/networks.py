@@ -130,9 +130,7 @@ def _ip(*arguments: str, lines: Iterable[str] = ()) -> None:
     try:
         found = subprocess.run(["ip", *arguments], input=told, check=False, capture_output=True, text=True)
     except FileNotFoundError as error:
-        message = "there is no command ip: install iproute2."
-        raise NoNetworksError(message) from error
+        raise NoNetworksError("there is no command ip: install iproute2.") from error
     if found.returncode != 0:
         needs = "root, CAP_SYS_ADMIN and CAP_NET_ADMIN"
-        message = f"ip {' '.join(arguments)} has failed, which needs {needs}: {found.stderr.strip()}"
-        raise NoNetworksError(message)
+        raise NoNetworksError(f"ip {' '.join(arguments)} has failed, which needs {needs}: {found.stderr.strip()}")

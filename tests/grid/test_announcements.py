@@ -54,8 +54,7 @@ def test_a_state_that_could_not_be_taken_over_is_told_again(caplog: pytest.LogCa
     def changed(state: ClusterState) -> None:
         told.append(state.version)
         if len(told) == 1:
-            message = "no room"
-            raise ValueError(message)
+            raise ValueError("no room")
 
     announcements = Announcements(changed, reasons.append)
     announcements.publish(at(7))

@@ -262,7 +262,7 @@ def test_a_call_that_fails_is_refused_and_the_log_says_why(
 def test_a_member_that_cannot_leave_in_order_says_why_and_ends(
     cause: str, grid: Grid, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Who stops it would wait for ever."""
+    """Who stops it would wait forever."""
     fails = Fails(CAUSES[cause])
     grid.cluster.before_proposal = lambda: fails(None)
     going = grid.members[0]

@@ -82,7 +82,7 @@ def test_a_member_without_java_says_so_and_does_not_start(tmp_path: Path) -> Non
     member = MemberProcess(tmp_path, token, (), command).begin()
     assert member.ended() == 1
     assert f"JAVA_HOME is {tmp_path}, where there is no bin/java" in member.output
-    # One that is alone for ever has no use for it.
+    # One that is alone forever has no use for it.
     with MemberProcess(tmp_path, token, ("--alone",), command) as alone:
         assert alone.process.poll() is None
 

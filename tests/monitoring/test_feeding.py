@@ -159,8 +159,7 @@ def test_a_query_that_fails_says_with_what(spark: SparkSession, tmp_path: Path) 
     feed.add(*rows([0], p="a", v=1))
 
     def refuse(*_: object) -> None:
-        message = "the table is locked\nand more"
-        raise RuntimeError(message)
+        raise RuntimeError("the table is locked\nand more")
 
     writer = sj.stream(feed.read(spark)).writeStream.foreachBatch(refuse)
     query = writer.option("checkpointLocation", tmp_path / "home").trigger(availableNow=True).start()

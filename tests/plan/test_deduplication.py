@@ -42,7 +42,7 @@ def marked(events: Stream) -> Stream:
 QUERIES: dict[str, tuple[Callable[[Stream], Stream], Kind]] = {
     "by time": (lambda s: s.dropDuplicates(["key", "ts"]), Kind(0, by_time=True)),
     "within": (lambda s: s.dropDuplicatesWithinWatermark(["key"]), Kind(10)),
-    "for ever": (lambda s: s.drop_duplicates(["key"]), Kind(None)),
+    "forever": (lambda s: s.drop_duplicates(["key"]), Kind(None)),
 }
 EPOCHS = [
     [Event("a", "x", 0, 1), Event("a", "x", 3, 2), Event("b", "y", 5, 3), Event("a", None, 8, 4)],

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql import functions as F
-from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
 
 import sparkjet as sj
 from sparkjet.engine.phases import EpochPhase
@@ -23,6 +22,7 @@ from sparkjet.plan.spark_sources import (
     streaming_sources,
 )
 from sparkjet.spark_line import LINE
+from tests.counting import counting
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -129,40 +129,12 @@ def test_rate_micro_batch_gives_the_same_rows_after_a_crash(spark: SparkSession,
     assert found == [(value, value // 10 * 1_000_000) for value in range(len(found))]
 
 
-def counting(rows: int) -> type[DataSource]:
-    """A Python source of numbers, a few at a time; defined here as workers get it by value."""
-
-    class Reader(SimpleDataSourceStreamReader):
-        def initialOffset(self) -> dict[str, int]:
-            return {"n": 0}
-
-        def read(self, start: dict[str, int]) -> tuple[Iterator[tuple[int]], dict[str, int]]:
-            end = {"n": min(start["n"] + 15, rows)}
-            return self.readBetweenOffsets(start, end), end
-
-        def readBetweenOffsets(self, start: dict[str, int], end: dict[str, int]) -> Iterator[tuple[int]]:
-            return iter([(n,) for n in range(start["n"], end["n"])])
-
-    class Counting(DataSource):
-        @classmethod
-        def name(cls) -> str:
-            return "counting"
-
-        def schema(self) -> str:
-            return "value long"
-
-        def simpleStreamReader(self, schema: Any) -> SimpleDataSourceStreamReader:
-            return Reader()
-
-    return Counting
-
-
 @pytest.mark.crash
 def test_a_simple_python_reader_gives_the_same_rows_after_a_crash(spark: SparkSession, tmp_path: Path) -> None:
-    spark.dataSource.register(counting(40))
+    spark.dataSource.register(counting([15, 30, 40]))
 
     def writer() -> StreamWriter:
-        df = read(spark, "counting").withColumn("timestamp", F.timestamp_seconds("value"))
+        df = read(spark, "counting").select(F.timestamp_seconds("id").alias("timestamp"), F.col("id").alias("value"))
         return written(values(df), tmp_path)
 
     query = writer().onEpochPhase(Crash(EpochPhase.DECIDE)).start()

@@ -18,7 +18,7 @@ def valid_offers(loads, offers):
 
 
 def alpine_cold_loads(loads, companies):
-    """An inner join without a bound: both sides are kept for ever."""
+    """An inner join without a bound: both sides are kept forever."""
     together = loads.alias("loads").join(companies.alias("companies"), F.expr("loads.company = companies.id"), "inner")
     alpine = F.col("companies.country").isin("CH", "AT", "IT")
     found = together.where((F.col("loads.kind") == 1) & alpine)

@@ -23,7 +23,7 @@ class Port:
         query: From the input to the result. It is called with Spark's DataFrame and with a stream.
         schema: Columns of the input.
         batches: Rows of each micro-batch, as JSON has them.
-        watermark: Column and lag, where the query has none: Spark needs none to keep windows for ever. It goes into the
+        watermark: Column and lag, where the query has none: Spark needs none to keep windows forever. It goes into the
             line that changes, ``sj.stream(df).withWatermark(…)``.
         mode: The output mode in which the results are compared.
         write: From the result to ``start()``, where the sink belongs to the query; called with the result and a

@@ -200,8 +200,7 @@ def test_a_function_of_foreach_batch_that_raises_is_called_again(both: Both, tmp
         def write(_rows: object, number: int) -> None:
             called.append(number)
             if len(called) < 3:
-                message = "the table is away"
-                raise ConnectionError(message)
+                raise ConnectionError("the table is away")
 
         writer = df.writeStream.foreachBatch(write).option("checkpointLocation", str(tmp_path / home))
         query = writer.trigger(availableNow=True).start()

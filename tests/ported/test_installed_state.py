@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 PORTS = installed_state.PORTS
 ON_SPARK = {name: port for name, port in PORTS.items() if port.spark is not None}
-# An aggregate in update mode, one without keys in complete mode, and duplicates for ever; those within the watermark
+# An aggregate in update mode, one without keys in complete mode, and duplicates forever; those within the watermark
 # are beside Spark's stream below. Other aggregates are in tests/aggregates/test_spark_functions.py, PySpark's own
 # functions with state in tests/stateful/functions/test_like_spark.py.
 IN_CI = {"network_wordcount-update", "groupBy-nothing", "dropDuplicates"}

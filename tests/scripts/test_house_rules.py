@@ -54,6 +54,11 @@ def test_a_good_checkout(checkout: Path, capsys: pytest.CaptureFixture[str]) -> 
             GOOD + 'logger = logging.getLogger("sparkjet.grid")\n',
             "time/frames.py:2: a log of its own",
         ),
+        (
+            "src/sparkjet/time/frames.py",
+            GOOD + 'def _length(text):\n    """One noun.\n\n    Raises:\n        ValueError: It is none.\n    """\n',
+            "time/frames.py:2: Raises: of a private function",
+        ),
         ("src/sparkjet_grid/view.py", GOOD, "src/sparkjet_grid/view.py:1: no tests/grid/test_view.py"),
         ("docs/a.md", "In `" + "/ho" + "me/me/data`.\n", "docs/a.md:1: a path of one machine"),
     ],

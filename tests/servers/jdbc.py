@@ -40,8 +40,7 @@ class MariaServer:
     def __init__(self) -> None:
         for program in ("mariadbd", "mariadb-install-db", "mariadb"):
             if shutil.which(program, path=f"{os.environ['PATH']}:/usr/sbin") is None:
-                message = f"no {program} to start MariaDB with: apt-get install mariadb-server"
-                raise NoProgramError(message)
+                raise NoProgramError(f"no {program} to start MariaDB with: apt-get install mariadb-server")
         self._home = Path(tempfile.mkdtemp(prefix="sparkjet-mariadb-"))
         self.port = free_port()
         self._socket = self._home / "socket"

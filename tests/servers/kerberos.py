@@ -33,8 +33,7 @@ def check_available() -> None:
         raise NoProgramError(message) from error
     missing = [each for each in _PROGRAMS if shutil.which(each, path=_PATH) is None]
     if missing:
-        message = f"no {', '.join(missing)}: apt-get install krb5-kdc krb5-admin-server krb5-user"
-        raise NoProgramError(message)
+        raise NoProgramError(f"no {', '.join(missing)}: apt-get install krb5-kdc krb5-admin-server krb5-user")
 
 
 class Kerberos:

@@ -50,8 +50,7 @@ def binaries(debian: Path = DEBIAN, *, root: bool = os.geteuid() == 0, user: str
     versions = {folder: _version(folder) for folder in found if (folder / "initdb").exists()}
     newest = max(versions, key=versions.__getitem__, default=None)
     if newest is None or versions[newest] < OLDEST:
-        message = f"no PostgreSQL server found: {REMEDY}"
-        raise NoServerError(message)
+        raise NoServerError(f"no PostgreSQL server found: {REMEDY}")
     if root and user not in {each.pw_name for each in pwd.getpwall()}:
         message = f"root cannot run PostgreSQL, and there is no user {user} to run it as: useradd --system {user}"
         raise NoServerError(message)
@@ -133,8 +132,7 @@ class PostgresServer:
                 pause.wait(0.05)
             else:
                 return
-        message = f"PostgreSQL does not start:\n{self.log()[-2000:]}"
-        raise AssertionError(message)
+        raise AssertionError(f"PostgreSQL does not start:\n{self.log()[-2000:]}")
 
     def stop(self) -> None:
         """End it, rolling back what is open; a stopped server stays as it is."""

@@ -60,15 +60,13 @@ def jars(pom: Path, folder: Path = TARGET) -> Path:
         return found
     missing = [program for program in ("mvn", java()) if shutil.which(program) is None]
     if missing:
-        message = f"no {' and no '.join(missing)} to start {pom.stem} with: {remedy}"
-        raise NoProgramError(message)
+        raise NoProgramError(f"no {' and no '.join(missing)} to start {pom.stem} with: {remedy}")
 
     def load(into: Path) -> None:
         command = ["mvn", "-q", "-B", "-f", str(pom), f"-Djars={into}", "package"]
         done = subprocess.run(command, check=False, capture_output=True, text=True)
         if done.returncode != 0:
-            message = f"Maven cannot load the jars of {pom.stem}: {remedy}. It said: {done.stdout[-1000:]}"
-            raise NoProgramError(message)
+            raise NoProgramError(f"Maven cannot load the jars of {pom.stem}: {remedy}. It said: {done.stdout[-1000:]}")
 
     loaded(found, load)
     return found

@@ -31,8 +31,7 @@ def binaries(debian: Path = DEBIAN) -> Path:
         NoProgramError: Saying what to install.
     """
     if not (debian / "rabbitmq-server").exists() or shutil.which("epmd") is None:
-        message = f"no RabbitMQ found: {REMEDY}"
-        raise NoProgramError(message)
+        raise NoProgramError(f"no RabbitMQ found: {REMEDY}")
     return debian
 
 

@@ -53,8 +53,7 @@ def versitygw(folder: Path = TARGET) -> Path | None:
             command = [go, "install", f"{_MODULE}@{VERSION}"]
             done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
             if done.returncode != 0:
-                message = f"Go cannot build versitygw {VERSION}: {done.stderr[-1000:]}"
-                raise NoProgramError(message)
+                raise NoProgramError(f"Go cannot build versitygw {VERSION}: {done.stderr[-1000:]}")
 
         loaded(found, build)
     return found / "versitygw"

@@ -120,6 +120,6 @@ def described(
 
 
 def in_turn(*values: Any) -> Callable[[], Any]:
-    """Returns each value once, and the last one for ever."""
+    """Returns each value once, and the last one forever."""
     left = list(values)
     return lambda: left.pop(0) if len(left) > 1 else left[0]

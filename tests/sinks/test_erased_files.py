@@ -243,7 +243,7 @@ def test_columns_that_are_directories_are_known_by_their_names(
 
 def test_what_cannot_be_rewritten_is_refused_by_name(spark: SparkSession, tmp_path: Path) -> None:
     for name, sink, said in (
-        ("csv", FilesSink(tmp_path / "csv", "csv"), "has csv files, which would be written anew as other text"),
+        ("csv", FilesSink(tmp_path / "csv", "csv"), "has csv files, which would be rewritten as other text"),
         ("by", FilesSink(tmp_path / "by", partition_by=("k",)), "have the values of k in their names"),
     ):
         sink.create()

@@ -36,8 +36,7 @@ class Noting:
     def process(self, row: Any) -> None:
         self.calls.append(["process", *row])
         if self.fails:
-            message = "the database is away"
-            raise ConnectionError(message)
+            raise ConnectionError("the database is away")
 
     def close(self, error: Exception | None) -> None:
         self.calls.append(["close", None if error is None else str(error)])
@@ -106,8 +105,7 @@ def test_a_function_may_know_that_it_is_called_again(spark: SparkSession, tmp_pa
     def store(rows: DataFrame, epoch: int, info: EpochInfo) -> None:
         told.append(info)
         if len(told) == 1:
-            message = "the database is away"
-            raise ConnectionError(message)
+            raise ConnectionError("the database is away")
 
     sink = ForeachBatchSink(store)
     handle = prepared(spark, sink, tmp_path)

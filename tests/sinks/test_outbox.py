@@ -41,8 +41,7 @@ def test_a_function_that_fails_is_called_again_with_the_same_epoch_and_rows(
     def store(rows: DataFrame, epoch: int) -> None:
         calls.append((epoch, sorted(tuple(row) for row in rows.collect())))
         if len(calls) == 1:
-            message = "the database is away"
-            raise ConnectionError(message)
+            raise ConnectionError("the database is away")
 
     sink = ForeachBatchSink(store)
     sink.attach(tmp_path / "outbox", spark)

@@ -35,8 +35,7 @@ class JsonSink:
     def check(self, schema: StructType) -> None:
         """Reject what the files cannot store."""
         if "window" in schema.fieldNames():
-            message = "JsonSink: no windows, please"
-            raise sj.AnalysisError(message)
+            raise sj.AnalysisError("JsonSink: no windows, please")
 
     def create(self) -> None:
         """Create the directories."""
@@ -119,8 +118,7 @@ def test_a_query_into_it_publishes_every_row_once_although_it_fails(
 
     def fail(at: sj.EpochPhase, epoch: int) -> None:
         if (at, epoch) == (step, 3):
-            message = "struck"
-            raise OSError(message)
+            raise OSError("struck")
 
     query = writer(spark, feed, tmp_path).format(sink).onEpochPhase(fail).start()
     assert query.guarantees == {"results": "exactly-once"}

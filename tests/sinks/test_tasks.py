@@ -36,8 +36,7 @@ def passes(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def refuses(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for _ in batches:
-        message = "the row is too large. Make it smaller."
-        raise RefusedError(message)
+        raise RefusedError("the row is too large. Make it smaller.")
     yield from ()
 
 

@@ -204,8 +204,7 @@ class _Unread(DirectoryStore):
     """Does not expect to be read."""
 
     def read(self, slot: int) -> bytes:
-        message = f"slot {slot} was read"
-        raise AssertionError(message)
+        raise AssertionError(f"slot {slot} was read")
 
 
 def test_a_driver_whose_slot_is_the_newest_is_not_fenced_and_reads_nothing(opened: _Log) -> None:
@@ -219,8 +218,7 @@ class _Unlisted(DirectoryStore):
     """Does not expect to be listed."""
 
     def slots(self) -> list[int]:
-        message = "the log was listed"
-        raise AssertionError(message)
+        raise AssertionError("the log was listed")
 
 
 def test_a_driver_that_looks_for_a_successor_every_second_reads_a_slot_that_is_not_there(opened: _Log) -> None:

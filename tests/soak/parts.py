@@ -25,7 +25,7 @@ from tests.servers.postgres import PostgresServer
 BATCH = 2000
 """Rows of a topic that a batch reads at most."""
 AHEAD = 3
-"""Batches that a topic may be ahead: what comes faster than it is read would be read for ever at the end."""
+"""Batches that a topic may be ahead: what comes faster than it is read would be read forever at the end."""
 
 
 class Part(Protocol):

@@ -30,7 +30,7 @@ Row = tuple[str | None, int, frozenset[int]]
 
 @dataclass(frozen=True)
 class Kind:
-    """How long a key is remembered, None for ever; and whether the time is part of it."""
+    """How long a key is remembered, None forever; and whether the time is part of it."""
 
     keep: int | None
     by_time: bool = False

@@ -22,7 +22,7 @@ from tests.windows.timeline import timeline
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-KINDS = {"by time": Kind(0, by_time=True), "within 10": Kind(10), "for ever": Kind(None)}
+KINDS = {"by time": Kind(0, by_time=True), "within 10": Kind(10), "forever": Kind(None)}
 # In CI, `plan/test_deduplication.py` has those by time, and `ported/test_installed_state.py` those within a while.
 QUICK_KINDS = [
     pytest.param(kind, id=name, marks=pytest.mark.crash if kind.keep is None else pytest.mark.long)

@@ -82,8 +82,7 @@ def test_a_substream_can_be_retired(spark: SparkSession) -> None:
 def test_an_epoch_that_fails_ends_the_query_whatever_it_fails_with(spark: SparkSession) -> None:
     def fail(phase: EpochPhase, epoch: int) -> None:
         if phase is EpochPhase.PREPARE:
-            message = "by us"
-            raise sj.AnalysisError(message)
+            raise sj.AnalysisError("by us")
 
     driver = StreamDriver(spark, sums, SCHEMA, onEpochPhase=fail)
     with pytest.raises(sj.AnalysisError, match="by us"):
@@ -147,8 +146,7 @@ def test_a_crash_that_does_not_come_is_an_error(spark: SparkSession) -> None:
 def test_what_has_crashed_failed_or_stopped_must_be_restarted(spark: SparkSession) -> None:
     def fail(phase: EpochPhase, epoch: int) -> None:
         if (phase, epoch) == (EpochPhase.SAVE, 1):
-            message = "the disk is full"
-            raise OSError(message)
+            raise OSError("the disk is full")
 
     driver = StreamDriver(spark, sums, SCHEMA, onEpochPhase=fail)
     with pytest.raises(OSError, match="the disk is full"):

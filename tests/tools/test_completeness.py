@@ -205,7 +205,7 @@ def test_a_database_by_a_connection(quote: str) -> None:
             zip([each[0] for each in cursor.description], row, strict=True)
         )
         assert complete_until(connection, table="main.orders") == found
-        # Nothing is left open: the next answer would be the same for ever.
+        # Nothing is left open: the next answer would be the same forever.
         assert not connection.in_transaction
     with pytest.raises(AnalysisError, match=r"sparkjet_epochs beside it cannot be read: .* closed database"):
         complete_until(connection, table="main.orders")

@@ -68,8 +68,7 @@ def fails(kind: type[Exception], action: Callable[[], object]) -> None:
         action()
     except kind:
         return
-    message = f"no {kind.__name__}"
-    raise AssertionError(message)
+    raise AssertionError(f"no {kind.__name__}")
 
 
 def delta(place: Path) -> None:

@@ -164,8 +164,7 @@ def delta(spark: SparkSession, place: Path) -> None:
     except StreamingQueryException as error:
         assert "DIFFERENT_DELTA_TABLE" in str(error)  # noqa: PT017 - this is no test of pytest's
     else:
-        message = "another table was read on"
-        raise AssertionError(message)
+        raise AssertionError("another table was read on")
 
 
 def iceberg(spark: SparkSession, place: Path) -> None:

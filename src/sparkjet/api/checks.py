@@ -134,20 +134,15 @@ def _check_kinds(
     results: Sequence[OutputSettings], late: Sequence[OutputSettings], dead: Sequence[OutputSettings]
 ) -> None:
     if not results:
-        message = "start: give at least one writer, e.g. result.writeStream.format(…)."
-        raise AnalysisError(message)
+        raise AnalysisError("start: give at least one writer, e.g. result.writeStream.format(…).")
     if any(output.rows is Rows.LATE for output in results):
-        message = "start: a writer of late rows goes into lateRows=…"
-        raise AnalysisError(message)
+        raise AnalysisError("start: a writer of late rows goes into lateRows=…")
     if any(output.rows is not Rows.LATE for output in late):
-        message = "start: lateRows=… takes writers of late rows: result.lateRows.writeStream…"
-        raise AnalysisError(message)
+        raise AnalysisError("start: lateRows=… takes writers of late rows: result.lateRows.writeStream…")
     if any(output.rows is Rows.DEAD for output in results):
-        message = "start: a writer of dead letters goes into deadLetters=…"
-        raise AnalysisError(message)
+        raise AnalysisError("start: a writer of dead letters goes into deadLetters=…")
     if any(output.rows is not Rows.DEAD for output in dead):
-        message = "start: deadLetters=… takes writers of dead letters: stream.deadLetters.writeStream…"
-        raise AnalysisError(message)
+        raise AnalysisError("start: deadLetters=… takes writers of dead letters: stream.deadLetters.writeStream…")
 
 
 def _common_options(outputs: Sequence[OutputSettings], home: str | None) -> Options:
@@ -161,11 +156,7 @@ def _common_options(outputs: Sequence[OutputSettings], home: str | None) -> Opti
 
 
 def _only(name: str, given: Sequence[_T | None]) -> _T | None:
-    """The single value that was given, None if there is none.
-
-    Raises:
-        AnalysisError: Two outputs of one query were given different values.
-    """
+    """The single value that the outputs of a query have, None if there is none; two different ones are refused."""
     values = [value for value in given if value is not None]
     if any(value != values[0] for value in values):
         message = f"start: the outputs of one query have different settings of {name}: {values}. Give it once."
@@ -181,8 +172,7 @@ def _check_without_stages(plan: Plan, settings: QuerySettings) -> None:
     }
     for option, is_asked in settings.of_stages.items():
         if is_asked and not plan.stages:
-            message = f"{option}: without windows {reasons[option]}. Leave the option out."
-            raise AnalysisError(message)
+            raise AnalysisError(f"{option}: without windows {reasons[option]}. Leave the option out.")
 
 
 def _check_end(plan: Plan, *, close_at_end: bool) -> None:
@@ -227,8 +217,7 @@ def _outputs(
     outputs += [make(name) for make, name in zip(dropped, output_names("late", len(dropped)), strict=True)]
     for each in dead:
         if DEAD_LETTERS_PATH in Options(each.options):
-            message = "deadLettersPath: it is an option of the writers of results. Give it to one of these."
-            raise AnalysisError(message)
+            raise AnalysisError("deadLettersPath: it is an option of the writers of results. Give it to one of these.")
     written = (*results, *late)
     letters = _dead_files(written)
     chains = [each.diverted for each in dead if each.diverted is not None]
@@ -242,12 +231,10 @@ def _outputs(
     places += [f"the table {output.sink.view}" for output in outputs if isinstance(output.sink, MemorySink)]
     for place in places:
         if places.count(place) > 1:
-            message = f"start: two outputs write to {place}. Give each a place of its own."
-            raise AnalysisError(message)
+            raise AnalysisError(f"start: two outputs write to {place}. Give each a place of its own.")
     if len({id(output.sink) for output in outputs}) < len(outputs):
         # Each would abort the transactions that the other has prepared.
-        message = "start: two outputs have the same sink object. Make one for each."
-        raise AnalysisError(message)
+        raise AnalysisError("start: two outputs have the same sink object. Make one for each.")
     return outputs
 
 
@@ -280,8 +267,7 @@ def _dead_files(results: Sequence[OutputSettings]) -> dict[str, tuple[Transforma
             raise AnalysisError(message)
         chain, other = found.setdefault(path, (chains[0], each))
         if chain.divert is not chains[0].divert:
-            message = f"deadLettersPath: two streams divert rows to {path}. Give each a place of its own."
-            raise AnalysisError(message)
+            raise AnalysisError(f"deadLettersPath: two streams divert rows to {path}. Give each a place of its own.")
         if given[DEAD_LETTERS_RETENTION] != Options(other.options)[DEAD_LETTERS_RETENTION]:
             message = f"deadLettersRetention: two writers say different things of {path}. Give both the same."
             raise AnalysisError(message)
@@ -339,8 +325,7 @@ def _home(plan: Plan, settings: QuerySettings, name: str | None, *, needs_one: b
     if default is not None and name is not None:
         return f"{default.rstrip('/')}/{name}"
     if needs_one:
-        message = 'start: this sink needs option("checkpointLocation", "…"), the home of the query\'s state.'
-        raise AnalysisError(message)
+        raise AnalysisError('start: this sink needs option("checkpointLocation", "…"), the home of the query\'s state.')
     return None
 
 

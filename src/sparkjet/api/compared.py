@@ -220,11 +220,7 @@ def _side(side: str, name: str, columns: _Columns, numbers: Mapping[str, str]) -
 
 
 def _counted(judged: DataFrame, columns: Sequence[str], keys: Sequence[str], what: str) -> dict[str, int]:
-    """The number of rows that are added, and so on.
-
-    Raises:
-        AnalysisError: A key has several rows.
-    """
+    """The number of rows that are added, and so on; a key with several rows is refused."""
     kinds = (ADDED, REMOVED, CHANGED, SAME)
     several = (F.col("before") > 1) | (F.col("after") > 1)
     example = F.struct(*(F.col(each).alias(key) for each, key in zip(columns, keys, strict=True))).cast("string")
@@ -243,11 +239,7 @@ def _counted(judged: DataFrame, columns: Sequence[str], keys: Sequence[str], wha
 
 
 def _comparable(column: Column, kind: DataType, name: str) -> Column:
-    """A value by which Spark can group, equal for equal values: maps by their entries, variants by their JSON.
-
-    Raises:
-        AnalysisError: There is no such value.
-    """
+    """A value by which Spark can group, equal for equal values: maps by their entries, variants by their JSON."""
     if _is_plain(kind):
         return column
     if isinstance(kind, ArrayType | MapType | StructType):

@@ -24,7 +24,7 @@ Keys: TypeAlias = str | Sequence[str] | Mapping[str, str | Sequence[str]]
 """The columns that identify a row, or these by the name of an output."""
 
 _ROWS = "rows"
-"""The name of a table that has no name of its own."""
+"""The name of a table that has none."""
 
 
 class Diff:

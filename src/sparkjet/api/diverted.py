@@ -130,7 +130,7 @@ class DeadLetters(FrameMethods):
         """
         missing = [name for name in ADDED if name not in self.columns]
         if missing:
-            message = f"kafkaRecords: there is no column {missing[0]!r} any more. Call it on deadLetters itself."
+            message = f"kafkaRecords: column {missing[0]!r} is gone. Call it on deadLetters itself."
             raise AnalysisError(message)
         return self.select(*records(self._visible))
 
@@ -141,8 +141,7 @@ class DeadLetters(FrameMethods):
 
     def _computed(self) -> DataFrame:
         if TIME in self._diverted.source.columns and self._diverted.below is None:
-            message = "toDF: dead letters of results come from a running query. Write them with writeStream."
-            raise AnalysisError(message)
+            raise AnalysisError("toDF: dead letters of results come from a running query. Write them with writeStream.")
         return dead_letters_of(self._written.nowhere)
 
     @property

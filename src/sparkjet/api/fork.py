@@ -137,8 +137,7 @@ class Fork:
         store = DirectoryStore(directory_at(self.parent, "parent", lambda: session).below("snapshots"))
         log, origin = RecordLog(store), origin_of(launch.home)
         if origin is None:
-            message = f'replay: "{self.home}" is no fork any more. Make a new one with sj.fork(…).'
-            raise AnalysisError(message)
+            raise AnalysisError(f'replay: "{self.home}" is no longer a fork. Make a new one with sj.fork(…).')
         last = last_epoch(log, self.epoch, until)
         reran = launch.rerun(RecordedEpochs(log, store, origin.slot, self.epoch, self.pin, last))
         return Replayed(reran.epochs, reran.last, reran.rows, self)
@@ -262,8 +261,7 @@ def fork(
     """
     for argument, given in (("home", home), ("at", at), ("to", to), ("outputs", outputs)):
         if not isinstance(given, str | Path) and (argument, given) != ("outputs", None):
-            message = f"{argument}: {given!r} is not text. See help(sj.fork)."
-            raise AnalysisError(message)
+            raise AnalysisError(f"{argument}: {given!r} is not text. See help(sj.fork).")
     if outputs is None and str(to).startswith("grid:"):
         message = "outputs: a grid has no place for the files of a fork. Give a directory that all executors reach."
         raise AnalysisError(message)

@@ -80,11 +80,7 @@ class GroupedMethods(Guided, ABC, Generic[Result]):
     def _resolved(
         self, exprs: Sequence[Expression], grouping: Grouping
     ) -> tuple[tuple[ResolvedAggregate, ...], tuple[ResultColumn, ...]]:
-        """The aggregates and the result columns of some expressions.
-
-        Raises:
-            AnalysisError: As in :meth:`agg`.
-        """
+        """The aggregates and the result columns of some expressions; refused as by :meth:`agg`."""
         rows = self._feed.shape
         inputs = Inputs(rows.drop(*HIDDEN[1:]), F.col(TIME))
         exprs = [with_group_window(each, self._grouping, rows) if isinstance(each, Column) else each for each in exprs]
@@ -151,11 +147,7 @@ class GroupedMethods(Guided, ABC, Generic[Result]):
         return self._of_each(F.max, cols)
 
     def _check_keys(self) -> None:
-        """Refuse results that Spark would return without their keys, by which operators and sinks distinguish them.
-
-        Raises:
-            AnalysisError: The session's configuration says so.
-        """
+        """Refuse results that Spark would return without their keys, by which operators and sinks distinguish them."""
         if str(self._feed.shape.sparkSession.conf.get(_RETAINED)).lower() == "false":
             message = (
                 f"agg: {_RETAINED} is false, and results would have no grouping columns, by which they are told apart. "
@@ -172,11 +164,7 @@ class GroupedMethods(Guided, ABC, Generic[Result]):
 
 
 def _numeric(method: str, name: object, rows: DataFrame) -> str:
-    """A column, as named in SQL.
-
-    Raises:
-        AnalysisError: It is not numeric.
-    """
+    """A numeric column, as named in SQL; others are refused."""
     if not isinstance(name, str):
         raise AnalysisError(f"{method}: {name!r} is not the name of a column. Give one, or use agg(…).")
     # Otherwise as in Spark: it may be a field of a struct, or spelled in another case.

@@ -138,7 +138,7 @@ class Launch:
     adopt: Adoption | None = None
     """The checkpoint of Spark's behind which it begins."""
     limit: StateLimit = field(default_factory=StateLimit)
-    """What each operator may hold."""
+    """The limits of each operator's state."""
 
     @cached_property
     def places(self) -> Places:
@@ -288,11 +288,7 @@ class Launch:
         return Refill.of(directory_at(place, REFILL_FROM.name, lambda: session), place)
 
     def _newest(self, log: RecordLog) -> tuple[int, Record] | None:
-        """The newest record, read before anything else is requested from the home.
-
-        Raises:
-            AnalysisError: The store does not answer, or does not let this user read.
-        """
+        """The newest record, read before anything else in the home: a store that does not answer is refused here."""
         try:
             return log.newest()
         except OSError as error:
@@ -382,11 +378,7 @@ class Launch:
             reports[-1] = self._with_backup(reports[-1])
 
     def _check_name(self) -> None:
-        """Refuse the name of a running query: Spark does so only after its home and its table have been taken over.
-
-        Raises:
-            AnalysisError: A running query has the name.
-        """
+        """Refuse the name of a running query: Spark does so only after its home and its table have been taken over."""
         running = () if self.name is None else self.plan.source.sparkSession.streams.active
         if any(each.name == self.name for each in running):
             message = (

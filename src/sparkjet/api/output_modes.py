@@ -60,7 +60,7 @@ def stage_in_mode(settings: OutputSettings, options: Options) -> Stage | None:
     if complete and isinstance(stage, WindowedAggregation):
         if isinstance(stage.window, SessionWindow):
             message = (
-                'outputMode: "complete" keeps all windows for ever, which sparkjet does with windows of fixed length '
+                'outputMode: "complete" keeps all windows forever, which sparkjet does with windows of fixed length '
                 'only, not with sessions. Use "append" for sessions that are final, or "update" for open ones too.'
             )
             raise AnalysisError(message)
@@ -96,11 +96,7 @@ def check_sink(sink: Sink, mode: str) -> None:
 
 
 def _check_comparing(settings: OutputSettings) -> None:
-    """Refuse window functions over results, as a window's unchanged results are not there to be compared.
-
-    Raises:
-        AnalysisError: There are window functions.
-    """
+    """Refuse window functions over results, as a window's unchanged results are not there to be compared."""
     counted = [
         sum(node.nodeName() == "Window" for node in passed_nodes(analyzed(rows)))
         for rows in (settings.chain.source, settings.chain.shape)

@@ -101,8 +101,7 @@ class OutputSettings:
             AnalysisError: If anything is set wrongly.
         """
         if self.sink is None:
-            message = 'start: choose a sink, e.g. format("files") or foreachBatch(…).'
-            raise AnalysisError(message)
+            raise AnalysisError('start: choose a sink, e.g. format("files") or foreachBatch(…).')
         options = Options(self.options)
         options.only([*QUERY_OPTIONS, *OUTPUT_OPTIONS, *self.sink.format.options], self.sink.name)
         if self.partition_by and not self.sink.format.has_directories:
@@ -156,15 +155,13 @@ class OutputSettings:
                 of_windows.append(LATE_ROWS_PATH)
             for option in of_windows:
                 if option in options:
-                    message = f"{option.name}: without windows no row is early or late. Leave it out."
-                    raise AnalysisError(message)
+                    raise AnalysisError(f"{option.name}: without windows no row is early or late. Leave it out.")
             # As in Spark, update mode is append mode here: no row changes.
             return None
         if self.mode != UPDATE:
             for option in (EARLY_RESULTS_PERIOD, IS_EARLY):
                 if option in options:
-                    message = f'{option.name}: early rows need outputMode("update").'
-                    raise AnalysisError(message)
+                    raise AnalysisError(f'{option.name}: early rows need outputMode("update").')
             return None
         if isinstance(stage, WindowJoin):
             message = (

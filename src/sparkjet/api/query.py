@@ -229,15 +229,11 @@ class StreamingQuery(Guided):
         return self._engine.pin(name)
 
     def _check_waiting(self, method: str) -> None:
-        """Refuse a method that would wait for the query, and so for the caller.
-
-        Raises:
-            AnalysisError: The query itself calls the caller.
-        """
+        """Refuse a method that would wait for the query if the query itself calls the caller."""
         if self._supervisor.is_called_by_query:
             message = (
                 f"{method}: the query itself calls the function that calls this, and both would wait for each other "
-                "for ever. Call it from another thread, which that function does not wait for. Only stop() can be "
+                "forever. Call it from another thread, which that function does not wait for. Only stop() can be "
                 "called here; it takes effect when the epoch has ended."
             )
             raise AnalysisError(message)

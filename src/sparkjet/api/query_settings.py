@@ -107,8 +107,7 @@ class QuerySettings:
             )
             raise AnalysisError(message)
         if settings.close_at_end and not trigger.get("availableNow"):
-            message = "closeWindowsAtEnd needs trigger(availableNow=True): other queries have no end."
-            raise AnalysisError(message)
+            raise AnalysisError("closeWindowsAtEnd needs trigger(availableNow=True): other queries have no end.")
         if settings.close_at_end and settings.publish_after is not None:
             message = (
                 "closeWindowsAtEnd: with publishAfter the other query says up to where windows close, and the rest of "
@@ -116,8 +115,7 @@ class QuerySettings:
             )
             raise AnalysisError(message)
         if settings.identity is not None and settings.store is None:
-            message = "option: queryId names a query in a grid: set snapshotStore too, or leave it out."
-            raise AnalysisError(message)
+            raise AnalysisError("option: queryId names a query in a grid: set snapshotStore too, or leave it out.")
         if settings.backup is None and SNAPSHOT_BACKUP_EVERY in options:
             message = "option: snapshotBackupEvery needs snapshotBackup, the home to copy to. Set both, or none."
             raise AnalysisError(message)

@@ -42,8 +42,7 @@ def read_state(
 
     Raises:
         AnalysisError: There is no such operator, pin or epoch, or the query has several operators and none is named.
-        RecoveryError: There is no record, something that it names is missing, or it was written by an earlier version,
-            which did not keep the columns.
+        RecoveryError: There is no record, or something that it names is missing.
 
     >>> import tempfile, sparkjet as sj
     >>> home, orders = tempfile.mkdtemp(), tempfile.mkdtemp()

@@ -201,11 +201,7 @@ def _check(method: str, output_mode: str) -> None:
 
 
 def _initial_rows(method: str, grouped: GroupedData, keys: tuple[Key, ...]) -> DataFrame:
-    """Initial state as rows ``(keys…, row)``.
-
-    Raises:
-        AnalysisError: It is not grouped by the same keys.
-    """
+    """Initial state as rows ``(keys…, row)``; refused unless it is grouped by the same keys."""
     given: object = grouped
     refuse_connect(method, given)
     if not isinstance(given, GroupedData):

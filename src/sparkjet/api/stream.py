@@ -262,11 +262,7 @@ class Stream(Deduplicated, Diverted, Expecting, StreamJoins, Unions):
 
 
 def _check_counted(chain: Transformations) -> None:
-    """Refuse expectations in what becomes part of Spark's own query, where they would not be counted.
-
-    Raises:
-        AnalysisError: Names one.
-    """
+    """Refuse expectations in what becomes part of Spark's own query, where they would not be counted."""
     uncounted = Expected.of(chain).plain
     if uncounted:
         name = next(iter(uncounted.values())).name

@@ -116,11 +116,7 @@ def decide(before: Directory, after: Directory, at: int | None, *, dry_run: bool
 
 
 def _border(record: Record, following: Record, at: int | None, old: Directory, new: Directory) -> Border:
-    """Where to cut, by the newest records of both queries; an earlier decision stays.
-
-    Raises:
-        AnalysisError: They cannot be cut, or not at this time.
-    """
+    """Where to cut, by the newest records of both queries; an earlier decision stays, an impossible cut is refused."""
     if following.after is None or following.after.query != record.query:
         message = (
             f'switch: the query of "{new}" has not been started to go on after that of "{old}". Start it, from '

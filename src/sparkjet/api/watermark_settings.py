@@ -85,7 +85,7 @@ def _check_told(rows: DataFrame) -> None:
     untelling = untelling_source(rows)
     if untelling is not None:
         message = (
-            f"withWatermark: carried() would wait for ever: Spark's source {untelling!r} has no watermark of who wrote "
+            f"withWatermark: carried() would wait forever: Spark's source {untelling!r} has no watermark of who wrote "
             'its rows. Read a directory that sparkjet writes by format("sparkjet-files"), and a topic by '
             'format("sparkjet-kafka") with progressTopic. Or name another policy: '
             'carried(otherwise=limiting_lag("1 minute")).'
@@ -94,11 +94,7 @@ def _check_told(rows: DataFrame) -> None:
 
 
 def _found(option: str, name: object, rows: DataFrame) -> str:
-    """The column for a name, which may be spelled in another case, as in Spark.
-
-    Raises:
-        AnalysisError: There is no such column.
-    """
+    """The column for a name, which may be spelled in another case, as in Spark; a missing one is refused."""
     if not isinstance(name, str):
         raise AnalysisError(f"withWatermark: {option}={name!r} is not the name of a column.")
     found = [each for each in rows.columns if same_name(rows, each, name)]

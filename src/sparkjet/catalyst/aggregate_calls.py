@@ -89,7 +89,7 @@ class GroupWindow:
 
 @dataclass(frozen=True)
 class Pivot:
-    """A column of the rows, of each of whose values a result has columns of its own."""
+    """A column of the rows; a result has separate columns for each of its values."""
 
     column: str
     values: tuple[Any, ...]

@@ -71,7 +71,7 @@ KEPT_PLANS = Door(
         f"{_CATALYST}.expressions.Literal(2)",
         *(("org.apache.spark.rdd.SQLPartitioningAwareUnionRDD(4)",) if LINE >= (4, 1) else ()),
     ),
-    "each epoch is planned anew",
+    "each epoch is planned again",
 )
 MICRO_BATCH = Door(
     "the plan behind the rows of a micro-batch",
@@ -436,8 +436,7 @@ def named_if_locked() -> Iterator[None]:
         remedy = locked_jvm(str(error))
         if remedy is None:
             raise
-        message = f"stream: {remedy}"
-        raise AnalysisError(message) from error
+        raise AnalysisError(f"stream: {remedy}") from error
 
 
 def _was_tried(session: SparkSession, release: str) -> bool:

@@ -81,12 +81,7 @@ class KeptPlans:
 
 
 class _Leaf:
-    """A leaf of a kept plan.
-
-    Args:
-        node: The node, which scans an empty RDD.
-        number: The number of the group of tables that it reads.
-    """
+    """A leaf of a kept plan: a node that scans an empty RDD, and the number of the group of tables that it reads."""
 
     def __init__(self, node: Any, number: int) -> None:
         self.node = node

@@ -33,7 +33,7 @@ _TAKEN: Mapping[type[T.DataType], tuple[type, ...]] = {
     T.TimestampNTZType: (dt.datetime,),
     T.DayTimeIntervalType: (dt.timedelta,),
 }
-"""What is a value of a type; the first that a type is of counts."""
+"""The Python types of the values of a Spark type; the first Spark type that matches counts."""
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 _SECOND = dt.timedelta(seconds=1)
 _NO_NUMBERS = ("NaN", "Infinity", "-Infinity")
@@ -61,7 +61,7 @@ class Sought:
         return f"{'no column' if len(self.values) == 1 else 'not all of'} {', '.join(self.values)}"
 
     def named(self, session: SparkSession, names: Sequence[str]) -> list[str]:
-        """Those of the values whose column has one of these names."""
+        """The values whose column has one of these names."""
         columns = [(name, F.lit(None), T.NullType()) for name in names]
         return [name for name in self.values if _found(session, name, columns)]
 

@@ -131,9 +131,7 @@ _TEXT = re.compile(r"\n== (?:SQL|DataFrame)\b[^\n]*==\n.*?(?=\n\tat [\w$./<>]+\(
 def _without_text(message: str, texts: Sequence[str] = ()) -> str:
     """The message without the text of the query, whose constants may be keys or passwords.
 
-    Args:
-        message: The message.
-        texts: Parts of it known to be that text; in the messages of causes one cannot see where it ends.
+    ``texts`` are parts of it known to be that text: in the messages of causes, one cannot see where it ends.
     """
     for each in texts:
         message = message.replace(each, "") if each else message

@@ -71,7 +71,7 @@ class WrittenOut:
             written = self._below(written, step)
             if written.collectLeaves().size() > _MOST_LEAVES:
                 return None
-        # Numbers of subqueries, and seeds, are drawn anew in each run.
+        # Each run draws new numbers of subqueries, and new seeds.
         if not written.deterministic() or written.containsPattern(self._pattern("PLAN_EXPRESSION")):
             return None
         if written.containsPattern(self._pattern("WITH_EXPRESSION")):

@@ -145,8 +145,7 @@ def page(
 
     if not homes:
         if host != LOOPBACK or port or token or token_file:
-            message = "--host, --port, --token and --token-file are for a page of homes: name a HOME"
-            raise typer.BadParameter(message)
+            raise typer.BadParameter("--host, --port, --token and --token-file are for a page of homes: name a HOME")
         return show_open(as_json=as_json)
     return serve(homes, host, port, token_of(token, token_file), conf or (), as_json=as_json)
 
@@ -338,7 +337,7 @@ def export_checkpoint(
 ) -> None:
     """Write a checkpoint from which Spark's own query goes on.
 
-    For a stopped query without operators that keep state. No query starts in its home any more.
+    For a stopped query without operators that keep state. Queries can no longer start in its home.
     """
     from sparkjet.cli.exporting import export  # noqa: PLC0415 - on use
 
@@ -420,5 +419,4 @@ def copy(
 
 def _one_of(first: str, one: object, second: str, other: object) -> None:
     if one and other:
-        message = f"{first} and {second} exclude each other"
-        raise typer.BadParameter(message)
+        raise typer.BadParameter(f"{first} and {second} exclude each other")

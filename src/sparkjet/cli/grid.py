@@ -51,7 +51,7 @@ _Members = Annotated[
 @app.command(help=f"Start a member, which runs until it is stopped. {_ACCESS}")
 def start(
     join: Annotated[str | None, typer.Option(metavar="HOST:PORT,…", help="members of the cluster to join")] = None,
-    alone: Annotated[bool, typer.Option("--alone", help="a grid of one member for ever: no other can join")] = False,
+    alone: Annotated[bool, typer.Option("--alone", help="a grid of one member forever: no other can join")] = False,
     bind: Annotated[str, typer.Option(help="address to listen on; wider than loopback only with TLS")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="port to listen on; 0 for any that is free")] = PORT,
     advertise: Annotated[
@@ -183,8 +183,7 @@ def reform_grid(
 ) -> None:
     """Re-form a grid."""
     if not others_are_dead:
-        message = "Say --others-are-dead: members that come back would go on as another grid"
-        raise typer.BadParameter(message)
+        raise typer.BadParameter("Say --others-are-dead: members that come back would go on as another grid")
     access = access_of(token_file, tls_certificate, tls_key, tls_authorities)
     from sparkjet.cli.grid_operations import reform  # noqa: PLC0415 - the extra is optional
 
@@ -206,8 +205,7 @@ def _named(option: str) -> Iterator[None]:
     try:
         yield
     except SparkjetError as error:
-        message = f"{option}: {error}"
-        raise type(error)(message) from error
+        raise type(error)(f"{option}: {error}") from error
 
 
 def _check_addresses(bind: str, port: int, advertise: str | None, access: Access, *, alone: bool) -> None:
@@ -282,7 +280,7 @@ def _contacts(members: Sequence[str], access: Access) -> list[str]:
     finally:
         client.close()
     if not contacts:
-        raise AnalysisError(f"{','.join(members)} is a grid of one member for ever (--alone): none can join.")
+        raise AnalysisError(f"{','.join(members)} is a grid of one member forever (--alone): none can join.")
     return contacts
 
 

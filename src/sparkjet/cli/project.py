@@ -21,7 +21,7 @@ READINGS = "ts timestamp, site string, watts long"
 
 
 def peaks(readings):
-    """What is computed: of a stream by the job, and of rows by its test."""
+    """The query, of a stream in the job and of rows in its test."""
     return (
         readings.withWatermark("ts", "10 seconds", by="site", substreams=["north", "south"])
         .groupBy(sj.window("ts", "1 minute"), "site")

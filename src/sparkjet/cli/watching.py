@@ -74,11 +74,7 @@ def show_open(*, as_json: bool) -> int:
 
 
 def _opened() -> list[OpenPage]:
-    """The open pages of this user.
-
-    Raises:
-        AnalysisError: There are none.
-    """
+    """The open pages of this user; an error if there are none."""
     found = open_pages()
     if not found:
         message = (

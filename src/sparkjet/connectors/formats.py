@@ -1,4 +1,4 @@
-"""All formats of sparkjet: a sink or a source of its own is one line here, and its folder."""
+"""All formats of sparkjet: a sink or a source is one line here, and its folder."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _register(spark: SparkSession, source: type[DataSource]) -> None:
         spark.dataSource.register(source)
     except AnalysisException as error:
         # Spark looks for sources of its own in a Python process that may have read one of ours before; what it has
-        # found there, no session can register any more.
+        # found there, no session can register again.
         if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
             raise
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _PATH = text("path", "Output directory, a path or a URI.")
 _FILE_FORMAT = choice("fileFormat", "Format of the files; or name it in format(…).", FORMATS, "parquet")
 _RETENTION = interval(
-    "retention", "How long read_files lists an epoch's files, as in Spark's file sink; for ever by default."
+    "retention", "How long read_files lists an epoch's files, as in Spark's file sink; forever by default."
 )
 WRITERS: Sequence[Option[Any]] = (
     COMPRESSION,

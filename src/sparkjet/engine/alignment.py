@@ -80,7 +80,7 @@ class Alignment:
 
     @property
     def unread(self) -> dict[str, bool]:
-        """Those that are held back have not been read to their end, whether or not their source tells that."""
+        """Substreams that are held back have not been read to their end, whether or not their source reports it."""
         return dict.fromkeys(self.held, False)
 
     def tell(self, tracker: InputTracker) -> None:

@@ -91,8 +91,7 @@ class BatchRunner:
         while self._ending.failure is None and self._spark.result().isActive:
             self._ending.wait(POLLING)
         if self._ending.failure is not None:
-            message = f"Batch {batch_id} is not run: the query has failed."
-            raise FailedError(message) from self._ending.failure
+            raise FailedError(f"Batch {batch_id} is not run: the query has failed.") from self._ending.failure
         try:
             self._engine.refuse(batch_id)
         except BaseException as error:

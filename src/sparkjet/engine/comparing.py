@@ -231,7 +231,7 @@ class _Aggregation:
             self._add("window", before, now, Consequence.FREE, note)
 
     def _gap(self) -> int:
-        """By how many microseconds the gap of sessions is longer; 0 if it is not, or if that is refused."""
+        """The number of microseconds by which the gap of sessions is longer; 0 if it is not, or if that is refused."""
         saved, now = self._saved.get(_SESSIONS), self._now.get(_SESSIONS)
         if saved == now:
             return 0
@@ -312,7 +312,7 @@ def _inputs_of(
 ) -> list[tuple[int, int]]:
     """The inputs of a union for which the columns read can be compared, each with the number that it had."""
     count = stage.reads.inputs
-    # An earlier version has written out only the first one.
+    # Written out only if there are several.
     known = record.unsaid.get(f"{name} inputs", 1)
     if moved is None or len(moved.now) != count or len(plan.sources.all) > 1:
         return [(number, number) for number in range(min(count, known))]
@@ -329,7 +329,7 @@ def _gap_of(sessions: Any) -> str:
 
 
 def _longer(saved: Any, now: Any) -> int | None:
-    """By how much a gap is longer than another one; None if more has changed, or pieces are cut from the beginning."""
+    """How much longer a gap is than another one; None if more has changed, or pieces are cut from the beginning."""
     if saved is None or now is None or not (isinstance(saved[0], int) and isinstance(now[0], int)):
         return None
     return now[0] - saved[0] if saved[1] is None and now[1] is None else None

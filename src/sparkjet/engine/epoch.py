@@ -168,7 +168,7 @@ class Epoch:
         for prefix in sorted({*prefixes} - self._context.waiting):
             self._context.waiting.add(prefix)
             logger.warning(
-                "withWatermark: carried() waits, maybe for ever: who has written the rows of %s tells no watermark. "
+                "withWatermark: carried() waits, maybe forever: who has written the rows of %s tells no watermark. "
                 "Name another policy, carried(otherwise=limiting_lag(…)), or writers whose rows do not count, "
                 "carried(without=[…])",
                 prefix.removesuffix("/") or "the stream",

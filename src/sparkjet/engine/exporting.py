@@ -34,14 +34,14 @@ _READABLE = "sparkjet-kafka"
 
 
 class Exported(NamedTuple):
-    """What was exported: the epoch of the record, and the batch behind which Spark's query goes on."""
+    """An export: the epoch of the record, and the batch after which Spark's query goes on."""
 
     epoch: int
     batch: int
 
 
 class _Exported(msgspec.Struct, frozen=True):
-    """What a home keeps of its export."""
+    """The note in a home that it was exported."""
 
     to: str
 
@@ -50,7 +50,7 @@ _EXPORTED = msgspec.json.Decoder(known(_Exported))
 
 
 def export_checkpoint(home: Directory, to: Directory, after: int | None = None) -> Exported:
-    """Write the checkpoint, and end the home: no query starts there any more, and one that runs is fenced.
+    """Write the checkpoint, and end the home: queries can no longer start there, and one that runs is fenced.
 
     Ended in the middle, it is called again: until the checkpoint is whole, Spark refuses to start with it.
 
@@ -70,14 +70,12 @@ def export_checkpoint(home: Directory, to: Directory, after: int | None = None) 
     if before is not None and before.to != to.resolved():
         raise _refused(home, f'was exported to "{before.to}" already. Give that directory')
     if is_within(to.resolved(), home.resolved()) or is_within(home.resolved(), to.resolved()):
-        message = f'{COMMAND}: "{to}" and the home "{home}" are in each other. Give a directory of its own.'
-        raise AnalysisError(message)
+        raise AnalysisError(f'{COMMAND}: "{to}" and the home "{home}" are in each other. Give a directory of its own.')
     offsets = to.below("offsets")
     # Directories alone are of an export that was ended before the guard.
     if to.files() and not any(_is_guard(offsets, name) for name in offsets.names()):
         told = f'"{home}" was exported there, and it is complete' if before is not None else "give a directory without"
-        message = f'{COMMAND}: "{to}" has files: {told}.'
-        raise AnalysisError(message)
+        raise AnalysisError(f'{COMMAND}: "{to}" has files: {told}.')
     # First: Spark would take an empty directory for a new query's. And behind all offsets, as Spark reads the last one.
     guard = str(position.batch + 1)
     offsets.create()
@@ -86,7 +84,7 @@ def export_checkpoint(home: Directory, to: Directory, after: int | None = None) 
     to.remove_files(to.files().keys() - {f"offsets/{guard}"})
     _end(home, to, slot, record)
     with tempfile.TemporaryDirectory(prefix="sparkjet-export-") as place:
-        # The way in which every start makes the checkpoint of its own run.
+        # As every start makes the checkpoint of its run.
         made = SparkCheckpoint(Path(place, "made"))
         made.rebuild(str(uuid.uuid4()), position, DirectoryStore(home.below("snapshots")))
         for path in made.directory.rglob("*"):
@@ -189,8 +187,7 @@ def _exported(home: Directory) -> _Exported | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except msgspec.MsgspecError as error:
-        message = f'{COMMAND}: {_HOME_FILE} of "{home}" cannot be read: {error}. Restore it.'
-        raise RecoveryError(message) from error
+        raise RecoveryError(f'{COMMAND}: {_HOME_FILE} of "{home}" cannot be read: {error}. Restore it.') from error
 
 
 def _is_guard(offsets: Directory, name: str) -> bool:

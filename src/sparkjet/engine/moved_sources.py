@@ -105,7 +105,7 @@ def moved_sources(plan: Plan, record: Record) -> tuple[MovedSources | None, list
     offsets = None if record.spark is None else len(ends_of(record.spark))
     is_listed = not plan.inputs or {each.prefix for each in now} == {each.prefix for each in plan.inputs}
     if before is None or offsets not in {None, len(before)} or not is_listed:
-        # The record is from an earlier version; or a source is read twice.
+        # Homes that tests keep, some of Spark 4.0, do not list their sources; or a source is read twice.
         is_same = offsets in {None, len(now)} if before is None else _prefixes(before) == _prefixes(now)
         return None, [] if is_same else [_refused("sources", str(offsets), str(len(now)), _UNTOLD)]
     numbers = matched(before, now)
@@ -122,7 +122,7 @@ def moved_sources(plan: Plan, record: Record) -> tuple[MovedSources | None, list
 
 
 def recorded_sources(record: Record) -> list[KnownSource] | None:
-    """The sources whose offsets a record has, in order; None if an earlier version has not said which they are."""
+    """The sources whose offsets a record has, in order; None if it does not say which they are."""
     listed = record.unsaid.get(SOURCES)
     if listed is not None:
         return [KnownSource(*each) for each in listed]
@@ -234,7 +234,7 @@ def _retired(plan: Plan, record: Record, moved: MovedSources, number: int) -> st
     source = moved.before[number]
     notes = ["its offsets are dropped: added again, it is read from where its options say"]
     if plan.inputs and source.prefix not in moved.inputs.values():
-        notes.insert(0, "no window waits for it any more")
+        notes.insert(0, "no window waits for it now")
     elif plan.inputs and any(each.watermark.by for each in plan.inputs):
         notes.insert(0, "its substreams are waited for until query.retireSubstream, or their timeout")
     if _key(source, number) in record.queues:

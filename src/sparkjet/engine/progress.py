@@ -116,7 +116,7 @@ def _measured(report: OperatorReport, state: StageState) -> OperatorReport:
 
 
 def operator_reports(stages: Mapping[str, SavedStage]) -> dict[str, OperatorReport]:
-    """What a record says about the state of each operator."""
+    """The report of a record on the state of each operator."""
     found = {}
     for name, stage in stages.items():
         sizes = [delta.size for delta in stage.deltas if delta.size is not None]

@@ -72,7 +72,7 @@ class OperatorReport(msgspec.Struct, frozen=True, rename="camel"):
     entries: int
     """Rows in its deltas, including those that are replaced or expired and not merged yet."""
     stored_bytes: int | None
-    """Size of the files of its deltas; null where an earlier version has written one of them."""
+    """Size of the files of its deltas; null where that of one of them is not known."""
     memory_bytes: int | None = None
     """Bytes of it in the memory of the executors, as they have told the driver; null where only records are known."""
     spilled_bytes: int | None = None
@@ -91,7 +91,7 @@ class SinkReport(msgspec.Struct, frozen=True, rename="camel"):
     rows: int | None
     """Number of its rows; null if the sink does not count them."""
     transaction: dict[str, Any]
-    """What its sink commits, as described by the sink."""
+    """The sink's description of the rows that it commits."""
 
     @classmethod
     def of(cls, name: str, transaction: dict[str, Any]) -> SinkReport:
@@ -148,7 +148,7 @@ class ProgressReport(msgspec.Struct, frozen=True, rename="camel"):
     failed_rows: dict[str, int] = {}
     """Rows that have failed behind `divert` in this epoch, by the `_stage` of their dead letters."""
     changes: list[str] = []
-    """What had changed in the query when this run began, and what happened to its state: one line each, as in the
+    """Changes of the query when this run began, and what happened to its state: one line each, as in the
     report that `onChange` asks to approve."""
     expectations: dict[str, DroppedCount] = {}
     """Rows that have not met each expectation, by its name; `total` is since it was added to the query."""

@@ -16,7 +16,7 @@ from sparkjet.catalyst.physical_plans import own_session
 from sparkjet.engine.context import configure
 from sparkjet.engine.progress import known
 from sparkjet.engine.stage_state import Loading, StageState
-from sparkjet.errors import AnalysisError, RecoveryError
+from sparkjet.errors import AnalysisError
 from sparkjet.plan.aggregation import key_name
 from sparkjet.plan.interval_join import SIDES
 from sparkjet.plan.recorded_stages import no_rows, recorded_aggregation, schema_of
@@ -67,15 +67,9 @@ def shown_rows(
 
     Raises:
         AnalysisError: The operator has no such side.
-        RecoveryError: The record is of an earlier version, or something that it names is missing.
+        RecoveryError: Something that the record names is missing.
     """
-    saved, shown = record.stages[name], record.shown.get(name)
-    if shown is None:
-        message = (
-            f"read_state: epoch {record.epoch} was recorded by a version that does not note the columns of its state. "
-            "Start the query once with this version."
-        )
-        raise RecoveryError(message)
+    saved, shown = record.stages[name], record.shown[name]
     if side is not None and (side not in SIDES or not isinstance(saved.settings, JoinSettings)):
         message = (
             f'read_state: joinSide="{side}": it is left or right, of a join; {name} is: {kind_of_operator(saved)}.'

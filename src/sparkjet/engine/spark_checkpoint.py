@@ -248,7 +248,7 @@ def check_agreement(
 
 
 def _offsets(text: str) -> dict[str, str]:
-    r"""By source, the offsets of a file in ``offsets``: a version, metadata, and a line for each source.
+    r"""The offsets of a file in ``offsets``, by source: a version, metadata, and a line for each source.
 
     >>> _offsets('v1\n{}\n{"logOffset":4}\n-')
     {'0': '{"logOffset":4}', '1': '-'}

@@ -309,11 +309,11 @@ class StageState:
         before = saved.settings
         if isinstance(self.operator, SlidingWindows) and isinstance(before, SlidingSettings):
             if before == self.operator.settings:
-                self.operator.restore(segments, saved.closed, saved.whole_from, saved.withheld, saved.shed)
+                self.operator.restore(segments, saved.closed, saved.windows)
             else:
                 self._realign(self.operator, grid_of(before), saved, segments, store, name)
         elif isinstance(self.operator, SessionWindows):
-            self.operator.restore(segments, saved.closed, saved.whole_from, saved.withheld, saved.shed)
+            self.operator.restore(segments, saved.closed, saved.windows)
         elif isinstance(self.operator, IntervalJoin) and isinstance(before, JoinSettings):
             self.operator.restore(segments, saved.closed, before.watermarks)
         else:
@@ -384,9 +384,9 @@ class StageState:
             start = max(
                 clamp(saved.closed + upgrade.longer), saved.closed if saved.whole_from is None else saved.whole_from
             )
-            operator.restore(segments, saved.closed, start, saved.withheld, saved.shed)
+            operator.restore(segments, saved.closed, saved.windows._replace(whole_from=start))
         elif isinstance(operator, SlidingWindows | SessionWindows):
-            operator.restore(segments, saved.closed, saved.whole_from, saved.withheld, saved.shed)
+            operator.restore(segments, saved.closed, saved.windows)
         else:
             operator.restore(segments, saved.closed)
 
@@ -415,8 +415,8 @@ class StageState:
         self, operator: SlidingWindows, before: WindowGrid, saved: SavedStage, segments: list[Segment], name: str
     ) -> None:
         closed = operator.realigned_end(saved.closed)
-        operator.restore(segments, closed, whole_from(operator.window, before, saved), saved.withheld, saved.shed)
-        start = operator.whole_from
+        start = whole_from(operator.window, before, saved)
+        operator.restore(segments, closed, saved.windows._replace(whole_from=start))
         if start is not None and (closed is None or operator.window.last_partial(start) > closed):
             logger.warning(
                 "%s: the window has changed. Windows that start before %s are withheld, as some of their rows are no "

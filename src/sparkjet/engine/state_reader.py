@@ -56,7 +56,7 @@ class StateReader:
 
         Raises:
             AnalysisError: There is no such operator, or there are several and none is named.
-            RecoveryError: The record is of an earlier version, or something that it names is missing.
+            RecoveryError: Something that the record names is missing.
         """
         for _ in range(_ATTEMPTS):
             name = self._named(operator)
@@ -77,7 +77,6 @@ class StateReader:
 
         Raises:
             AnalysisError: As in :meth:`rows`.
-            RecoveryError: The record is of an earlier version.
         """
         name = self._named(operator)
         without = msgspec.structs.replace(self.record.stages[name], deltas=[])
@@ -100,7 +99,7 @@ class StateReader:
         names = {delta.name for stage in found.stages.values() for delta in stage.deltas} if found else set()
         if found is None or found.epoch != epoch or not names <= set(self._store.names()):
             message = (
-                f"read_state: the state of epoch {epoch} is not there any more. The newest epoch is there, and each "
+                f"read_state: the state of epoch {epoch} is no longer there. The newest epoch is there, and each "
                 "that is pinned (query.snapshot, or sparkjet snapshots pin)."
             )
             raise AnalysisError(message)

@@ -1,4 +1,4 @@
-"""What a query shows of itself: its history in bounded memory, a page, metrics."""
+"""The view of a running query: its history in bounded memory, a page, metrics."""
 
 from __future__ import annotations
 

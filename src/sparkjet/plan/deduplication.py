@@ -132,7 +132,7 @@ def dropped_duplicates(
         return DroppedDuplicates(feed, names, _known_delay(feed, method), "within the delay of the watermark")
     if event_time is not None and event_time.is_among(rows, names, method):
         return DroppedDuplicates(feed, names, 0, "until the watermark has passed the event time")
-    return DroppedDuplicates(feed, names, None, "for ever")
+    return DroppedDuplicates(feed, names, None, "forever")
 
 
 def _columns(rows: DataFrame, subset: Sequence[str] | None, method: str) -> tuple[str, ...]:

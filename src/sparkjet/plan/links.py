@@ -141,7 +141,7 @@ def whole(step: Transformation) -> Link:
 
 
 def regrouped(step: Transformation) -> Link:
-    """A transformation that aggregates all results at once: the new rows have no window of their own."""
+    """A transformation that aggregates all results at once: the new rows have no window."""
     return Link(lambda frame: step(frame.drop(*HIDDEN)), None, filters=True, remakes=True, whole=True)
 
 

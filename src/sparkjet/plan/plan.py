@@ -256,7 +256,6 @@ class Plan:
         }
         for stage in self.stages:
             reads = [None if feed.parent is None else feed.parent.name for feed in stage.feeds]
-            # One name, not a list: records of earlier versions have it this way.
             described[stage.name] = {"reads": reads[0] if len(reads) == 1 else reads, **stage.stage.fingerprint}
         return described
 

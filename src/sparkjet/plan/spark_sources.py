@@ -36,7 +36,7 @@ KNOWN = {
 }
 """The known sources, by their short names."""
 KEEPING = tuple(sorted(name for name, known in KNOWN.items() if known.keeps))
-"""Those that keep their rows."""
+"""The sources that keep their rows."""
 _UNKNOWN = KnownSource(None)
 _UNTELLING = ("kafka", "socket")
 """Sources of Spark's own, beside those of files; not ``rate``, which stands for others in tests."""
@@ -165,7 +165,7 @@ def _hearing(df: DataFrame, leaf: Any) -> Hearing | None:
 
 
 def _newer_options(leaf: Any, names: Sequence[str]) -> dict[str, str]:
-    """Those of some options that a source of API version 2 has."""
+    """The given options that a source of API version 2 knows."""
     options, table = leaf.extraOptions(), leaf.identifier()
     found = {each: str(options.get(each)) for each in names if options.containsKey(each)}
     return found | ({"table": str(table.get())} if table.isDefined() else {})

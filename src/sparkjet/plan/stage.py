@@ -132,7 +132,7 @@ class Stage(ABC):
     """A stateful step of a query; pure description: the state is in the operator that it creates.
 
     Attributes:
-        own_watermarks: Whether each side gets the watermark of its own inputs, which may be ahead of the query's.
+        own_watermarks: Whether each side gets the watermark of its inputs, which may be ahead of the query's.
     """
 
     own_watermarks: ClassVar[bool] = False

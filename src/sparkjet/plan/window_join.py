@@ -63,7 +63,7 @@ class WindowJoin(Stage):
 
     @property
     def fingerprint(self) -> dict[str, Any]:
-        """What is joined, not how: the latter is not state, and may change."""
+        """The rows that are joined, not how: the latter is not state, and may change."""
         return {"join": "windows"}
 
     @property
@@ -176,7 +176,7 @@ def _check_sides(left: JoinedResults, right: JoinedResults, how: str | None) -> 
     for side, each in (("left", left), ("right", right)):
         if TIME not in each.rows.columns:
             message = (
-                f"join: mapInPandas, mapInArrow and unpivot have made the rows on the {side} anew, without their event "
+                f"join: mapInPandas, mapInArrow and unpivot have rebuilt the rows on the {side}, without their event "
                 "time. Join first."
             )
             raise AnalysisError(message)

@@ -73,12 +73,12 @@ class Written(ABC):
         """The rows of a version, whatever was written since.
 
         Raises:
-            RecoveryError: It cannot be read any more, or the table was made anew.
+            RecoveryError: It can no longer be read, or the table was recreated.
         """
 
     def _gone(self, version: str, why: object) -> RecoveryError:
         return RecoveryError(
-            f"history: version {version} of {self.place}, which the query has begun with, cannot be read any more: "
+            f"history: version {version} of {self.place}, with which the query has begun, can no longer be read: "
             f"{why}. Restore the table, or start from scratch with another checkpointLocation."
         )
 
@@ -95,8 +95,8 @@ class Written(ABC):
         offsets = next((each["offsets"] for each in found if each.get("offsets")), None)
         if offsets is None:
             message = (
-                f"history: no commit of {self.place} says up to which offsets its query has read. It is none of "
-                "sparkjet's, or of an earlier version: let the query write once more with this one, or cut by a time."
+                f"history: no commit of {self.place} says up to which offsets its query has read, as those of "
+                "sparkjet's sinks do. Cut by a time."
             )
             raise AnalysisError(message)
         return Committed(version, offsets)
@@ -153,7 +153,7 @@ class WrittenDelta(Written):
             raise self._gone(version, error) from error
         # Versions are numbered from 0 in each table.
         if found != of:
-            raise self._gone(version, f"the table was made anew, and its id is {found}")
+            raise self._gone(version, f"the table was recreated, and its id is {found}")
         return rows
 
     @property
@@ -307,5 +307,5 @@ def last_offsets(committed: Committed, columns: Mapping[str, DataType], begins: 
 
 
 def _can_be(kind: DataType, part: str) -> bool:
-    """Whether a column has that text: those of other types are written in ways of their own, as 0.0 or false."""
+    """Whether a column has that text: other types have other spellings, such as 0.0 or false."""
     return isinstance(kind, StringType) or (isinstance(kind, IntegralType) and part.removeprefix("-").isdecimal())

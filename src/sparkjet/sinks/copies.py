@@ -34,7 +34,7 @@ def is_of_copy(handle: Handle, epoch: int, run: str | None) -> bool:
     """Whether an epoch at a destination was published by another copy of the handle's home.
 
     After the epoch that a driver started from, only its own run publishes; its successors publish once it is fenced,
-    and then it ends for that reason. Earlier versions named no runs.
+    and then it ends for that reason.
     """
     own = handle.get("run")
     return bool(own and run) and run != own and epoch > int(handle["since"])

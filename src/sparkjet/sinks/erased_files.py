@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from sparkjet.storage.directory import Directory
 
 _TYPED = ("parquet", "orc")
-"""Formats of files that are read as they were written; text would be written anew otherwise than it was."""
+"""Formats of files that are read as they were written; rewritten text would not be what it was."""
 _ERASED = "000000-erased-"
-"""Of an attempt before all takeovers: the next start of the query removes what a killed one has left."""
+"""An attempt before all takeovers: the next start of the query removes what a killed one has left."""
 _WHOLE = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}
 """A row that was skipped would be lost."""
 _AS_MERGED = {"mergeSchema": "true", **_WHOLE}
@@ -90,11 +90,9 @@ class FilesErasure:
             # A sink creates its directory with the first start.
             is_ours = bool(self._writers()) or (not self._files and directory.exists(MANIFEST_DIRECTORY))
         except OSError as error:
-            message = f'erase: "{directory}" cannot be read: {error.strerror or error}'
-            raise AnalysisError(message) from error
+            raise AnalysisError(f'erase: "{directory}" cannot be read: {error.strerror or error}') from error
         if not is_ours or not isinstance(directory, Replacing):
-            message = f"erase: {directory} has no manifest: no sparkjet query has published an epoch there."
-            raise AnalysisError(message)
+            raise AnalysisError(f"erase: {directory} has no manifest: no sparkjet query has published an epoch there.")
         self._replace = directory.replace
         self._lacking: set[str] = set()
         self._check()
@@ -122,7 +120,7 @@ class FilesErasure:
                 raise AnalysisError(message)
 
     def look(self) -> FoundRows:
-        """What there is to erase.
+        """The files to erase.
 
         Raises:
             AnalysisError: A value is none of its column, or a file cannot be read.
@@ -178,7 +176,7 @@ class FilesErasure:
         for name, entry in self._files.items():
             if _format(name, entry) not in _TYPED:
                 message = (
-                    f'erase: "{self._directory}" has {_format(name, entry)} files, which would be written anew as '
+                    f'erase: "{self._directory}" has {_format(name, entry)} files, which would be rewritten as '
                     "other text than it was. Rewrite them with Spark, or remove them."
                 )
                 raise AnalysisError(message)

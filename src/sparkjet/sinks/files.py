@@ -215,7 +215,7 @@ class FilesSink:
                 options=handle["options"],
                 committed=now,
                 run=handle.get("run"),
-                # Handles of older records tell nothing.
+                # Those of the kept homes tell nothing.
                 progress=handle.get("progress"),
             )
         )

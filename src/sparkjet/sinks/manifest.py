@@ -312,8 +312,7 @@ def _entries(segment: bytes) -> list[ManifestEntry]:
             entries.append(ManifestEntry(row.epoch, row.files, *common, row.committed, row.run, row.progress))
     if not entries:
         # None is merged without: it was cut off.
-        message = "it has no entries"
-        raise msgspec.DecodeError(message)
+        raise msgspec.DecodeError("it has no entries")
     return entries
 
 

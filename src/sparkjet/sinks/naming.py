@@ -12,7 +12,7 @@ BEGINNING = "sparkjet/"
 """The beginning of every name that an output has in a system outside."""
 _PARTS = 5
 _NAME = re.compile(r"(\d+)-(\d+)-(\d+)(?:-([0-9a-f]+))?")
-"""A :class:`TransactionId` as text: takeover, epoch, attempt and run, which earlier versions left out."""
+"""A :class:`TransactionId` as text: takeover, epoch, attempt and, if it has one, run."""
 POOLED = "p"
 """Prefix of the last part of a pooled id."""
 _UNKNOWN = datetime.fromtimestamp(0, timezone.utc)
@@ -53,7 +53,7 @@ class ListedTransaction:
 
     @property
     def run(self) -> str:
-        """The run that opened it; empty for one of an earlier version."""
+        """The run that opened it; empty if its name has none."""
         found = _NAME.fullmatch(self.gid.split("/")[3])
         return (found and found[4]) or ""
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sparkjet.storage.directory import Directory
 
 Handle = dict[str, Any]
-"""What a record keeps of a prepared transaction: JSON, no secrets. Progress reports its ``rows``, if it has them."""
+"""A prepared transaction as kept in a record: JSON, no secrets. Progress reports its ``rows``, if it has them."""
 
 
 class Guarantee(Enum):
@@ -37,7 +37,7 @@ class Unknown(Enum):
 
 
 Later: TypeAlias = str | Unknown | None
-"""What a destination has of later epochs: a clause that names it, nothing, or it cannot tell."""
+"""Whether a destination has later epochs: a clause that names them, None, or unknown."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class TransactionId:
 
     @property
     def reached(self) -> int | None:
-        """What readers of the output may rely on: its watermark, MIN before the first, None if its rows have none."""
+        """The output's watermark, on which readers may rely: MIN before the first, None if its rows have none."""
         # Of a join's results it is less than the query's.
         return self.watermark if self.progress is None else self.progress.watermark
 
@@ -77,7 +77,7 @@ class TransactionId:
         return None if self.reached == MIN else self.reached
 
     def to_tell(self, rows: int) -> dict[str, Any]:
-        """What readers are told beside so many rows: a :class:`~sparkjet.time.WriterProgress`, as JSON."""
+        """The information for readers beside so many rows: a :class:`~sparkjet.time.WriterProgress`, as JSON."""
         own = WriterProgress(query=self.query, output=self.sink, epoch=self.epoch, watermark=self.watermark)
         found: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(self.progress or own, rows=rows))
         return found
@@ -114,7 +114,7 @@ class Sink(Protocol):
 
         Raises:
             RefusedRowsError: The destination does not take some of the rows, and would take the others. Behind
-                ``divert`` it is then called with parts of them, each of an attempt of its own.
+                ``divert`` it is then called with parts of them, each of a separate attempt.
         """
         ...
 
@@ -132,7 +132,7 @@ class Sink(Protocol):
         ...
 
     def published_after(self, newest: TransactionId, handle: Handle | None) -> Later:
-        """What the destination holds that a query at this record cannot have published.
+        """Find epochs at the destination that a query at this record cannot have published.
 
         Called at the start, before the takeover, and changes nothing. It tells a home that was restored from a backup
         or lost: epoch numbers would repeat, and rows would be there twice or be taken for published.
@@ -303,7 +303,7 @@ class Adopting(Protocol):
         ...
 
     def close_batch(self, number: int, session: SparkSession) -> bool:
-        """Let Spark's sink not get this batch any more; False if it has got it."""
+        """Keep this batch from Spark's sink; False if the sink already has it."""
         ...
 
 

@@ -83,12 +83,10 @@ def read_epochs(
             before = [file for file in SparkList(directory).files() if file not in own]
             entries.append(msgspec.structs.replace(entries[0], epoch=-1, committed=None, files=before))
     except OSError as error:
-        message = f'read_files: "{directory}" cannot be read: {error.strerror or error}'
-        raise AnalysisError(message) from error
+        raise AnalysisError(f'read_files: "{directory}" cannot be read: {error.strerror or error}') from error
     entries = [entry for entry in entries if until is None or entry.epoch <= until]
     if not entries:
-        message = f"read_files: {directory} has no manifest: no sparkjet query has published an epoch there."
-        raise AnalysisError(message)
+        raise AnalysisError(f"read_files: {directory} has no manifest: no sparkjet query has published an epoch there.")
     groups: dict[tuple[bytes, tuple[str, ...]], tuple[ManifestEntry, list[str]]] = {}
     # Epochs of different queries do not compare.
     for entry in sorted(entries, key=lambda each: (each.committed or 0, each.epoch), reverse=True):
@@ -111,7 +109,7 @@ def read_epochs(
 
 
 _READING = {"csv": {"multiLine": "true"}}
-"""What readers must be told that writers need not: a line break within a value ends no row."""
+"""Options that only readers need: a line break within a value ends no row."""
 
 
 def _read(session: SparkSession, directory: Directory, entry: ManifestEntry, files: list[str]) -> DataFrame:

@@ -146,8 +146,7 @@ class SparkList:
             for line in lines:
                 str(json.loads(line)["path"])
         except (UnicodeDecodeError, ValueError, LookupError, TypeError) as error:
-            message = f"{self._folder.below(name)} is damaged: {error}. Restore it."
-            raise StorageError(message) from error
+            raise StorageError(f"{self._folder.below(name)} is damaged: {error}. Restore it.") from error
         if version != _VERSION:
             message = f"{self._folder.below(name)} has version {version!r}, and {_VERSION} is what sparkjet reads."
             raise StorageError(message)

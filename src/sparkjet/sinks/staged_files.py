@@ -53,7 +53,7 @@ class Beside:
 
 @dataclass(frozen=True)
 class StagedFiles:
-    """The Parquet files of attempts, each attempt's in a directory of its own.
+    """The Parquet files of attempts, each attempt's in a separate directory.
 
     An empty file in ``_sparkjet/QUERY/OUTPUT/prepared`` names the directory until its files are part of the table:
     orphans are found there, and not by looking through the table.
@@ -112,7 +112,7 @@ class StagedFiles:
     def write_beside(
         self, rows: DataFrame, handle: Handle, options: Mapping[str, str], partition_by: Sequence[str]
     ) -> Beside:
-        """Write files that a decided epoch gives the table beside its own, into a directory of their own each time."""
+        """Write files that a decided epoch gives the table beside its own, into a separate directory each time."""
         folder = f"{handle['folder']}{_BESIDE}{uuid4().hex[:8]}"
         self._mark(folder, self._prepared(handle["query"], handle["sink"]))
         _, files = self._write(rows, folder, options, partition_by)
@@ -167,7 +167,7 @@ class StagedFiles:
         return all(sizes.get(name.removeprefix(f"{beside.folder}/")) == size for name, size in beside.files)
 
     def published(self, handle: Handle) -> None:
-        """Call it when the table has the files: they are no orphans any more."""
+        """Called when the table has the files: they are no longer orphans."""
         self._forget(handle["folder"], self._prepared(handle["query"], handle["sink"]))
 
     def published_beside(self, handle: Handle, added: Collection[str]) -> None:
@@ -237,7 +237,7 @@ class StagedFiles:
 
 
 def told(*handles: Handle) -> dict[str, Any]:
-    """What a table tells of an epoch, in the form that all destinations of ours have; and which run wrote it.
+    """A table's information on an epoch, in the form common to all sinks; and which run wrote it.
 
     Of several that it is given at once: what the last one tells, the rows of all, and which epoch is the first.
     """
@@ -256,8 +256,7 @@ def alike(handles: Sequence[Handle], *names: str) -> Iterator[list[Handle]]:
     """
 
     def group_of(handle: Handle) -> list[Any]:
-        # Handles of older records may lack some.
-        return [handle["folder"] if handle.get("keys") else None, *(handle.get(name) for name in names)]
+        return [handle["folder"] if handle.get("keys") else None, *(handle[name] for name in names)]
 
     for _, group in groupby(handles, key=group_of):
         yield list(group)

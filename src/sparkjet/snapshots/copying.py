@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sparkjet.storage.directory import Directory
 
 ADOPTED_FILE = "adopted.json"
-"""What a home keeps of the Spark query that it has adopted: whose directories it may write to."""
+"""The file in a home that names the Spark query it has adopted, to whose directories it may write."""
 _ATTEMPTS = 10
 
 
@@ -40,8 +40,7 @@ def copy_newest(source: Directory, target: Directory, option: str = "to") -> tup
     for _ in range(_ATTEMPTS):
         held, newest = log.newest(), there.newest()
         if newest is None:
-            message = f'copy: "{source}" contains no record of a query.'
-            raise RecoveryError(message)
+            raise RecoveryError(f'copy: "{source}" contains no record of a query.')
         slot, record = newest
         if held is not None and (held[1].query != record.query or held[0] > slot):
             message = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -106,13 +106,30 @@ class Lateness(msgspec.Struct, frozen=True):
     late: dict[str, dict[int, int]]
 
 
+class SavedWindows(NamedTuple):
+    """The windows of a stage that are not emitted like others.
+
+    Attributes:
+        whole_from: Those that start before it are withheld, as their shape or keys have changed; None if none is.
+        withheld: Number of those that were withheld.
+        shed: Number of those that were closed early.
+    """
+
+    whole_from: int | None = None
+    withheld: int = 0
+    shed: int = 0
+
+
+NO_WINDOWS = SavedWindows()
+
+
 class SavedStage(msgspec.Struct, frozen=True):
     """The state of one stage: its operator's numbers, the time up to which it is closed, its deltas, and its counters.
 
     ``late`` and ``null_timestamps`` count the rows that it has dropped, by substream, since the query's first start.
     Windows that start before ``whole_from`` are withheld, as their shape or keys have changed, and counted.
     ``shed`` counts the windows that were closed early, up to ``closed``, which is then beyond the watermark.
-    ``lateness`` is None if no row of a source is judged, and in records of earlier versions.
+    ``lateness`` is None if no row of a source is judged.
     """
 
     settings: StageSettings
@@ -124,6 +141,11 @@ class SavedStage(msgspec.Struct, frozen=True):
     withheld: int = 0
     shed: int = 0
     lateness: Lateness | None = None
+
+    @property
+    def windows(self) -> SavedWindows:
+        """Its windows that are not emitted like others."""
+        return SavedWindows(self.whole_from, self.withheld, self.shed)
 
 
 Fields: TypeAlias = list[dict[str, Any]]
@@ -246,12 +268,12 @@ class Record(msgspec.Struct, frozen=True):
     ``maps`` says which versions of a grid's maps an epoch reads; it is written before that epoch begins. ``early_at``
     says when each output last had early rows. ``overlap`` says that Spark's checkpoint may be one batch ahead of the
     record. ``unsaid`` has the properties that the texts of the fingerprint leave out; a start compares those that both
-    runs know, as earlier versions and other version lines of Spark may know fewer. ``expectations`` counts the rows
+    runs know, as another version line of Spark may know fewer. ``expectations`` counts the rows
     that have not met each expectation since it was added to the query, by its name. ``replayed`` has the epochs whose
     dead letters were replayed, as ranges from first to last, by the name of their output. ``polled`` is the state from
     which the epoch's watermarks continued, if that is not the previous record's: because the policies were polled in
     between, a driver started, or a substream was retired. A replay needs it. ``history`` says how far a backfill has
-    come. ``shown`` has what readers of the state need to know about a stage; earlier versions did not write it.
+    come. ``shown`` has what readers of the state need to know about a stage.
     ``outputs`` says for each output at which ends its windows can be shared with another query. ``until`` is the switch
     to another query: any process may write it into the next slot, and nothing else, on behalf of the run that the slot
     belongs to; windows that end up to it are this query's. ``after`` is the switch from another query, whose record

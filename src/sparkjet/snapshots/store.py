@@ -14,7 +14,7 @@ class Delta(msgspec.Struct, frozen=True):
     """Stored partial rows: their name in the store, their files and number, and the range of their frames.
 
     ``partitions`` is the number of partitions of the state if each file holds one of them, None otherwise. ``size`` is
-    that of the files in bytes; None in records of earlier versions.
+    that of the files in bytes; None where it is not known.
     """
 
     name: str

@@ -1,6 +1,6 @@
 """Alignment: partitions that are too far ahead in event time of the slowest one get no offsets in a batch.
 
-The engine knows how far event time has come, and a source's planner, in a Python process of its own on the driver's
+The engine knows how far event time has come, and a source's planner, in a separate Python process on the driver's
 machine, decides where a batch ends. The engine therefore leaves a file for each end of a batch that Spark may plan
 from; what the planner decides is in the offset, so a batch that is run again has the same rows (docs/design/047).
 """
@@ -32,7 +32,7 @@ MAX_DRIFT = interval(
 )
 """The option of sources that align; without it, partitions are read as fast as each can be."""
 KEY = "alignment"
-"""What of an offset is about this."""
+"""The key of the alignment in an offset."""
 
 
 @dataclass(frozen=True)
@@ -164,7 +164,7 @@ class Aligner:
 
 
 def alignment_in(offset: object) -> dict[str, Any] | None:
-    """What a source has decided about alignment, from its offset decoded from JSON; None if it does not align."""
+    """A source's decision on alignment, from its offset decoded from JSON; None if it does not align."""
     # By the text in `source`, or in the `receiver` of queues: for a topic of that name, there would be another object.
     if isinstance(offset, Mapping) and (isinstance(offset.get("source"), str) or is_of_queues(offset)):
         found = offset.get(KEY)

@@ -143,7 +143,7 @@ def overlapping(segments: Sequence[Segment], low: int, high: int) -> list[Segmen
 
 
 FOREVER = 2**62
-"""As a bound, in microseconds: there is none. Times of 146,000 years can be added to it within 64 bits."""
+"""No bound, in microseconds. Times of 146,000 years can be added to it within 64 bits."""
 
 
 class IntervalJoin:
@@ -163,7 +163,7 @@ class IntervalJoin:
         join_type: Which rows it gives.
         lower: Least difference of the right time from the left one, in microseconds.
         upper: Greatest difference. In an inner join one bound may be minus :data:`FOREVER` or :data:`FOREVER`, or both:
-            rows that wait for such partners are held for ever.
+            rows that wait for such partners are held forever.
         keys: What must be equal, at least one.
         rest: What else must be true of a pair, None if nothing.
         schemas: Of the columns of both sides.
@@ -218,7 +218,7 @@ class IntervalJoin:
     def open_until(self) -> int | None:
         """The minimum watermark of both sides by which all is final and forgotten, None if nothing is held.
 
-        Rows that are held for ever are final from the start.
+        Rows that are held forever are final from the start.
         """
         ends = [
             segment.statistics.high - horizon
@@ -280,7 +280,7 @@ class IntervalJoin:
             side.restore([segment for owner, segment in owned if owner is side], watermark)
 
     def horizons(self, watermarks: tuple[int, int]) -> tuple[int, int]:
-        """Of each side the time before which rows are not needed any more, with these watermarks."""
+        """The time before which rows of each side are no longer needed, with these watermarks."""
         left, right = watermarks[1] - self.upper, watermarks[0] + self.lower
         return (
             min(left, right - self.upper) if self.join_type.of_right else left,

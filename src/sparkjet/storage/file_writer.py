@@ -50,7 +50,7 @@ class FileWriter:
         partition_by: Columns that become directories.
         read_back: Whether sparkjet itself reads the files: then the settings of the rows' session do not apply.
         defaults: Whether Spark's defaults apply to the files, rather than the settings of the rows' session: for files
-            read by others in a format of their own.
+            read by others in another format.
         buckets: The table's buckets, as :class:`WriteJob` takes them.
     """
 

@@ -135,8 +135,7 @@ def open_file_system(session: SparkSession, location: str, option: str) -> Hadoo
             if package
             else "Correct the location, or Spark's settings (spark.hadoop.fs.…)."
         )
-        message = f'{option}: Hadoop cannot open "{location}": {said} {remedy}'
-        raise AnalysisError(message) from error
+        raise AnalysisError(f'{option}: Hadoop cannot open "{location}": {said} {remedy}') from error
     return found
 
 

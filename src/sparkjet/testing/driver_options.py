@@ -44,7 +44,7 @@ _KNOWN = [*(option.name for option in _OPTIONS), *_OF_OUTPUTS]
 
 @dataclass(frozen=True)
 class DriverOptions:
-    """What a driven query has of the options of ``writeStream``; the others have no meaning without Spark's loop."""
+    """The options of ``writeStream`` that a driven query has; the others have no meaning without Spark's loop."""
 
     guarantee: Guarantee
     overlap: bool
@@ -66,8 +66,7 @@ class DriverOptions:
         """
         for name in given:
             if name not in _KNOWN:
-                message = f'StreamDriver: no option "{name}"; {nearest(name, _KNOWN)}'
-                raise AnalysisError(message)
+                raise AnalysisError(f'StreamDriver: no option "{name}"; {nearest(name, _KNOWN)}')
         options = Options({name: str(value) for name, value in given.items()})
         return DriverOptions(
             guarantee=Guarantee(options[PROCESSING_GUARANTEE]),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,7 +27,6 @@ from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.record_log import RecordLog
 from sparkjet.storage.schemes import directory_at
 from sparkjet.testing.collecting_sink import CollectingSink
-from sparkjet.testing.crash_point import CrashPoint
 from sparkjet.testing.driven_query import DrivenQuery, Query
 from sparkjet.testing.driven_source import DrivenSource, Record
 from sparkjet.testing.driver_options import DriverOptions
@@ -236,8 +235,7 @@ class StreamDriver:
         """
         sink = self.sinks[output]
         if not isinstance(sink, CollectingSink):
-            message = f"results: output {output} goes into a {type(sink).__name__}. Read it there."
-            raise AnalysisError(message)
+            raise AnalysisError(f"results: output {output} goes into a {type(sink).__name__}. Read it there.")
         if self._is_up:
             self.engine.join()
         return sink.rows()
@@ -247,8 +245,7 @@ class StreamDriver:
         dropped = {output.name for output in self.plan.of_stages if output.rows is Rows.LATE}
         late = [number for number, output in enumerate(self.plan.outputs) if output.name in dropped]
         if not late:
-            message = "late_rows: the query does not return them. Let it return [result, result.lateRows]."
-            raise AnalysisError(message)
+            raise AnalysisError("late_rows: the query does not return them. Let it return [result, result.lateRows].")
         return [row for number in late for row in self.results(number)]
 
     @property
@@ -300,8 +297,7 @@ class StreamDriver:
 
     def _running(self, method: str) -> Engine:
         if not self._is_up:
-            message = f"{method}: the query has crashed, failed or been stopped. Call restart() first."
-            raise AnalysisError(message)
+            raise AnalysisError(f"{method}: the query has crashed, failed or been stopped. Call restart() first.")
         return self.engine
 
     @contextmanager
@@ -309,6 +305,50 @@ class StreamDriver:
         try:
             yield self.engine
         except BaseException:
-            # As a query that has failed: its state is not that of its record any more.
+            # As a query that has failed: its state is no longer that of its record.
             self._is_up = False
             raise
+
+
+class CrashPoint:
+    """A listener to the phases of epochs that crashes the query in one of them.
+
+    Args:
+        listener: Another listener, called first.
+    """
+
+    def __init__(self, listener: PhaseListener | None) -> None:
+        self._listener = listener
+        self._at: EpochPhase | None = None
+
+    def __call__(self, phase: EpochPhase, epoch: int) -> None:
+        """Called by the engine at the end of each phase."""
+        if self._listener is not None:
+            self._listener(phase, epoch)
+        if phase is self._at:
+            raise _CrashError
+
+    @contextmanager
+    def at(self, phase: EpochPhase, join: Callable[[], None]) -> Iterator[None]:
+        """Crash at the end of a phase in what is run inside the ``with`` block.
+
+        Args:
+            phase: The phase.
+            join: Waits until the last epoch has ended, which may run alongside the last one started.
+
+        Raises:
+            AssertionError: No epoch reached the end of the phase.
+        """
+        self._at = phase
+        try:
+            yield
+            join()
+        except _CrashError:
+            return
+        finally:
+            self._at = None
+        raise AssertionError(f"crash: no epoch came to the end of {phase}.")
+
+
+class _CrashError(BaseException):
+    """The death of the driver: not an Exception, so that neither retries nor error handlers survive it."""

@@ -1,4 +1,4 @@
-"""The watermark of a query of several inputs, each made of substreams with settings of its own.
+"""The watermark of a query of several inputs, each made of substreams with its own settings.
 
 A union in Jet: every input has its mapper (:class:`SubstreamTracker`), and where they meet, a coalescer takes the
 minimum of those that are not idle. The name of an input is the prefix of its substreams' full names, which are the only
@@ -252,13 +252,13 @@ class InputTracker:
         self._coalescer.force(watermark)
 
     def resume(self, now: int) -> None:
-        """Count silence anew from ``now``: nothing could be read while the query was down."""
+        """Count silence again from ``now``: nothing could be read while the query was down."""
         now = self._clock(now)
         for tracker in self._trackers.values():
             tracker.resume(now)
 
     def progress(self) -> list[SubstreamProgress]:
-        """What a query's progress reports of each substream; those hold that are the minimum over all inputs."""
+        """The progress of each substream; those hold the watermark that are the minimum over all inputs."""
         found = [(prefix, each) for prefix, tracker in self._trackers.items() for each in tracker.progress()]
         least = min((each.watermark for _, each in found if not each.idle), default=None)
         return [

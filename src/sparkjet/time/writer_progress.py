@@ -37,7 +37,7 @@ class Heard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The progress that a table's writers announced up to the end of a batch, if its stream's offsets cannot hold it.
 
     Attributes:
-        table: Id of the table: one that was made anew begins anew.
+        table: Id of the table: a table that was recreated starts over.
         version: The last version of which all rows have been read.
         writers: The newest watermark of each writer (``QUERY/OUTPUT``) up to there, in microseconds: MIN as long as it
             has none, None if its rows have none.

@@ -22,7 +22,7 @@ _OURS = re.compile(r"part-\d{9}-\d{5}-")
 """How the files of an epoch begin, of which a driver may be about to tell."""
 _SCHEME = re.compile("[A-Za-z][A-Za-z0-9+.-]+:(?=//)|jdbc:", re.IGNORECASE)
 _HIDDEN = ("_", ".")
-"""What the names begin with that readers leave alone, except for directories of partitions."""
+"""Prefixes of names that readers ignore, except for directories of partitions."""
 _MOVING = {"OPTIMIZE", "VACUUM START", "VACUUM END", "REORG", "FSCK", "CLUSTER BY", "COMPUTE STATS", "MANUAL_UPDATE"}
 _MOVING |= {
     "ADD FEATURE",
@@ -40,7 +40,7 @@ _MOVING |= {"UPDATE FIELD METADATA", "UPDATE TABLE METADATA", "ROW TRACKING BACK
 
 @dataclass(frozen=True)
 class Writer:
-    """Who has written somewhere, and how far it is.
+    """A writer of a destination, and how far it is.
 
     Attributes:
         name: Of one of sparkjet's, its query and output: ``QUERY/OUTPUT``.

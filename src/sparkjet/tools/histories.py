@@ -26,7 +26,7 @@ def told(
     by: str | Column | Sequence[str | Column],
     trigger: int,
 ) -> DataFrame:
-    """Of each row the epoch that it came in, its substream and its event time, the first and last as whole numbers."""
+    """The epoch, the substream and the event time of each row; epoch and time are whole numbers."""
     if history.isStreaming:
         raise AnalysisError("lag_for: history is a stream, and has to be a batch: read it with spark.read")
     named = [by] if isinstance(by, str | Column) else by

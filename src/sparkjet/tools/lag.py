@@ -126,7 +126,7 @@ class LagReport:
 
     @cached_property
     def _sums(self) -> dict[str, tuple[Sequence[int], Sequence[int]]]:
-        """Of each substream how far behind rows are, ascending, and how many are less far behind than each."""
+        """How far behind the rows of each substream are, ascending, and how many are less far behind than each."""
         ordered = {name: sorted(counts.items()) for name, counts in self.late.items()}
         return {
             name: ([time for time, _ in each], [*accumulate((rows for _, rows in each), initial=0)])
@@ -263,7 +263,7 @@ def _counted(
 
 def _arrival(given: Any) -> tuple[int | None, str | None, int | None]:
     found = tuple(given) if isinstance(given, tuple | list) else ()
-    # Those of pandas are integers of their own.
+    # pandas has its own integers.
     of = Integral | None, str | None, Integral | None
     if len(found) != len(of) or not all(isinstance(each, kind) for each, kind in zip(found, of, strict=True)):
         message = (

@@ -18,7 +18,7 @@ def recommend(query: Any, loss: float | str) -> LagReport:
     """Which lag would have lost how many rows, by the late rows that a query has counted: no history is needed.
 
     The query counts how late its late rows are, rounded up to a millisecond and one digit, and how many rows it judges
-    with the lag that it has; with another lag it begins anew. So the report knows what more lag would have saved, at
+    with the lag that it has; with another lag it starts over. So the report knows what more lag would have saved, at
     its own lags exactly, and nothing of less: rows in time do not say how early they were. A row counts at each window
     or stateful step that judges it, shares are of all these rows, and windows are judged by their ends. Rows that come
     while a watermark is idle or waits for a substream without rows would have come in time with any lag.

@@ -187,7 +187,7 @@ class Accumulators:
 
 
 def _lacked() -> AggregateOperation:
-    """Of the rows that come there are none: what is not 0 was put there with the state."""
+    """No incoming row has any: a number other than 0 was restored with the state."""
     operation = summing({LACKED: "bigint"}, {LACKED: F.count(F.lit(None))}, exact=True)
     return replace(operation, finish=lambda acc: acc[LACKED])
 

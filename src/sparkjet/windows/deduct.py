@@ -114,7 +114,7 @@ class DeductStrategy:
     def _changes(
         self, entering: DataFrame, leaving: DataFrame, floor: int | None, after: int | None, upto: int
     ) -> DataFrame:
-        """What enters and what leaves the running value, with the first window affected."""
+        """The rows that enter and leave the running value, with the first window affected."""
         size = self._window.size
         leave_floor = None if after is None else after - size
         values = self._accumulators.once.columns(*self._keys, *self._accumulators.fields)

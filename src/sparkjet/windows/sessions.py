@@ -12,7 +12,7 @@ from pyspark.sql.window import Window
 
 from sparkjet.catalyst.columns import CompiledColumns, Once
 from sparkjet.catalyst.constants import constant
-from sparkjet.snapshots.record import SessionSettings
+from sparkjet.snapshots.record import NO_WINDOWS, SavedWindows, SessionSettings
 from sparkjet.state import KEY_HASH, KeyedOperator, KeyedStore
 from sparkjet.state.keyed_rows import Touched, is_due
 from sparkjet.time import MAX, MIN
@@ -203,21 +203,14 @@ class SessionWindows(KeyedOperator):
         fresh = self._spans.select(self._store.hashed(rows).withColumn("fresh", F.lit(False)))
         return self._store.renewed(self._islands.sessions(fresh, None))
 
-    def restore(
-        self,
-        segments: Sequence[Segment],
-        closed: int | None,
-        whole_from: int | None = None,
-        withheld: int = 0,
-        shed_windows: int = 0,
-    ) -> None:
+    def restore(self, segments: Sequence[Segment], closed: int | None, windows: SavedWindows = NO_WINDOWS) -> None:
         """Replace the state by that of a snapshot with the same settings."""
         super().restore(segments, closed)
-        self.whole_from, self.withheld, self.shed_windows = whole_from, withheld, shed_windows
+        self.whole_from, self.withheld, self.shed_windows = windows
         self._summary = self._summed()
 
     def _summed(self) -> CompiledColumns:
-        """What a job that closes sessions counts: those that close, and those of them that are withheld."""
+        """The counts of a job that closes sessions: those that close, and those of them that are withheld."""
         closing = f"closing AND {ROW_COUNT} > 0"
         counts = [f"count_if({closing})"]
         if self.whole_from is not None:

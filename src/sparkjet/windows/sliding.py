@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from sparkjet.catalyst.columns import CompiledColumns, Once
 from sparkjet.catalyst.constants import constant
 from sparkjet.catalyst.kept_plans import KeptPlans
-from sparkjet.snapshots.record import SlidingSettings
+from sparkjet.snapshots.record import NO_WINDOWS, SavedWindows, SlidingSettings
 from sparkjet.state import OneSided
 from sparkjet.state.segments import LARGE, Segment, SegmentStatistics, free, mergeable
 from sparkjet.state.tasks import tasks_of_few
@@ -136,7 +136,7 @@ class SlidingWindows(OneSided):
             self.segments.append(Segment(merged, statistics))
 
     def _mergeable(self) -> int:
-        """How many of the newest segments to merge: where each has frames of its own, a merge would only copy them."""
+        """How many of the newest segments to merge: where each has other frames, a merge would only copy them."""
         count = mergeable(self.segments)
         statistics = [segment.statistics for segment in self.segments[-count:]] if count else []
         if sum(each.rows for each in statistics) <= LARGE:
@@ -243,19 +243,12 @@ class SlidingWindows(OneSided):
         self._strategy.release()
         free(self._garbage, self.segments)
 
-    def restore(
-        self,
-        segments: Sequence[Segment],
-        closed: int | None,
-        whole_from: int | None = None,
-        withheld: int = 0,
-        shed_windows: int = 0,
-    ) -> None:
+    def restore(self, segments: Sequence[Segment], closed: int | None, windows: SavedWindows = NO_WINDOWS) -> None:
         """Replace the state by that of a snapshot of the same window."""
         self._garbage += self.segments
         self.segments = list(segments)
-        self.closed, self.whole_from, self.withheld = closed, whole_from, withheld
-        self.shed_windows = shed_windows
+        self.closed = closed
+        self.whole_from, self.withheld, self.shed_windows = windows
         self._strategy.reset()
 
     def realigned_end(self, closed: int | None) -> int | None:

@@ -204,7 +204,7 @@ def test_a_queue_that_has_gone_may_come_back(artemis: ArtemisServer, opened: Cal
         client.ask("broker", operation="destroyQueue", parameters=[queue, True])
     with pytest.raises(ConnectionLostError, match=r"^consumer with ID disconnected by server$"):
         received(source, 1)
-    with pytest.raises(ConnectionLostError, match=f"queue '{queue}' does not exist any more"):
+    with pytest.raises(ConnectionLostError, match=f"queue '{queue}' no longer exists"):
         source.open()
     with artemis.client() as client:
         client.read(queue, 0)

@@ -126,5 +126,5 @@ def test_no_epoch_is_decided_for_a_table_that_others_have_changed(delta: SparkSe
     written(delta, sink, rows, 5)
     assert sorted(row["n"] for row in rows_of(tmp_path)) == [1, 1, 1, 1, 9]
     shutil.rmtree(tmp_path / "_delta_log")
-    with pytest.raises(SinkError, match=r"There is no Delta table .* any more\. Nothing of the epoch is decided"):
+    with pytest.raises(SinkError, match=r"There is no longer a Delta table .*\. Nothing of the epoch is decided"):
         sink.prepare(rows, transaction(6, run=RUN))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,24 +20,11 @@ from sparkjet.testing import StreamDriver
 from sparkjet_grid.journal_reader import Journal
 from sparkjet_grid.places import JournalPlace
 from tests.connectors.grid.chained import SCHEMA, at, both_in_batch, per_hour, per_ten_minutes
-from tests.grid.grids import Grid, grid_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PARTITIONS = 4
-
-
-@pytest.fixture(scope="module")
-def grid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Grid]:
-    with grid_of(tmp_path_factory.mktemp("grid"), 2) as grid:
-        yield grid
-
-
-@pytest.fixture(scope="module")
-def location(grid: Grid) -> GridLocation:
-    members = grid.addresses
-    return GridLocation(members, grid.access, grid.client().state().cluster)
 
 
 class Second:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from itertools import chain, count
 from pathlib import Path
@@ -28,7 +28,7 @@ from sparkjet_grid.journal_reader import Journal
 from sparkjet_grid.journal_version import Retention
 from sparkjet_grid.places import JournalPlace, Writer
 from sparkjet_grid.reader_leases import LEASE, LeaseBook
-from tests.grid.grids import Grid, grid_of
+from tests.grid.grids import Grid
 from tests.grid.journals import ROWS, JournalWriter
 from tests.grid.test_journal_version import EMPTY
 from tests.parameters import mostly_crash
@@ -37,18 +37,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Made = Callable[..., GridJournalSink]
-
-
-@pytest.fixture(scope="module")
-def grid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Grid]:
-    with grid_of(tmp_path_factory.mktemp("grid"), 2) as grid:
-        yield grid
-
-
-@pytest.fixture(scope="module")
-def location(grid: Grid) -> GridLocation:
-    members = grid.addresses
-    return GridLocation(members, grid.access, grid.client().state().cluster)
 
 
 @pytest.fixture

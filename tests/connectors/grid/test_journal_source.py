@@ -23,17 +23,11 @@ from sparkjet_grid.access import create_token
 from sparkjet_grid.journal_version import Position, Retention
 from sparkjet_grid.places import Writer
 from sparkjet_grid.reader_leases import LEASE
-from tests.grid.grids import Grid, grid_of
+from tests.grid.grids import Grid
 from tests.grid.journals import PARTITIONS, JournalWriter
 
 NAMES = ["n", "_partition", "_offset", "_epoch"]
 ALL = range(PARTITIONS)
-
-
-@pytest.fixture(scope="module")
-def grid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Grid]:
-    with grid_of(tmp_path_factory.mktemp("grid"), 2) as grid:
-        yield grid
 
 
 @dataclass

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -26,25 +26,12 @@ from sparkjet_grid.journal_reader import Journal
 from sparkjet_grid.map_reader import Map
 from sparkjet_grid.map_version import MapVersion
 from sparkjet_grid.places import JournalPlace, MapPlace
-from tests.grid.grids import Grid, grid_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Made = Callable[..., GridMapSink]
 Rows = dict[str, dict[str, Any]]
-
-
-@pytest.fixture(scope="module")
-def grid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Grid]:
-    with grid_of(tmp_path_factory.mktemp("grid"), 2) as grid:
-        yield grid
-
-
-@pytest.fixture(scope="module")
-def location(grid: Grid) -> GridLocation:
-    members = grid.addresses
-    return GridLocation(members, grid.access, grid.client().state().cluster)
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructField, StructType
 
 import sparkjet as sj
 from sparkjet.connectors.grid.columns import key_text
@@ -38,18 +37,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Made = Callable[..., GridMapSink]
-
-
-@pytest.fixture(scope="module")
-def grid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Grid]:
-    with grid_of(tmp_path_factory.mktemp("grid"), 2) as grid:
-        yield grid
-
-
-@pytest.fixture(scope="module")
-def location(grid: Grid) -> GridLocation:
-    members = grid.addresses
-    return GridLocation(members, grid.access, grid.client().state().cluster)
 
 
 @pytest.fixture
@@ -321,19 +308,6 @@ def test_what_may_be_null_within_a_value_may_change(spark: SparkSession, made: M
     sink.check(perhaps.schema)
     written(sink, perhaps, 2)
     assert (reader.get("a"), reader.get("b")) == ({"k": "a", "v": [{"n": 1}]}, {"k": "b", "v": [{"n": None}]})
-
-
-def test_a_map_of_an_earlier_release_keeps_what_is_never_null(spark: SparkSession, made: Made, reader: Map) -> None:
-    never = spark.sql("SELECT 'a' AS k, named_struct('n', 1) AS v")
-    sink = made()
-    sink.check(never.schema)
-    sink._schema = StructType([StructField(each.name, each.dataType) for each in never.schema.fields])
-    written(sink, never, 1)
-    with pytest.raises(AnalysisError, match="has the keys k and the columns"):
-        sink.check(spark.sql("SELECT 'b' AS k, named_struct('n', if(rand() > 2, 1, null)) AS v").schema)
-    sink.check(never.schema)
-    written(sink, never.selectExpr("'b' AS k", "v"), 2)
-    assert (reader.get("a"), reader.get("b")) == ({"k": "a", "v": {"n": 1}}, {"k": "b", "v": {"n": 1}})
 
 
 def test_what_would_take_more_than_the_bound_is_refused_and_nothing_stays(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,17 +14,11 @@ from sparkjet.connectors.grid.map_source import GridMapDataSource
 from sparkjet.storage.grid_location import GridLocation
 from sparkjet.testing.sink_contract import transaction
 from sparkjet_grid.places import MapPlace
-from tests.grid.grids import Grid, grid_of
+from tests.grid.grids import Grid
 from tests.grid.maps import MapWriter
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-
-@pytest.fixture(scope="module")
-def grid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Grid]:
-    with grid_of(tmp_path_factory.mktemp("grid"), 2) as grid:
-        yield grid
 
 
 @pytest.fixture

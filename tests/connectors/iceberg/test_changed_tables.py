@@ -127,7 +127,7 @@ def test_a_branch_is_given_rows_that_the_table_does_not_have(iceberg: SparkSessi
     properties = [text for name, text in version.properties.items() if name.startswith("sparkjet/")]
     assert [json.loads(text)["branch"] for text in properties] == ["audit"]
     table.manageSnapshots().removeBranch("audit").commit()
-    with pytest.raises(SinkError, match=r"it has no branch 'audit' any more\. Make the table what it was"):
+    with pytest.raises(SinkError, match=r"it no longer has a branch 'audit'\. Make the table what it was"):
         again.commit(handles[2], lambda: None)
 
 

@@ -98,12 +98,12 @@ CHANGES: list[tuple[Version, bool, str | None]] = [
     ),
     # Nothing brings a column back, and older files have lost theirs too.
     (table(K), False, None),
-    (table(K), True, "no column 'n' any more"),
-    (table(K, spec_id=1, specs=(0, 1)), False, "no column 'n' any more"),
+    (table(K), True, "no longer has a column 'n'"),
+    (table(K, spec_id=1, specs=(0, 1)), False, "no longer has a column 'n'"),
     (table(K, column(2, "n", "string")), False, "column 'n' is \"string\" there"),
     (table(K, column(2, "n", "long", required=True)), False, "column 'n' is required there"),
     (table(K, N, column(3, "x", "long", required=True)), False, "column 'x' is required there, and the files lack it"),
-    (table(K, N, specs=(1,)), False, "does not know the partitions"),
+    (table(K, N, specs=(1,)), False, "no longer knows the partitions"),
 ]
 
 

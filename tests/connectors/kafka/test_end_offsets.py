@@ -48,7 +48,7 @@ class Cluster:
 
 @pytest.fixture
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A second look at what answers the same for ever needs no pause."""
+    """A second look at what answers the same forever needs no pause."""
     monkeypatch.setattr(end_offsets_module, "SECOND_LOOK", 0.0)
 
 

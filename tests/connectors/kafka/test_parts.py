@@ -150,8 +150,7 @@ class Client:
         self._write(MARKERS, marker)
         if len(self.server.partitions[MARKERS].entries) != self.read + 1:
             self.server.end(committed=False)
-            message = "another publisher has written at the same time"
-            raise PublishError(message)
+            raise PublishError("another publisher has written at the same time")
         self.read += 1
 
     def _write(self, where: tuple[str, int], value: object) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -62,10 +63,16 @@ def prefix(epoch: int, number: int) -> str:
     return f"sparkjet/q/results/000001-{epoch:09d}-{number}/"
 
 
+def prepared() -> Handle:
+    """What the sink adds when its tasks have ended."""
+    return {"prepared": int(1000 * time.time())}
+
+
 def prepare(pool: TransactionPool, transaction: TransactionId, *, is_first: bool = True) -> tuple[str, Handle]:
     begun = pool.begin(transaction)
     handle = pool.fix([TaskResult(None, 0, is_first=True), TaskResult(f"{begun}p00001", 5, is_first=is_first)])
     assert handle is not None
+    handle |= prepared()
     return begun, handle
 
 
@@ -210,6 +217,7 @@ def test_where_tasks_may_run_twice_each_epoch_looks(broker: Broker) -> None:
         begun = pool.begin(of(epoch))
         handle = pool.fix([TaskResult(f"{begun}p00000", 5, is_first=True)], speculates=True)
         assert handle is not None
+        handle |= prepared()
         pool.commit(handle, lambda: None)
         assert begun == prefix(1, epoch - 1)
     assert broker.asked.count(LIST) == 4
@@ -227,9 +235,10 @@ def test_an_abort_rolls_back_what_that_transaction_has_open_and_nothing_else(bro
 
 
 def test_what_an_earlier_driver_left_is_committed_without_more(broker: Broker) -> None:
-    slot: dict[str, Any] = {"id": f"{prefix(1, 0)}00000-17", "rows": 5, "producer": PRODUCER, "epoch": 0, "began": 5}
+    slot: dict[str, Any] = {"id": f"{prefix(1, 0)}00000-17", "rows": 5, "producer": PRODUCER, "epoch": 0}
     slots = [{**slot, "timeout": 60_000, "written": [["t", 0]]}]
-    handle = {"query": "q", "sink": "results", "epoch": 1, "takeover": 0, "cluster": "cluster", "transactions": slots}
+    identity = {"query": "q", "sink": "results", "epoch": 1, "takeover": 0, "cluster": "cluster"}
+    handle = {**identity, "transactions": slots, **prepared()}
     pool = pool_of(broker)
     pool.commit(handle, lambda: None)
     assert LIST not in broker.asked

@@ -132,9 +132,9 @@ def test_what_was_decided_after_a_backup_is_committed_without_the_option_too(
 
 def test_the_age_of_a_transaction_at_its_decision_is_measured_by_the_clock(broker: Broker) -> None:
     slot = {"id": f"{PREFIX}0-1", "rows": 5, "producer": 1, "epoch": 0, "timeout": 60_000}
-    handle = {"epoch": 7, "transactions": [{**slot, "began": int(1000 * time.time())}]}
+    handle = {"epoch": 7, "transactions": [slot], "prepared": int(1000 * time.time())}
     sink_of(broker).check_alive(handle)
-    handle["transactions"] = [{**slot, "began": int(1000 * time.time()) - 59_000}]
+    handle["prepared"] = int(1000 * time.time()) - 59_000
     with pytest.raises(SinkError, match="is not published"):
         sink_of(broker).check_alive(handle)
 
@@ -144,7 +144,7 @@ def test_a_clock_that_is_set_during_an_epoch_makes_no_transaction_older_or_young
     broker: Broker, monkeypatch: pytest.MonkeyPatch, hours: int
 ) -> None:
     kafka, now = sink_of(broker), time.time()
-    slot = {"id": f"{PREFIX}0-1", "rows": 5, "producer": 1, "epoch": 0, "timeout": 60_000, "began": int(1000 * now)}
+    slot = {"id": f"{PREFIX}0-1", "rows": 5, "producer": 1, "epoch": 0, "timeout": 60_000}
     handle = {"epoch": 7, "transactions": [slot], "prepared": int(1000 * now)}
     monkeypatch.setattr(time, "time", lambda: now + 3600 * hours)
     kafka.check_alive(handle)

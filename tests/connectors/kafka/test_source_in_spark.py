@@ -105,7 +105,7 @@ def test_partitions_are_the_substreams_by_default(
         sj.stream(df).withWatermark("timestamp", sj.carried(without=["q"]))
     files = spark.readStream.schema("timestamp timestamp").json(str(tmp_path))
     with pytest.raises(
-        sj.AnalysisError, match=r"carried\(\) would wait for ever: Spark's source 'json' has no watermark"
+        sj.AnalysisError, match=r"carried\(\) would wait forever: Spark's source 'json' has no watermark"
     ):
         sj.stream(files).withWatermark("timestamp", sj.carried())
     sj.stream(files).withWatermark("timestamp", sj.carried(otherwise=sj.limiting_lag(0)))

@@ -79,8 +79,7 @@ def test_ids_are_kept_only_if_it_is_known_that_their_transactions_have_ended(
     alone.deliver(2)
 
     def fails(*_: Any) -> None:
-        message = "the broker that has answered the commit was killed"
-        raise SinkError(message)
+        raise SinkError("the broker that has answered the commit was killed")
 
     monkeypatch.setattr(alone.sink, "_confirm", fails)
     with pytest.raises(SinkError, match="was killed"):

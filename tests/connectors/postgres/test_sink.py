@@ -242,12 +242,3 @@ def test_markers_tell_up_to_when_the_table_is_complete(spark: SparkSession, tmp_
     assert complete_until(dsn, table="out").until == datetime.fromtimestamp(3, timezone.utc)
     with psycopg.connect(dsn) as connection:
         assert connection.execute("SELECT count(*) FROM out").fetchone() == (2,)
-    # A table of markers that an earlier version has made goes on without.
-    with psycopg.connect(dsn) as connection:
-        connection.execute(f"ALTER TABLE {MARKERS} DROP COLUMN progress".encode())
-    sink = sink_of(spark, tmp_path, dsn, prepared=way)
-    handle = sink.prepare(rows, replace(transaction(4), watermark=4_000_000))
-    assert handle is not None
-    sink.commit(handle, lambda: None)
-    with pytest.raises(AnalysisError, match=r'ALTER TABLE "public"\."_sparkjet_commits" ADD COLUMN progress jsonb'):
-        complete_until(dsn, table="out")

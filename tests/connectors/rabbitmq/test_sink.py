@@ -15,8 +15,7 @@ import pika
 import pytest
 from pyspark.sql import functions as F
 
-from sparkjet.connectors.rabbitmq.probe import check_size
-from sparkjet.connectors.rabbitmq.sink import RabbitSink
+from sparkjet.connectors.rabbitmq.sink import RabbitSink, check_size
 from sparkjet.connectors.rabbitmq.sink_settings import RabbitSinkSettings
 from sparkjet.errors import AnalysisError, LostTransactionError, RefusedRowsError, SinkError
 from sparkjet.options import Options

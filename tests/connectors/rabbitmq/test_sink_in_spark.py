@@ -51,8 +51,7 @@ def test_what_is_published_twice_is_dropped_by_its_id(
     def fail_once(phase: EpochPhase, epoch: int) -> None:
         if phase is EpochPhase.COMMITTING and not failed:
             failed.append(epoch)
-            message = "published, and not marked"
-            raise RuntimeError(message)
+            raise RuntimeError("published, and not marked")
 
     query = into(spark, rabbitmq, queue, feed).onEpochPhase(fail_once).start()
     query.awaitTermination()

@@ -440,27 +440,6 @@ def test_a_queue_that_is_missing_ends_the_query(opened: Callable[..., RabbitSour
         opened("missing")
 
 
-def test_a_stream_is_refused_by_name_whether_it_has_messages_or_not(
-    rabbitmq: RabbitServer, opened: Callable[..., RabbitSource]
-) -> None:
-    other, stream = rabbitmq.queue(), rabbitmq.queue(queue_type="stream")
-    for messages in ([], ids(0, 3)):
-        send(rabbitmq, stream, *messages)
-        with pytest.raises(SourceError, match=f"queue '{stream}' is a stream, .* Bind a quorum queue to the exchange"):
-            opened(other, stream)
-
-
-def test_a_queue_whose_messages_the_broker_drops_is_refused(
-    rabbitmq: RabbitServer, opened: Callable[..., RabbitSource]
-) -> None:
-    dropped = rabbitmq.queue(quorum=True, delivery_limit=3)
-    with pytest.raises(SourceError, match=rf"drops a message of queue '{dropped}' after 3 deliveries \(x-delivery-lim"):
-        opened(rabbitmq.queue(), dropped)
-    buried = rabbitmq.queue(quorum=True, delivery_limit=3, dead_letter_exchange="amq.direct")
-    send(rabbitmq, buried, "m0")
-    assert received(opened(buried), 1) == ["m0"]
-
-
 @pytest.mark.parametrize("quorum", [False, True])
 def test_a_queue_that_is_read_by_another_single_consumer_is_tried_again_until_that_ends(
     rabbitmq: RabbitServer, opened: Callable[..., RabbitSource], quorum: bool

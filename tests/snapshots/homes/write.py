@@ -63,8 +63,7 @@ def write(name: str, kind: str, root: Path) -> None:
         clock.advance(PAUSE)
     query.stop()
     if kind == "decided":
-        message = "no epoch had as many transactions"
-        raise RuntimeError(message)
+        raise RuntimeError("no epoch had as many transactions")
 
 
 def newest(root: Path) -> dict[str, Any]:

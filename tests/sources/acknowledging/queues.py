@@ -44,8 +44,7 @@ class Broker:
         with self._changed:
             if self.refuses:
                 self.refuses -= 1
-                message = "refused"
-                raise ConnectionLostError(message)
+                raise ConnectionLostError("refused")
             return self.connections
 
     def take(self, connection: int, most: int, seconds: float) -> list[Message]:
@@ -87,8 +86,7 @@ class Broker:
 
     def _check(self, connection: int) -> None:
         if connection != self.connections:
-            message = "cut"
-            raise ConnectionLostError(message)
+            raise ConnectionLostError("cut")
 
 
 class BrokerSource(AcknowledgingSource):

@@ -18,8 +18,7 @@ def answer(request: Request) -> LedgerState | None:
     if isinstance(request, Held):
         return STATE
     if isinstance(request, Acknowledge):
-        message = f"position {request.position} cannot be acknowledged"
-        raise SourceError(message)
+        raise SourceError(f"position {request.position} cannot be acknowledged")
     assert request == Start(identified=True, state=STATE)
     return None
 

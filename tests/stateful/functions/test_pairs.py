@@ -78,8 +78,7 @@ def test_sparks_own_query_emits_it_twice(spark: SparkSession, tmp_path: Path) ->
     def deliver(rows: DataFrame, batch: int) -> None:
         emitted.extend(row.pair for row in rows.collect())
         if batch == 1 and next(crashes, False):
-            message = "crashed after the sink had the rows, before Spark's commit"
-            raise RuntimeError(message)
+            raise RuntimeError("crashed after the sink had the rows, before Spark's commit")
 
     def run() -> None:
         writer = pairs(both.source()).writeStream.foreachBatch(deliver).trigger(availableNow=True)

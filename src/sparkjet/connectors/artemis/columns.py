@@ -49,8 +49,7 @@ def check_columns(schema: T.StructType) -> None:
     """Reject rows that are not messages."""
     names = schema.fieldNames()
     if "body" not in names:
-        message = f"artemis: the result needs a column body, e.g. {_EXAMPLE}. Columns: {', '.join(names)}"
-        raise AnalysisError(message)
+        raise AnalysisError(f"artemis: the result needs a column body, e.g. {_EXAMPLE}. Columns: {', '.join(names)}")
     for field in schema.fields:
         if field.name not in {*KNOWN, IS_EARLY} or names.count(field.name) > 1:
             message = (

@@ -94,8 +94,7 @@ class Markers:
                 found.append(frame)
                 if frame.headers.get(_LAST) == own:
                     return found
-        message = f"another driver of this query holds the queue {self._queue}"
-        raise TimeoutError(message)
+        raise TimeoutError(f"another driver of this query holds the queue {self._queue}")
 
 
 def queue_of(query: str, sink: str) -> str:

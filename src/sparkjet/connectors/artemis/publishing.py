@@ -31,8 +31,7 @@ def connected(address: StompAddress) -> Iterator[StompConnection]:
         finally:
             connection.close()
     except OSError as error:
-        message = f"artemis: {address}: {error}"
-        raise SinkError(message) from error
+        raise SinkError(f"artemis: {address}: {error}") from error
     except RefusedError as error:
         message = (
             f"artemis: {address} refuses user {address.user!r}: {error}. Its log may say more: whether the user may "

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
 from sparkjet.connectors.artemis.columns import check_columns, faults, frames, messages
-from sparkjet.connectors.artemis.markers import queue_of
-from sparkjet.connectors.artemis.probe import probe
-from sparkjet.connectors.artemis.publishing import TRANSACTION, is_published, newest_markers, publish
+from sparkjet.connectors.artemis.markers import PREFIX, Marker, Markers, queue_of
+from sparkjet.connectors.artemis.publishing import TRANSACTION, connected, is_published, newest_markers, publish
+from sparkjet.connectors.artemis.stomp import RefusedError
 from sparkjet.connectors.artemis.stomp_frames import Frame
-from sparkjet.errors import LostTransactionError, RefusedRowsError, SinkError
+from sparkjet.errors import AnalysisError, LostTransactionError, RefusedRowsError, SinkError
 from sparkjet.sinks.copies import origin
 from sparkjet.sinks.naming import prefix_of
 from sparkjet.sinks.outbox import Outbox
@@ -64,8 +65,7 @@ class ArtemisSink(Outbox):
         found = metrics(noticed, f"{self._settings.destination!r}", SinkError)
         for number, (fault, _) in enumerate(wrong):
             if found.get(f"fault{number}"):
-                message = f"artemis: {fault}, in {found[f'fault{number}']} rows of the epoch."
-                raise RefusedRowsError(message)
+                raise RefusedRowsError(f"artemis: {fault}, in {found[f'fault{number}']} rows of the epoch.")
         if handle is None:
             return None
         settings = self._settings
@@ -112,3 +112,50 @@ def _frames(entry: Directory, handle: Handle) -> Iterator[Frame]:
     }
     for batch in batches_of(entry, handle):
         yield from frames(batch, fixed)
+
+
+_PROBE = ("probe", "start")
+"""Used as query and sink: always the same, as not every broker removes empty queues."""
+_BEGIN, _COMMIT, _ABORT = (Frame(each, {"transaction": TRANSACTION}) for each in ("BEGIN", "COMMIT", "ABORT"))
+
+
+def probe(settings: ArtemisSinkSettings) -> None:
+    """Send to the destination and take it back; commit a marker, and see a second one of the same name refused."""
+    trial = Marker(1, uuid4().hex, 0)
+    try:
+        with connected(settings.address) as connection:
+            to = {"destination": settings.destination, "destination-type": settings.routing}
+            connection.confirm([_BEGIN, Frame("SEND", {**to, "transaction": TRANSACTION})])
+            connection.confirm([_ABORT])
+            markers = Markers(connection, *_PROBE)
+            # Read to the end: a broker removes a queue that nobody reads, perhaps with the first of the two markers.
+            markers.read()
+            connection.confirm([_BEGIN, markers.frame(trial, TRANSACTION), _COMMIT])
+            detects = _refuses_a_second(settings, trial)
+            markers.release()
+        with connected(settings.address) as connection:
+            Markers(connection, *_PROBE).read(keep=False)
+    except SinkError as error:
+        message = (
+            f'start: format("artemis") cannot use {settings.destination!r}. {error} The user needs "send" there, and '
+            f'"send", "consume", "createAddress" and "createDurableQueue" of {PREFIX}#.'
+        )
+        raise AnalysisError(message) from error
+    if not detects:
+        message = (
+            f"artemis: {settings.address} does not detect duplicates, without which two drivers of a query could both "
+            "send an epoch. Set its id-cache-size to 1000 or more."
+        )
+        raise AnalysisError(message)
+
+
+def _refuses_a_second(settings: ArtemisSinkSettings, trial: Marker) -> bool:
+    try:
+        with connected(settings.address) as connection:
+            marker = Markers(connection, *_PROBE).frame(trial, TRANSACTION)
+            connection.confirm([_BEGIN, marker, _COMMIT])
+    except SinkError as error:
+        if isinstance(error.__cause__, RefusedError):
+            return True
+        raise
+    return False

@@ -40,8 +40,7 @@ class ArtemisSettings:
             other = named.setdefault(queue.rpartition("::")[2], queue)
             if other != queue:
                 # A redelivery through the other name would be a different message.
-                message = f"option: queues names one queue twice: {other!r} and {queue!r}."
-                raise AnalysisError(message)
+                raise AnalysisError(f"option: queues names one queue twice: {other!r} and {queue!r}.")
         return ArtemisSettings(
             queues,
             options[WINDOW_SIZE],

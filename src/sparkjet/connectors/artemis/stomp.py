@@ -113,8 +113,7 @@ class StompConnection:
         while receipt not in self._confirmed:
             self._read(waited - time.monotonic())
             if time.monotonic() > waited:
-                message = f"no answer to {last.command} within {self._address.heartbeat:.0f} s"
-                raise TimeoutError(message)
+                raise TimeoutError(f"no answer to {last.command} within {self._address.heartbeat:.0f} s")
         self._confirmed.remove(receipt)
 
     def messages(self, of: str, seconds: float) -> list[Frame]:
@@ -145,8 +144,7 @@ class StompConnection:
         while not self._confirmed:
             self._read(waited - time.monotonic())
             if time.monotonic() > waited:
-                message = "nothing that speaks STOMP answers"
-                raise TimeoutError(message)
+                raise TimeoutError("nothing that speaks STOMP answers")
         self._confirmed.clear()
 
     def _read(self, seconds: float) -> None:
@@ -160,8 +158,7 @@ class StompConnection:
             arrived = self._socket.recv(_READ)
         except (TimeoutError, BlockingIOError, ssl.SSLWantReadError):
             if time.monotonic() - self._heard > self._silence:
-                message = f"nothing was heard of the broker for {self._silence:.1f} s"
-                raise TimeoutError(message) from None
+                raise TimeoutError(f"nothing was heard of the broker for {self._silence:.1f} s") from None
             return
         if not arrived:
             raise ConnectionResetError(_LOST)

@@ -28,12 +28,10 @@ def _tls(options: Options) -> TlsFiles | None:
         try:
             found.context()
         except OSError as error:
-            message = f"option: caFile, certFile or keyFile cannot be used: {error}"
-            raise AnalysisError(message) from error
+            raise AnalysisError(f"option: caFile, certFile or keyFile cannot be used: {error}") from error
         return found
     for option in _FILES:
         if not options[option]:
             continue
-        message = f'option: {option.name} is of TLS: set option("tls", True), or leave it out.'
-        raise AnalysisError(message)
+        raise AnalysisError(f'option: {option.name} is of TLS: set option("tls", True), or leave it out.')
     return None

@@ -28,7 +28,7 @@ _REPLACED = {
     "delta.appendOnly": "is only added to",
     "delta.enableChangeDataFeed": "keeps a feed of changes, which is not written here",
     "delta.enableDeletionVectors": "marks rows as deleted, and files with such marks are not read here",
-    "delta.enableRowTracking": "tracks its rows, which would lose their ids where their files are written anew",
+    "delta.enableRowTracking": "tracks its rows, which would lose their ids where their files are rewritten",
 }
 """Properties of tables whose rows are not replaced here, with the reasons."""
 _UNMAPPED = "none"

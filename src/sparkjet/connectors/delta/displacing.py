@@ -120,8 +120,8 @@ class Displacing:
         if marked is not None:
             message = (
                 f"{self._staged.directory} has a row that epoch {self._handle['epoch']} replaces in {marked}, where "
-                "others are marked as deleted (a deletion vector), which is not read here. Have the file written "
-                "anew: REORG TABLE … APPLY (PURGE)."
+                "others are marked as deleted (a deletion vector), which is not read here. Have the file "
+                "rewritten: REORG TABLE … APPLY (PURGE)."
             )
             raise SinkError(message)
         rows = self._rows({file.name: file.values for file in files}, version)

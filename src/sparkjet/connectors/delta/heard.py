@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10})|\.[0-9a-f-]{36})?\.(parquet|json)")
-"""Of one file, of several parts, or of the second version, which has its files of files elsewhere."""
+"""Checkpoints of one file, of several parts, or of version 2, whose sidecar files are elsewhere."""
 _CHANGES = "add", "remove"
 _WATERMARK = "/watermark"
 

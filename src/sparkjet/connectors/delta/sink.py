@@ -255,7 +255,7 @@ class DeltaSink:
         version = table.version()
         if version is None:
             message = (
-                f"There is no Delta table in {where} any more. Nothing of the epoch is decided: restore the table, or "
+                f"There is no longer a Delta table in {where}. Nothing of the epoch is decided: restore the table, or "
                 "start the query again, which makes a new one."
             )
             raise SinkError(message)
@@ -304,7 +304,7 @@ class DeltaSink:
         for _ in range(_RACES):
             version = table.version()
             if version is None:
-                message = f"There is no Delta table in {directory} any more, and epoch {last['epoch']} is to be added."
+                message = f"There is no longer a Delta table in {directory}, and epoch {last['epoch']} is to be added."
                 raise SinkError(message)
             missing, files = self._missing(table, version, handles)
             new = self._append(table, version, missing, displacing) if missing else frozenset()
@@ -409,7 +409,7 @@ def _not_found(
     epoch = handle["epoch"]
     if not is_whole and not any(each.number <= epoch for each in logged):
         return SinkError(
-            f"{where} has epoch {last} of this query, and its log does not say any more whose files epoch {epoch} "
+            f"{where} has epoch {last} of this query, and its log no longer says whose files epoch {epoch} "
             f"added: nothing is added now. Look whether {handle['files'][0][0]} is among the files of the table's "
             "history; if it is not, start from scratch with another checkpointLocation."
         )

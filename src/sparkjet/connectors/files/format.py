@@ -23,5 +23,5 @@ PACKAGES = {
     "tenacity": "tenacity",
     "typing_extensions": "typing-extensions",
 }
-"""What executors need to import it, and to read Parquet."""
+"""The packages that executors need to import it and to read Parquet."""
 SOURCE = SourceFormat(SOURCE_NAME, _source, SOURCE_OPTIONS, PACKAGES, KnownSource(True, packages=PACKAGES))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-import msgspec
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -16,8 +15,6 @@ from sparkjet.spark_line import arrow_schema
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-    from sparkjet_grid.journal_version import JournalVersion
-    from sparkjet_grid.map_version import MapVersion
 
 _TEXTS: dict[type[T.DataType], Callable[[Column], Column]] = {
     **dict.fromkeys((T.ByteType, T.ShortType, T.IntegerType, T.LongType), lambda key: key.cast("string")),
@@ -73,47 +70,23 @@ def check_columns(schema: T.StructType, taken: Sequence[str], what: str) -> None
         raise AnalysisError(message) from error
 
 
-def kept_as(schema: T.StructType, newest: MapVersion | JournalVersion | None) -> T.StructType:
-    """The columns that a map or a journal keeps of some rows: those of its newest version, if the rows fit in.
+def kept_as(schema: T.StructType) -> T.StructType:
+    """The columns that a map or a journal keeps of some rows: every part may be null, without metadata.
 
-    Whether part of a value may be null, and Spark's metadata, can differ between queries with the same rows. So a new
-    one leaves that open; those of earlier releases have what their first query said.
+    Whether part of a value may be null, and Spark's metadata, can differ between queries with the same rows.
     """
-    wanted = _open(schema)
-    there = None if newest is None else T.StructType.fromJson(msgspec.json.decode(newest.spark_schema))
-    is_there = there is not None and _open(there) == wanted and _fits(schema, there)
-    return there if is_there and there is not None else wanted
-
-
-def _open(schema: T.StructType) -> T.StructType:
     return T.StructType([T.StructField(each.name, _plain(each.dataType)) for each in schema.fields])
 
 
 def _plain(kind: T.DataType) -> T.DataType:
     """A type every part of which may be null, without metadata."""
     if isinstance(kind, T.StructType):
-        return _open(kind)
+        return kept_as(kind)
     if isinstance(kind, T.ArrayType):
         return T.ArrayType(_plain(kind.elementType))
     if isinstance(kind, T.MapType):
         return T.MapType(_plain(kind.keyType), _plain(kind.valueType))
     return kind
-
-
-def _fits(kind: T.DataType, there: T.DataType) -> bool:
-    """Whether values of a type, below the first level, are never null where those of another are not."""
-    parts: list[tuple[T.DataType, T.DataType, bool]] = []
-    if isinstance(kind, T.StructType) and isinstance(there, T.StructType):
-        pairs = zip(kind.fields, there.fields, strict=True)
-        parts = [(own.dataType, other.dataType, other.nullable or not own.nullable) for own, other in pairs]
-    elif isinstance(kind, T.ArrayType) and isinstance(there, T.ArrayType):
-        parts = [(kind.elementType, there.elementType, there.containsNull or not kind.containsNull)]
-    elif isinstance(kind, T.MapType) and isinstance(there, T.MapType):
-        parts = [
-            (kind.keyType, there.keyType, True),
-            (kind.valueType, there.valueType, there.valueContainsNull or not kind.valueContainsNull),
-        ]
-    return all(is_open and _fits(own, other) for own, other, is_open in parts)
 
 
 def described(schema: T.StructType) -> str:

@@ -82,7 +82,7 @@ class GridJournalSink(GridVersionsSink[JournalVersion]):
         check_keys(schema, self._settings.keys, "journal")
         check_columns(schema, TECHNICAL, "journal")
         newest = self._check_grid()
-        self._schema = kept_as(schema, newest)
+        self._schema = kept_as(schema)
         if newest is not None:
             self._check_shape(newest)
 

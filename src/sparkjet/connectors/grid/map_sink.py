@@ -91,7 +91,7 @@ class GridMapSink(GridVersionsSink[MapVersion]):
         """See :meth:`Sink.check`."""
         stored = _stored(schema, self._settings)
         newest = self._check_grid()
-        self._schema = kept_as(stored, newest)
+        self._schema = kept_as(stored)
         if newest is not None:
             self._check_shape(newest)
             self._has_expiring = newest.expiry is not None

@@ -21,7 +21,7 @@ JOURNAL_PATH = text("path", f"The journal: {_MEMBERS}")
 JOURNAL_KEYS = names("keys", "Columns: rows with the same values are in one partition; without any, tasks take turns.")
 NUM_PARTITIONS = number("numPartitions", "Partitions of a new journal; 16 by default.", most=1024)
 RETENTION_BYTES = _size("retentionBytes", "What rows may take that no reader needs; the oldest go first.", "256m")
-RETENTION_AGE = interval("retentionAge", "How long they stay by the clock of their epoch; for ever by default.")
+RETENTION_AGE = interval("retentionAge", "How long they stay by the clock of their epoch; forever by default.")
 JOURNAL_MAX_BYTES = _size("maxBytes", "What rows may take that readers need; twice retentionBytes by default.")
 WAIT = "wait"
 ON_FULL = choice("onFull", "Whether an epoch then waits for readers, or trims what they need.", (WAIT, "trim"), WAIT)
@@ -37,7 +37,7 @@ JOURNAL_OPTIONS: Sequence[Option[Any]] = (JOURNAL_PATH, JOURNAL_KEYS, *_OF_JOURN
 MAP_PATH = text("path", f"The map: {_MEMBERS}")
 MAP_KEYS = names("keys", "Columns that identify the row to replace.")
 DELETED = text("deleted", "Boolean column: where it is true the row of the key is removed.")
-TIME_TO_LIVE = interval("timeToLive", "How long a row lasts by the clock of its epoch; for ever by default.")
+TIME_TO_LIVE = interval("timeToLive", "How long a row lasts by the clock of its epoch; forever by default.")
 EXPIRE_INTERVAL = interval(
     "expireInterval", "How long a row may be there after that while nothing arrives.", "10 seconds"
 )

@@ -35,7 +35,7 @@ def unregistered(record: Record) -> Record:
 
 
 def unregistered_count(record: Record) -> int:
-    """Of how many sources a record says that they are journals, and are read without a reader."""
+    """The number of sources that are journals according to a record, and are read without a reader."""
     if record.spark is None:
         return 0
     lines = record.spark.files[f"offsets/{record.spark.batch}"].split("\n")

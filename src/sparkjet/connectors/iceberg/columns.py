@@ -134,7 +134,7 @@ def unfit(table: Version, written: Mapping[str, Any], where: str, *, is_decided:
         if column is None and may_lack:
             continue
         if column is None:
-            return f"it has no column {name!r} any more."
+            return f"it no longer has a column {name!r}."
         if not _reads(column["type"], kind, by_names=written["by_names"], may_lack=may_lack):
             return f"column {name!r} is {json.dumps(column['type'])} there, and {json.dumps(kind)} in the files."
         if column["required"] and name not in written["required"]:
@@ -145,7 +145,7 @@ def unfit(table: Version, written: Mapping[str, Any], where: str, *, is_decided:
     for number, column in columns.items():
         if number not in given and column["required"] and "initial-default" not in column:
             return f"column {column['name']!r} is required there, and the files lack it."
-    return None if written["spec"] in table.specs else f"{where} does not know the partitions of the files any more."
+    return None if written["spec"] in table.specs else f"{where} no longer knows the partitions of the files."
 
 
 def types_of(table: Version, names: Mapping[str, StructField]) -> dict[str, list[Any]]:

@@ -9,7 +9,7 @@ from pyspark.sql.types import DecimalType, FractionalType, StructField, StructTy
 
 from sparkjet.connectors.iceberg.columns import lacking, unfit
 from sparkjet.connectors.iceberg.schema import is_by_names
-from sparkjet.connectors.iceberg.version import MAIN, branch_of, head
+from sparkjet.connectors.iceberg.version import MAIN, head
 from sparkjet.errors import AnalysisError
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def undeletable(version: Version, spec: int, branch: str) -> str | None:
     for manifest in newest.dataManifests(version.java.io()):
         if manifest.partitionSpecId() != spec and (manifest.hasAddedFiles() or manifest.hasExistingFiles()):
             return (
-                "it has files that are partitioned in another way, whose rows would stay. Have them written anew: "
+                "it has files that are partitioned in another way, whose rows would stay. Have them rewritten: "
                 "CALL … rewrite_data_files(table => '…', options => map('rewrite-all', 'true'))."
             )
     return None
@@ -107,10 +107,10 @@ def misfit(where: str, version: Version, handle: Mapping[str, Any], *, is_decide
     """Why a version does not take the files of an epoch, rows or keys; None if it does."""
     # In another table the ids of columns and partitions may be those of others.
     if version.uuid != handle["uuid"]:
-        return "it was dropped, and made anew."
-    branch = branch_of(handle)
+        return "it was dropped and recreated."
+    branch = handle["branch"]
     if branch != MAIN and not version.has_branch(branch):
-        return f"it has no branch {branch!r} any more."
+        return f"it no longer has a branch {branch!r}."
     why = unfit(version, handle, where, is_decided=is_decided)
     if why is None and handle.get("deletes"):
         why = undeletable(version, handle["spec"], branch) or unreplaceable(version, handle["columns"], branch)

@@ -73,7 +73,7 @@ def _hearing(followed: Followed) -> Hearing:
 
 
 SOURCE = KnownSource(hearing=_hearing)
-"""A table read by Iceberg's connector: a snapshot is the same for ever."""
+"""A table read by Iceberg's connector: a snapshot is the same forever."""
 SINK = SinkFormat(
     "iceberg",
     _sink,

@@ -1,4 +1,4 @@
-"""What Kafka Connect's sink says in the summaries of an Iceberg table's snapshots; without PySpark."""
+"""The summaries that Kafka Connect's sink writes into an Iceberg table's snapshots; without PySpark."""
 
 from __future__ import annotations
 

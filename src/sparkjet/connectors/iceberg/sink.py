@@ -23,7 +23,7 @@ from sparkjet.connectors.iceberg.library import METADATA, data_directory
 from sparkjet.connectors.iceberg.merging import Column, added_columns, merged, with_columns
 from sparkjet.connectors.iceberg.partitions import new_spec, parts_of, same_spec
 from sparkjet.connectors.iceberg.schema import ID, new_schema, spark_schema
-from sparkjet.connectors.iceberg.version import MAIN, branch_of
+from sparkjet.connectors.iceberg.version import MAIN
 from sparkjet.errors import AnalysisError, CopiedHomeError, SinkError
 from sparkjet.sinks.commit_every import EACH_EPOCH, CommitEvery
 from sparkjet.sinks.copies import check_run
@@ -253,7 +253,7 @@ class IcebergSink:
         version, where = self.table.version(), self.table.place
         if version is None:
             message = (
-                f"There is no Iceberg table {where} any more. Nothing of the epoch is decided: restore the table, or "
+                f"The Iceberg table {where} no longer exists. Nothing of the epoch is decided: restore the table, or "
                 "start the query again, which makes a new one."
             )
             raise SinkError(message)
@@ -358,7 +358,7 @@ class IcebergSink:
         for _ in range(_RACES):
             version = table.version()
             if version is None:
-                raise SinkError(f"There is no table {table.place} any more, and epoch {last['epoch']} is to be added.")
+                raise SinkError(f"The table {table.place} no longer exists, and epoch {last['epoch']} is to be added.")
             missing = self._missing(table, version, handles)
             if not missing or self._append(table, version, missing):
                 return version
@@ -383,7 +383,7 @@ class IcebergSink:
         if last is not None and last["epoch"] == epoch:
             raise self._other(handle, last, where)
         # The property was removed, or it tells of a later epoch.
-        for each in version.ancestors(branch_of(handle)):
+        for each in version.ancestors(handle["branch"]):
             if (each.get("query"), each.get("output")) == (handle["query"], handle["sink"]):
                 if handle["folder"] in _transactions(each):
                     return True
@@ -394,7 +394,7 @@ class IcebergSink:
             return last is not None
         check_run(handle, last["epoch"], last["run"], where)
         message = (
-            f"{table.place} has epoch {last['epoch']} of this query, and its snapshots do not say any more whose files "
+            f"{table.place} has epoch {last['epoch']} of this query, and its snapshots no longer say whose files "
             f"epoch {epoch} added: nothing is added now. Look whether {handle['files'][0][0]} is among the table's "
             "files; if it is not, start from scratch with another checkpointLocation."
         )
@@ -426,7 +426,7 @@ class IcebergSink:
             files += data_files(handle["files"], handle["partitions"])
             if deletes:
                 files += data_files(deletes, handle["delete_partitions"], tuple(handle["keys"]))
-        added = Addition(last["data"], files, last["spec"], last["by_names"], branch_of(last))
+        added = Addition(last["data"], files, last["spec"], last["by_names"], last["branch"])
         tells = {**told(*handles), "transaction": last["folder"]}
         if len(handles) > 1:
             tells["earlier"] = [handle["folder"] for handle in handles[:-1]]

@@ -162,8 +162,3 @@ def _told(text: str | None) -> dict[str, Any] | None:
     except msgspec.DecodeError:
         return None
     return dict(json.loads(text or ""))
-
-
-def branch_of(handle: Mapping[str, Any]) -> str:
-    """The branch that an epoch is for: handles of older records name none."""
-    return str(handle.get("branch", MAIN))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _TOLD = ("query", "output", "epoch", "watermark")
 _QUOTES = ('"', "`", "")
-"""Those of standard SQL, of MySQL, and none: connections of Python do not say which their database has."""
+"""The quotes of standard SQL, of MySQL, and none: Python connections do not say which their database uses."""
 
 
 def told_in(session: SparkSession, url: str, table: str, options: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -55,7 +55,7 @@ def _answer(connection: Any, query: str) -> tuple[list[str], list[Sequence[Any]]
     finally:
         with contextlib.suppress(Exception):
             cursor.close()
-        # In some databases an open transaction would see the same for ever, and a failed one nothing.
+        # In some databases an open transaction would see the same forever, and a failed one nothing.
         connection.rollback()
 
 

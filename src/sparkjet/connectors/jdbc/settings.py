@@ -34,7 +34,7 @@ _SPARKS: Sequence[Option[Any]] = (
     text("batchsize", "Rows of a round trip, as in Spark's JDBC writer.", "1000"),
     number("numPartitions", "Maximum number of connections, as in Spark's JDBC writer.", most=MOST_PARTITIONS),
     text("isolationLevel", "Of the transactions in which tasks write, as in Spark's JDBC writer.", "READ_UNCOMMITTED"),
-    text("queryTimeout", "Seconds that a statement may take, as in Spark's JDBC writer; for ever by default."),
+    text("queryTimeout", "Seconds that a statement may take, as in Spark's JDBC writer; forever by default."),
     text("connectionProvider", "Name of the provider of connections, as in Spark's JDBC writer."),
     text("keytab", "File with the Kerberos key, as in Spark's JDBC writer."),
     text("principal", "Of Kerberos, as in Spark's JDBC writer."),

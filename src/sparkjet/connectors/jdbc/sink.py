@@ -342,8 +342,8 @@ class JdbcSink:
 
     def _lost(self, handle: Handle, why: str) -> str:
         return (
-            f"Epoch {handle['epoch']} was prepared with {handle['rows']} rows for {handle['table']}, but they are not "
-            f"in {self._settings.shown} any more ({why}), and {EPOCHS} does not say that they were published. "
+            f"Epoch {handle['epoch']} was prepared with {handle['rows']} rows for {handle['table']}, but they are no "
+            f"longer in {self._settings.shown} ({why}), and {EPOCHS} does not say that they were published. "
             "Nothing was published now. Point url at the database that they were prepared in; if the table was "
             "dropped, rerun the query from its input."
         )

@@ -53,8 +53,7 @@ class Access:
                 raise AnalysisError(message)
         access = Access(servers_of(properties), dict(properties))
         if access.protocol not in PROTOCOLS:
-            message = f'kafka.security.protocol: "{access.protocol}" is not one of {", ".join(PROTOCOLS)}.'
-            raise AnalysisError(message)
+            raise AnalysisError(f'kafka.security.protocol: "{access.protocol}" is not one of {", ".join(PROTOCOLS)}.')
         if access.uses_sasl and access.mechanism not in MECHANISMS:
             message = (
                 f'kafka.sasl.mechanism: "{access.mechanism}" is not one of {", ".join(MECHANISMS)}, which sparkjet '
@@ -123,12 +122,10 @@ def servers_of(properties: Mapping[str, str]) -> tuple[Node, ...]:
             host, port = each.rpartition("://")[2], str(_DEFAULT_PORT)
         host = host.strip("[]")
         if not _is_host(host) or not port.isdecimal() or int(port) > _LAST_PORT:
-            message = f'kafka.bootstrap.servers: "{each}" is not host:port.'
-            raise AnalysisError(message)
+            raise AnalysisError(f'kafka.bootstrap.servers: "{each}" is not host:port.')
         found.append(Node(host, int(port)))
     if not found:
-        message = 'kafka.bootstrap.servers names no broker. Give it as "host:port, …".'
-        raise AnalysisError(message)
+        raise AnalysisError('kafka.bootstrap.servers names no broker. Give it as "host:port, …".')
     return tuple(found)
 
 

@@ -9,15 +9,15 @@ import tenacity
 from confluent_kafka import KafkaError
 from typing_extensions import Self
 
-from sparkjet.connectors.kafka import partition_requests, requests
+from sparkjet.connectors.kafka import requests
 from sparkjet.connectors.kafka.connection import BrokerError, Connection, RefusedError
 
 if TYPE_CHECKING:
     from sparkjet.connectors.kafka.access import Access
-    from sparkjet.connectors.kafka.partition_requests import OpenTransaction
     from sparkjet.connectors.kafka.requests import (
         Metadata,
         Node,
+        OpenTransaction,
         Request,
         TopicPartition,
         TransactionDescription,
@@ -112,7 +112,7 @@ class Cluster:
 
     def write_marker(self, opened: OpenTransaction, *, commits: bool) -> int:
         """Write a transaction's end marker into a partition, in place of the coordinator; returns the error code."""
-        request = partition_requests.write_marker(opened, commits=commits)
+        request = requests.write_marker(opened, commits=commits)
 
         def ask() -> int:
             node = self._leaders([opened.where]).get(opened.where)
@@ -149,7 +149,7 @@ class Cluster:
         led: dict[Node, list[TopicPartition]] = {}
         for where, node in self._leaders(partitions).items():
             led.setdefault(node, []).append(where)
-        answers = [self._ask(node, partition_requests.describe_producers(ours)) for node, ours in led.items()]
+        answers = [self._ask(node, requests.describe_producers(ours)) for node, ours in led.items()]
         return {where: opened for answer in answers for where, opened in answer.items()}
 
     def _leaders(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Node]:
@@ -180,8 +180,7 @@ class Cluster:
             error, node = self._ask_any(requests.find_coordinator(name))
             _check(error)
             if error:
-                message = f"no coordinator for {name!r}: {error_name(error)}"
-                raise RefusedError(message)
+                raise RefusedError(f"no coordinator for {name!r}: {error_name(error)}")
             self._coordinators[name] = node
             self._learned[node] = None
         return self._coordinators[name]
@@ -226,5 +225,4 @@ class Cluster:
 
 def _check(error: int) -> None:
     if error in _RETRIABLE:
-        message = f"the broker is not ready: {error_name(error)}"
-        raise BrokerError(message)
+        raise BrokerError(f"the broker is not ready: {error_name(error)}")

@@ -25,11 +25,9 @@ def check_columns(schema: T.StructType, topic: str | None) -> None:
     """Reject rows that are not records."""
     names = schema.fieldNames()
     if "value" not in names:
-        message = f"kafka: the result needs a column value, e.g. {_EXAMPLE}. Columns: {', '.join(names)}"
-        raise AnalysisError(message)
+        raise AnalysisError(f"kafka: the result needs a column value, e.g. {_EXAMPLE}. Columns: {', '.join(names)}")
     if topic is None and "topic" not in names:
-        message = 'kafka: name the topic of the rows, with option("topic", "…") or a column topic.'
-        raise AnalysisError(message)
+        raise AnalysisError('kafka: name the topic of the rows, with option("topic", "…") or a column topic.')
     for field in schema.fields:
         if field.name not in {*KNOWN, IS_EARLY} or names.count(field.name) > 1:
             message = (

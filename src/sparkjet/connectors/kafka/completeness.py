@@ -36,8 +36,7 @@ def told_of(place: str, progress_topics: Sequence[str], given: Mapping[str, Any]
         ends = ends_of(AdminClient(dict(client)), [(name, COMPLETE) for name in progress_topics], COMMITTED, _PATIENCE)
         markers.take(MarkerReader(client, _PATIENCE).read({}, ends))
     except (confluent_kafka.KafkaException, PublishError) as error:
-        message = f"complete_until: {place}: {error}"
-        raise AnalysisError(message) from error
+        raise AnalysisError(f"complete_until: {place}: {error}") from error
     return [
         {**json.loads(key), "epoch": told[-1].epoch, "watermark": told[-1].watermark}
         for key, told in markers.told.items()

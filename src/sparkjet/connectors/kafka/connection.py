@@ -42,12 +42,10 @@ class Connection:
         try:
             self._socket = socket.create_connection((node.host, node.port), _ANSWER_WITHIN)
         except OSError as error:
-            message = f"{self._name} cannot be reached: {error.strerror or error}"
-            raise BrokerError(message) from error
+            raise BrokerError(f"{self._name} cannot be reached: {error.strerror or error}") from error
         except UnicodeError as error:
             # A broker may advertise such a name.
-            message = f"{self._name} cannot be reached, as that is not a valid host name"
-            raise BrokerError(message) from error
+            raise BrokerError(f"{self._name} cannot be reached, as that is not a valid host name") from error
         try:
             # Small requests, each waited for: delaying them (Nagle) would cost 40 ms apiece.
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -83,21 +81,17 @@ class Connection:
                 answer.skip_tags()
             return request.parse(answer)
         except OSError as error:
-            message = f"{self._name} has not answered {request.name}: {error.strerror or error}"
-            raise BrokerError(message) from error
+            raise BrokerError(f"{self._name} has not answered {request.name}: {error.strerror or error}") from error
         except WireError as error:
-            message = f"{self._name} did not answer {request.name} in Kafka's protocol: {error}"
-            raise BrokerError(message) from error
+            raise BrokerError(f"{self._name} did not answer {request.name} in Kafka's protocol: {error}") from error
 
     def _answer(self) -> Decoder:
         (length,) = struct.unpack(">i", self._received(4))
         if not 0 < length <= _LONGEST:
-            message = f"an answer of {length} bytes"
-            raise WireError(message)
+            raise WireError(f"an answer of {length} bytes")
         answer = Decoder(self._received(length))
         if answer.int32() != self._number:
-            message = "the answer to another request"
-            raise WireError(message)
+            raise WireError("the answer to another request")
         return answer
 
     def _received(self, length: int) -> bytes:
@@ -105,8 +99,7 @@ class Connection:
         while len(parts) < length:
             part = self._socket.recv(min(length - len(parts), 1 << 20))
             if not part:
-                message = "connection closed"
-                raise ConnectionError(message)
+                raise ConnectionError("connection closed")
             parts += part
         return bytes(parts)
 
@@ -127,8 +120,7 @@ class Connection:
     def _authenticate(self, access: Access) -> None:
         error, offered = self.ask(requests.sasl_handshake(access.mechanism))
         if error:
-            message = f"{self._name} does not offer kafka.sasl.mechanism={access.mechanism}, but {offered}"
-            raise RefusedError(message)
+            raise RefusedError(f"{self._name} does not offer kafka.sasl.mechanism={access.mechanism}, but {offered}")
         user, password = access.properties["sasl.username"], access.properties["sasl.password"]
         if access.mechanism == "PLAIN":
             self._exchange(f"\0{user}\0{password}".encode())
@@ -137,8 +129,7 @@ class Connection:
         try:
             scram.verify(self._exchange(scram.final(self._exchange(scram.first()))))
         except ScramError as failed:
-            message = f"{self._name}: authentication failed, as {failed}"
-            raise RefusedError(message) from failed
+            raise RefusedError(f"{self._name}: authentication failed, as {failed}") from failed
 
     def _exchange(self, sent: bytes) -> bytes:
         error, answer = self.ask(requests.sasl_authenticate(sent))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from confluent_kafka import Consumer
@@ -11,6 +12,7 @@ from confluent_kafka import Consumer
 from sparkjet.connectors.kafka import properties as kafka_properties
 from sparkjet.connectors.kafka.formats.settings import Formats
 from sparkjet.connectors.kafka.options import (
+    ASSIGN,
     FAIL_ON_DATA_LOSS,
     INCLUDE_HEADERS,
     MAX_OFFSETS,
@@ -18,10 +20,12 @@ from sparkjet.connectors.kafka.options import (
     PREFIX,
     SOURCE_NAME,
     SOURCE_OPTIONS,
+    SUBSCRIBE,
+    SUBSCRIBE_PATTERN,
     WRITERS_TOPICS,
 )
+from sparkjet.connectors.kafka.positions import TopicPartition, parsed
 from sparkjet.connectors.kafka.starting import Starting
-from sparkjet.connectors.kafka.subscription import Subscription
 from sparkjet.errors import AnalysisError
 from sparkjet.options import Options
 from sparkjet.sources.alignment import MAX_DRIFT, check_limited
@@ -42,7 +46,7 @@ _INSTEAD = {
     "sasl.oauthbearer.assertion.private.key.passphrase": "Use a key without one, in a file that only its user may read",
     "sasl.oauthbearer.config": "See kafka.sasl.oauthbearer.method=oidc and kafka.sasl.oauthbearer.client.secret",
 }
-"""What to use instead of properties that Spark would show in plans."""
+"""Substitutes for properties that Spark would show in plans."""
 _DEFAULTS = {
     "group.id": "sparkjet-kafka-source",
     "isolation.level": "read_committed",
@@ -59,6 +63,84 @@ _DEFAULTS = {
 _FIXED = {"auto.offset.reset": "error", "enable.auto.commit": "false", "enable.partition.eof": "true"}
 # Errors arrive through the callback; the log would repeat them on every worker's stderr.
 _QUIET = {"log_level": "0"}
+_WAYS = (SUBSCRIBE, SUBSCRIBE_PATTERN, ASSIGN)
+
+
+@dataclass(frozen=True)
+class Subscription:
+    """The option ``subscribe``, ``subscribePattern`` or ``assign``.
+
+    >>> Subscription(pattern="click.*").chosen({"clicks": [0, 1], "trades": [0]})
+    [('clicks', 0), ('clicks', 1)]
+    """
+
+    topics: tuple[str, ...] = ()
+    pattern: str | None = None
+    assigned: tuple[TopicPartition, ...] = ()
+
+    @staticmethod
+    def of(options: Options) -> Subscription:
+        """The subscription in some options."""
+        given = [(way.name, text) for way in _WAYS if (text := options.get(way)) is not None]
+        if len(given) != 1:
+            found = ", ".join(way for way, _ in given) or "none of them"
+            ways = ", ".join(way.name for way in _WAYS)
+            raise AnalysisError(f'option: give exactly one of {ways}, e.g. subscribe="clicks"; found {found}.')
+        way, text = given[0]
+        if way == SUBSCRIBE.name:
+            topics = tuple(name for part in text.split(",") if (name := part.strip()))
+            if not topics:
+                message = (
+                    f'option: subscribe="{text}" names no topic; separate names with commas, e.g. "clicks,trades".'
+                )
+                raise AnalysisError(message)
+            return Subscription(topics=topics)
+        if way == SUBSCRIBE_PATTERN.name:
+            try:
+                re.compile(text)
+            except re.error as error:
+                message = f'option: subscribePattern="{text}" is not a regular expression: {error}.'
+                raise AnalysisError(message) from error
+            return Subscription(pattern=text)
+        return Subscription(assigned=_assigned(text))
+
+    def chosen(self, cluster: Mapping[str, Sequence[int]]) -> list[TopicPartition]:
+        """The partitions of a cluster that are read, in order.
+
+        A pattern must match the whole topic name; it never matches Kafka's internal topics (``__…``).
+        """
+        if self.assigned:
+            return sorted(each for each in self.assigned if each[1] in cluster.get(each[0], ()))
+        if self.pattern is None:
+            topics = [topic for topic in self.topics if topic in cluster]
+        else:
+            expression = re.compile(self.pattern)
+            topics = [name for name in cluster if expression.fullmatch(name) and not name.startswith("__")]
+        return sorted((topic, partition) for topic in topics for partition in cluster[topic])
+
+    def check(self, cluster: Mapping[str, Sequence[int]]) -> None:
+        """Reject named topics and partitions that do not exist."""
+        missing = [topic for topic in self.topics if topic not in cluster]
+        missing += [f"{name}-{number}" for name, number in self.assigned if number not in cluster.get(name, ())]
+        if missing:
+            way = "assign" if self.assigned else "subscribe"
+            message = (
+                f"option: {way} names {', '.join(missing)}, which the cluster does not have (or hides from this user). "
+                "Create it first, or use subscribePattern for topics that are created later."
+            )
+            raise AnalysisError(message)
+
+
+def _assigned(text: str) -> tuple[TopicPartition, ...]:
+    example = '{"clicks": [0, 1]}'
+    found = parsed("assign", text, example)
+    if not found or not all(isinstance(each, list) and each for each in found.values()):
+        raise AnalysisError(f"option: assign={text!r} names no partitions; write e.g. {example}.")
+    partitions = [(topic, partition) for topic, each in found.items() for partition in each]
+    for _, partition in partitions:
+        if type(partition) is not int or partition < 0:
+            raise AnalysisError(f"option: assign={text!r} has {partition!r} as a partition; write e.g. {example}.")
+    return tuple(sorted(set(partitions)))
 
 
 @dataclass(frozen=True)
@@ -129,8 +211,7 @@ def _client(options: Options) -> dict[str, str]:
     for name in given:
         if kafka_properties.escapes_redaction(name):
             hint = _INSTEAD.get(name, "Put it into a file, if librdkafka has a property for one")
-            message = f"option: {PREFIX}{name}: leave it out; Spark would show it in plans. {hint}."
-            raise AnalysisError(message)
+            raise AnalysisError(f"option: {PREFIX}{name}: leave it out; Spark would show it in plans. {hint}.")
     complete = {**_DEFAULTS, **_QUIET, **given, **_FIXED}
     kafka_properties.check_properties(
         given, lambda: Consumer(complete, logger=logging.getLogger("sparkjet.kafka")).close(), _DEFAULTS

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sparkjet.sinks.protocol import Handle, TransactionId
 
 _WRITERS = 1
-"""Of parts, which there are none of: the topic is like that of the staged sink."""
+"""The number of parts, of which there are none here: the topic is like that of the staged sink."""
 
 
 class EpochMarkers:
@@ -59,7 +59,7 @@ class EpochMarkers:
         self._topic.create(_WRITERS, self._replicas(topic))
 
     def described(self, transaction: TransactionId, topics: Collection[str]) -> Handle:
-        """What the marker of an epoch tells whose rows are all written, for its handle.
+        """The content of the marker of an epoch whose rows are all written, for its handle.
 
         It names the topics of earlier epochs too: without rows in one, the watermark there moves as well, and whoever
         reads a compacted progress topic finds nothing but the newest marker.
@@ -114,7 +114,7 @@ class EpochMarkers:
         return ProgressTopic(self._client, self._name, "", "", self._patience)
 
     def _replicas(self, topic: str | None) -> int:
-        """As many as the topic of the rows has; -1 for the brokers' default."""
+        """The number of replicas of the topic of the rows; -1 for the brokers' default."""
         if topic is None:
             return -1
         with reached(f"topic {topic!r}"):

@@ -10,8 +10,7 @@ from sparkjet.connectors.kafka.cluster import COMMITTED, COMPLETED, ENDING, STAT
 from sparkjet.query_log import logger
 
 if TYPE_CHECKING:
-    from sparkjet.connectors.kafka.partition_requests import OpenTransaction
-    from sparkjet.connectors.kafka.requests import TopicPartition, TransactionDescription
+    from sparkjet.connectors.kafka.requests import OpenTransaction, TopicPartition, TransactionDescription
 
 
 _LOOK = 0.02

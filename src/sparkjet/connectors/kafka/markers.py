@@ -13,8 +13,7 @@ from sparkjet.query_log import logger
 
 if TYPE_CHECKING:
     from sparkjet.connectors.kafka.cluster import Cluster
-    from sparkjet.connectors.kafka.partition_requests import OpenTransaction
-    from sparkjet.connectors.kafka.requests import TopicPartition
+    from sparkjet.connectors.kafka.requests import OpenTransaction, TopicPartition
 
 
 _ARRIVING = 0.5

@@ -184,8 +184,7 @@ def _publish(
                 break
             yield SEND
         if done == before:
-            message = f"{part.name}: {part.rows} rows were decided, and there are {done}."
-            raise PublishError(message)
+            raise PublishError(f"{part.name}: {part.rows} rows were decided, and there are {done}.")
         marker = Marker(part.epoch, part.name, part.run, done)
         yield MARK
         brokers.mark(marker)

@@ -52,8 +52,7 @@ def parsed(option: str, text: str, example: str) -> dict[str, Any]:
     except ValueError:
         found = None
     if not isinstance(found, dict):
-        message = f"option: {option}={text!r} is not a JSON object; write e.g. {example}."
-        raise AnalysisError(message)
+        raise AnalysisError(f"option: {option}={text!r} is not a JSON object; write e.g. {example}.")
     return found
 
 
@@ -68,7 +67,6 @@ def numbers(option: str, text: str, example: str) -> dict[TopicPartition, int]:
         each = partitions.items() if isinstance(partitions, dict) else [("", None)]
         for partition, number in each:
             if not partition.isdecimal() or type(number) is not int:
-                message = f"option: {option} has {partitions!r} for {topic!r}; write e.g. {example}."
-                raise AnalysisError(message)
+                raise AnalysisError(f"option: {option} has {partitions!r} for {topic!r}; write e.g. {example}.")
             found[topic, int(partition)] = number
     return found

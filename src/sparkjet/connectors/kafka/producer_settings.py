@@ -136,8 +136,7 @@ def progress_topic(options: Options) -> str | None:
         message = f'progressTopic: "{progress}" is the topic of the rows, whose readers would get the markers too.'
         raise AnalysisError(message)
     if progress and not NAME.fullmatch(progress):
-        message = f'progressTopic: "{progress}" cannot be the name of a topic: {NAMES}.'
-        raise AnalysisError(message)
+        raise AnalysisError(f'progressTopic: "{progress}" cannot be the name of a topic: {NAMES}.')
     return progress
 
 
@@ -151,8 +150,7 @@ def producer_properties(properties: dict[str, str], *, in_transactions: bool) ->
     for name, unit in _NUMBERS.items():
         # librdkafka also accepts 0x10 and 010, as C does: sparkjet would calculate with another number, or fail.
         if name in properties and not (_NUMBER.fullmatch(properties[name]) and int(properties[name]) < 2**31):
-            message = f'{PREFIX}{name}: "{properties[name]}" is not a number of {unit}.'
-            raise AnalysisError(message)
+            raise AnalysisError(f'{PREFIX}{name}: "{properties[name]}" is not a number of {unit}.')
     # librdkafka rejects a message timeout longer than the transaction's.
     patience = min(int(properties["message.timeout.ms"]), int(properties[TIMEOUT]))
     made = {

@@ -131,8 +131,7 @@ class KafkaWriter:
                 kind = RefusedRowError if error.args[0].name() in _OF_ROWS else ProduceError
                 raise kind(explain(*error.args)) from error
             if isinstance(error, SystemError):
-                message = f"Kafka: the producer of {name!r} was fenced."
-                raise ProduceError(message) from error
+                raise ProduceError(f"Kafka: the producer of {name!r} was fenced.") from error
             raise
         return name, queue.rows
 
@@ -242,7 +241,6 @@ def _header(header: Mapping[str, Any]) -> tuple[str, bytes | None]:
     key: bytes | None = header["key"]
     # confluent-kafka would send the word None, or what is before the NUL.
     if key is None or b"\0" in key:
-        message = f"Kafka: {NAMELESS if key is None else CUT_OFF}"
-        raise RefusedRowError(message)
+        raise RefusedRowError(f"Kafka: {NAMELESS if key is None else CUT_OFF}")
     # Like Spark's own sink: strings in Spark may have any bytes, and an error would come after the decision.
     return key.decode(errors="replace"), header["value"]

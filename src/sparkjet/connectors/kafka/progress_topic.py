@@ -63,11 +63,9 @@ def reached(what: str) -> Iterator[None]:
     try:
         yield
     except (PublishError, ProducerFencedError) as error:
-        message = f"Kafka: {what}: {error}"
-        raise SinkError(message) from error
+        raise SinkError(f"Kafka: {what}: {error}") from error
     except confluent_kafka.KafkaException as error:
-        message = f"{explain(*error.args)} ({what})"
-        raise SinkError(message) from error
+        raise SinkError(f"{explain(*error.args)} ({what})") from error
 
 
 class ProgressTopic:
@@ -154,8 +152,7 @@ class ProgressTopic:
                 return 0
             if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                 raise AnalysisError(self._refused(NEEDED)) from error
-            message = f"progressTopic: {explain(error.args[0], self.name)}"
-            raise SinkError(message) from error
+            raise SinkError(f"progressTopic: {explain(error.args[0], self.name)}") from error
 
     def made(self) -> str:
         """The topic's id, a different one if it was deleted and recreated; empty if there is no such topic."""
@@ -216,7 +213,7 @@ class ProgressTopic:
         with reached(f"progress topic {self.name!r}"):
             count = self.partitions()
             if not count:
-                message = f'progressTopic: "{self.name}" does not exist any more; without it nothing can be published.'
+                message = f'progressTopic: "{self.name}" no longer exists; without it nothing can be published.'
                 raise SinkError(message)
             ends = ends_of(self._admin, [(self.name, n) for n in range(count)], COMMITTED, self._patience)
             for key, value in self._reader.read(self.positions, ends):
@@ -268,7 +265,7 @@ class ProgressTopic:
 
 
 def existing(admin: Any, topics: Collection[str], patience: float) -> set[str]:
-    """Those of some topics that have not been deleted."""
+    """The topics among these that have not been deleted."""
     return set(topics) & set(answered(admin, lambda: admin.list_topics(timeout=ANSWER), patience).topics)
 
 

@@ -27,7 +27,7 @@ _SECRET = re.compile(r"password|secret|token|passphrase|key\.pem$|oauthbearer\.c
 # The narrowest default of spark.redaction.regex among the supported versions of Spark.
 _REDACTED = re.compile(r"(?i)secret|password|token|access[.]?key")
 _REFUSALS = (confluent_kafka.KafkaException, AttributeError, TypeError, ValueError)
-"""What a client raises if its properties are invalid."""
+"""The errors of a client whose properties are invalid."""
 
 
 def properties_of(options: Options, reserved: Mapping[str, str]) -> dict[str, str]:
@@ -35,8 +35,7 @@ def properties_of(options: Options, reserved: Mapping[str, str]) -> dict[str, st
     properties = options.beginning_with(PREFIX)
     for name in properties:
         if name in reserved:
-            message = f"option: {PREFIX}{name}: leave it out; {reserved[name]}."
-            raise AnalysisError(message)
+            raise AnalysisError(f"option: {PREFIX}{name}: leave it out; {reserved[name]}.")
         if name in _JAVA_ONLY:
             message = f"option: {PREFIX}{name} is a property of Java's client, not of librdkafka: {_JAVA_ONLY[name]}."
             raise AnalysisError(message)

@@ -209,8 +209,7 @@ class KafkaBrokers:
         with self._undone():
             for where, end in self._ends([(place.markers, number) for number, _ in keys]).items():
                 if end != self._read[where] + 1:
-                    message = f"another publisher has written to {where[0]}-{where[1]} at the same time."
-                    raise PublishError(message)
+                    raise PublishError(f"another publisher has written to {where[0]}-{where[1]} at the same time.")
                 # Including the end marker of this transaction.
                 self._read[where] = end + 1
 
@@ -325,8 +324,7 @@ class MarkerReader:
         until = time.monotonic() + self._patience
         while wanted:
             if time.monotonic() > until:
-                message = f"the markers in {sorted(wanted)} could not be read within {self._patience:.0f} s"
-                raise PublishError(message)
+                raise PublishError(f"the markers in {sorted(wanted)} could not be read within {self._patience:.0f} s")
             for found in self._consumer.consume(500, 0.1):
                 if found.topic() is None:
                     # Of the group, whose coordinator librdkafka looks for: reading this way needs no permission for it.

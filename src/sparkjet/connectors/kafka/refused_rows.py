@@ -167,8 +167,7 @@ def check_targets(found: Mapping[str, Any], topics: Mapping[str, Topic], progres
             raise RefusedRowsError(message)
     for name, each in topics.items():
         if not each.writable:
-            message = f"Kafka: this user may not write to topic {name!r}. Allow it: {allowing(name, ('Write',))}"
-            raise SinkError(message)
+            raise SinkError(f"Kafka: this user may not write to topic {name!r}. Allow it: {allowing(name, ('Write',))}")
 
 
 def check_ends(topics: Mapping[str, Topic], largest: int) -> None:
@@ -188,8 +187,7 @@ def check_rows(found: Mapping[str, Any], name: str, topic: Topic, largest: int, 
     """Refuse to decide on rows that a topic, or librdkafka, would not take."""
     for measured, refused in (("nameless", NAMELESS), ("cut_off", CUT_OFF)):
         if found.get(measured):
-            message = f"Kafka: in {found[measured]} rows of the epoch {refused}"
-            raise RefusedRowsError(message)
+            raise RefusedRowsError(f"Kafka: in {found[measured]} rows of the epoch {refused}")
     if topic.compacted and found.get("keyless", 1):
         message = (
             f"Kafka: topic {name!r} is compacted and takes no row without a key, and {found.get('keyless', 'all')} "

@@ -44,11 +44,9 @@ class Scram:
             given = _fields(challenge)
             nonce, salt, rounds = given["r"], base64.b64decode(given["s"]), int(given["i"])
         except (KeyError, ValueError) as error:
-            message = "the challenge is incomplete or not text"
-            raise ScramError(message) from error
+            raise ScramError("the challenge is incomplete or not text") from error
         if not nonce.startswith(self.nonce) or nonce == self.nonce or not FEWEST <= rounds <= MOST:
-            message = "the challenge is not for this client"
-            raise ScramError(message)
+            raise ScramError("the challenge is not for this client")
         hash_ = HASHES[self.mechanism]
         salted = hashlib.pbkdf2_hmac(hash_, self.password.encode(), salt, rounds)
         key = hmac.digest(salted, b"Client Key", hash_)
@@ -66,8 +64,7 @@ class Scram:
         except ValueError:
             proof = b""
         if not hmac.compare_digest(proof, self._expected):
-            message = "the server could not prove that it knows the password"
-            raise ScramError(message)
+            raise ScramError("the server could not prove that it knows the password")
 
     @property
     def _bare(self) -> str:

@@ -165,7 +165,7 @@ class KafkaSink:
             self._teller(handle["told"]["progress"]).write(handle)
 
     def _teller(self, name: str) -> EpochMarkers:
-        """Of epochs that were decided when the option had another value, too."""
+        """The markers in a progress topic, which may differ from that of the option, as it may have changed since."""
         if self._markers is None or self._settings.progress != name:
             return EpochMarkers(name, self._settings.producer, self._settings.client, PATIENCE)
         return self._markers

@@ -128,8 +128,7 @@ class StagedKafkaSink(Outbox):
             for name, topic in topics.items():
                 check_rows({"keyless": keyless, "record": 0}, name, topic, self._settings.takes, compresses=False)
         except SinkError as error:
-            message = f"start: {error}"
-            raise AnalysisError(message) from error
+            raise AnalysisError(f"start: {error}") from error
 
     def published_after(self, newest: TransactionId, handle: Handle | None) -> Later:
         """See :meth:`Sink.published_after`; checks the progress topic as well, whose name it knows."""

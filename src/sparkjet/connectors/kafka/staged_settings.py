@@ -107,8 +107,7 @@ class StagedSettings:
         """The settings in some options."""
         given = kafka_properties.properties_of(options, OURS)
         if guarantee_of(options) is not Guarantee.EXACTLY_ONCE:
-            message = "commit: staged is for processingGuarantee=exactly-once; leave commit out for others."
-            raise AnalysisError(message)
+            raise AnalysisError("commit: staged is for processingGuarantee=exactly-once; leave commit out for others.")
         if ON_LOST_TRANSACTION in options:
             message = (
                 "onLostTransaction: this is for commit=prepared. With commit=staged, the default, no rows wait in the "
@@ -117,8 +116,7 @@ class StagedSettings:
             raise AnalysisError(message)
         progress = progress_topic(options)
         if options[NUM_PARTITIONS] > _MOST_PARTS:
-            message = f"option: numPartitions must be {_MOST_PARTS} at most, not {options[NUM_PARTITIONS]}."
-            raise AnalysisError(message)
+            raise AnalysisError(f"option: numPartitions must be {_MOST_PARTS} at most, not {options[NUM_PARTITIONS]}.")
         producer = producer_properties({**DEFAULTS, TIMEOUT: _SHORT, **given}, in_transactions=True)
         # Clients would log which properties are for producers only.
         client = {**given, "log_level": "0"}

@@ -52,8 +52,7 @@ class Starting:
         """The start in some options."""
         given = [(way.name, text) for way in _WAYS if (text := options.get(way)) is not None]
         if len(given) > 1:
-            message = f"option: {' and '.join(way for way, _ in given)} contradict each other; give one."
-            raise AnalysisError(message)
+            raise AnalysisError(f"option: {' and '.join(way for way, _ in given)} contradict each other; give one.")
         strategy = options[STRATEGY]
         if not given:
             return Starting()
@@ -73,8 +72,7 @@ class Starting:
         least = EARLIEST if way == "startingOffsets" else 0
         for (topic, partition), number in each.items():
             if not least <= number < _END:
-                message = f"option: {way} has {number} for {topic}-{partition}; write e.g. {example}."
-                raise AnalysisError(message)
+                raise AnalysisError(f"option: {way} has {number} for {topic}-{partition}; write e.g. {example}.")
         return Starting(way, None, each, strategy == "latest")
 
     def wanted(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:

@@ -148,7 +148,6 @@ class KafkaTransactions:
             "rows": rows,
             "producer": described.producer,
             "epoch": described.epoch,
-            "began": described.began,
             "timeout": described.timeout,
             "written": [list(where) for where in described.written],
         }
@@ -160,8 +159,7 @@ class KafkaTransactions:
             _warn_of_age(handle, slot, time.time())
             return None
         if error not in _ENDED:
-            message = f"Kafka: {slot['id']!r} cannot be committed: {error_name(error)}."
-            raise SinkError(message)
+            raise SinkError(f"Kafka: {slot['id']!r} cannot be committed: {error_name(error)}.")
         described = cluster.describe(slot["id"])
         # An id is reused only after its transaction was committed: whatever its producer's epoch is now, this one was.
         if described.state in COMMITS and described.producer == slot["producer"]:
@@ -196,14 +194,13 @@ class KafkaTransactions:
 def _abort(cluster: Cluster, name: str) -> None:
     error = cluster.fence(name)
     if error:
-        message = f"Kafka: {name!r} cannot be aborted: {error_name(error)}."
-        raise SinkError(message)
+        raise SinkError(f"Kafka: {name!r} cannot be aborted: {error_name(error)}.")
 
 
 def check_alive(handle: Handle, now: float) -> None:
     """Refuse to decide on transactions that brokers may abort before they are committed."""
     for slot in handle["transactions"]:
-        age, timeout = _age(handle, slot, now), slot["timeout"]
+        age, timeout = _age(handle, now), slot["timeout"]
         if age > OLDEST * timeout:
             message = (
                 f"Kafka: epoch {handle['epoch']} is not published: its transaction {slot['id']!r} has been open for "
@@ -214,19 +211,18 @@ def check_alive(handle: Handle, now: float) -> None:
             raise SinkError(message)
 
 
-def _age(handle: Handle, slot: dict[str, Any], now: float) -> float:
-    """The milliseconds for which a transaction has been open, at most; only by the driver's clock.
+def _age(handle: Handle, now: float) -> float:
+    """The milliseconds for which a transaction has been open, at most.
 
-    ``began`` is by the brokers' clocks, which may be off by a day: a driver whose clock is ahead would never decide,
-    and one whose clock is behind would decide on transactions that they have dropped. Handles of earlier versions have
-    nothing else.
+    Only by the driver's clock. Those of the brokers may be off by a day: a driver whose clock is ahead would never
+    decide, and one whose clock is behind would decide on transactions that they have dropped.
     """
-    since: int = handle.get("prepared", slot["began"])
-    return 1000 * now - since
+    prepared: int = handle["prepared"]
+    return 1000 * now - prepared
 
 
 def _warn_of_age(handle: Handle, slot: dict[str, Any], now: float) -> None:
-    age, timeout = _age(handle, slot, now), slot["timeout"]
+    age, timeout = _age(handle, now), slot["timeout"]
     # A transaction older than its timeout was committed earlier: a start repeats the last commit, however old it is.
     if timeout < 2 * age <= 2 * timeout:
         logger.warning(

@@ -130,8 +130,7 @@ class Decoder:
             if not byte & 0x80:
                 return value
             if shift > 35:  # noqa: PLR2004 - no length needs more than five bytes
-                message = "a length of more than five bytes"
-                raise WireError(message)
+                raise WireError("a length of more than five bytes")
 
     def compact_string(self) -> str | None:
         """Text of a flexible version, or null."""
@@ -157,21 +156,18 @@ class Decoder:
         try:
             return self._taken(length).decode()
         except UnicodeDecodeError as error:
-            message = "a text that is not UTF-8"
-            raise WireError(message) from error
+            raise WireError("a text that is not UTF-8") from error
 
     def _counted(self, length: int) -> int:
         # Each entry takes at least a byte: a wrong length must not exhaust the memory.
         if length > len(self._answer) - self._at:
-            message = f"an array of {length} entries in {len(self._answer)} bytes"
-            raise WireError(message)
+            raise WireError(f"an array of {length} entries in {len(self._answer)} bytes")
         return max(0, length)
 
     def _taken(self, length: int) -> bytes:
         taken = self._answer[self._at : self._at + length]
         if len(taken) < length:
-            message = "it ends too early"
-            raise WireError(message)
+            raise WireError("it ends too early")
         self._at += length
         return taken
 

@@ -47,8 +47,7 @@ def copy_batches(
     count = cursor.rowcount
     # Now that COPY has locked the table: a bigint that has become a double would be filled with nonsense.
     if forms is not None and cursor.execute(types.encode()).fetchall() != found:
-        message = "A column of the table was given another type while rows were written."
-        raise psycopg.errors.DatatypeMismatch(message)
+        raise psycopg.errors.DatatypeMismatch("A column of the table was given another type while rows were written.")
     return count
 
 

@@ -21,7 +21,6 @@ _NEWEST = (
 
 def told_in(dsn: str, table: str) -> list[dict[str, Any]]:
     """The newest progress of each output that writes into a table."""
-    schema = ""
     try:
         with closing(connect(dsn)) as connection:
             # As the sink does: Orders is orders, and what is in quotes may have dots.
@@ -29,13 +28,6 @@ def told_in(dsn: str, table: str) -> list[dict[str, Any]]:
             rows = connection.execute(sql.SQL(_NEWEST).format(sql.Identifier(schema, MARKERS), schema, name)).fetchall()
     except psycopg.errors.UndefinedTable:
         return []
-    except psycopg.errors.UndefinedColumn as error:
-        message = (
-            f'complete_until: "{schema}"."{MARKERS}" is of an earlier version of sparkjet and tells no watermarks. Its '
-            f'owner may add them: ALTER TABLE "{schema}"."{MARKERS}" ADD COLUMN progress jsonb; then start the query '
-            "again."
-        )
-        raise AnalysisError(message) from error
     except psycopg.Error as error:
         raise AnalysisError(f"complete_until: {table}: {str(error).strip()}") from error
     return [told for (told,) in rows]

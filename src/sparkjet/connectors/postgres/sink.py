@@ -165,7 +165,7 @@ class PostgresSink(Outbox):
 
     def tells(self, clock: int, watermark: int | None) -> bool:
         """See :meth:`Telling.tells`: with ``progressInterval``, of another watermark, now and then."""
-        return self._table.target.tells and self._pace.is_due(clock, watermark)
+        return self._pace.is_due(clock, watermark)
 
     def tell(self, transaction: TransactionId) -> Handle:
         """See :meth:`Telling.tell`: a marker alone, in the way of the outbox."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from psycopg import sql
@@ -70,8 +70,6 @@ def look(
             _check_may_create(connection, schema)
             connection.execute(target.create_markers())
         _check_privileges(connection, oid, target)
-        told = "SELECT 1 FROM pg_attribute WHERE attrelid = %s::oid AND attname = 'progress' AND NOT attisdropped"
-        target = replace(target, tells=one(connection, told, _ident(connection, schema, MARKERS)) is not None)
         refusals = refusals_of(connection, oid, target, columns)
         limit = int(one(connection, "SHOW max_prepared_transactions"))
         encoding = connection.info.parameter_status("server_encoding") or ""

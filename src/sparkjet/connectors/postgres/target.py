@@ -26,8 +26,6 @@ class Target:
         columns: Names of the columns, in the order of the rows' columns.
         keys: Columns that identify a row if rows replace older ones; empty if they are appended.
         instants: Positions of the columns that are sent as microseconds since 1970.
-        tells: Whether markers have the column in which readers are told how far the query is; earlier versions made
-            them without.
     """
 
     schema: str
@@ -35,7 +33,6 @@ class Target:
     columns: tuple[str, ...]
     keys: tuple[str, ...] = ()
     instants: frozenset[int] = frozenset()
-    tells: bool = False
 
     def describe(self) -> dict[str, Any]:
         """The description kept in the record, as the options may have changed when the rows are published."""
@@ -45,7 +42,6 @@ class Target:
             "columns": list(self.columns),
             "keys": list(self.keys),
             "instants": sorted(self.instants),
-            "tells": self.tells,
         }
 
     @staticmethod
@@ -57,7 +53,6 @@ class Target:
             tuple(described["columns"]),
             tuple(described["keys"]),
             frozenset(described["instants"]),
-            described.get("tells", False),
         )
 
     @property
@@ -84,7 +79,7 @@ class Target:
 
     def mark(self, query: str, sink: str, epoch: int, progress: Mapping[str, Any] | None = None) -> Composed:
         """Begins the INSERT of a marker, with what readers of the table are told; ``'gid')`` ends it."""
-        if progress is None or not self.tells:
+        if progress is None:
             statement = "INSERT INTO {} (query, sink, epoch, gid) VALUES ({}, {}, {}, "
             return sql.SQL(statement).format(self.markers, query, sink, epoch)
         told = json.dumps({"table": [self.schema, self.table], **progress})

@@ -38,7 +38,7 @@ _PLAIN: Mapping[type[T.DataType], tuple[str, ...]] = {
     T.DayTimeIntervalType: ("interval",),
     T.YearMonthIntervalType: ("interval",),
 }
-"""By Spark type: the type that is created, then others that store every value unchanged."""
+"""PostgreSQL's types by Spark type: the one that is created, then others that store every value unchanged."""
 
 _JSON = (T.StructType, T.MapType, T.ArrayType, T.VariantType)
 _LONGEST_NAME = 63

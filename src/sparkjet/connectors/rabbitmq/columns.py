@@ -35,8 +35,7 @@ def check_columns(schema: T.StructType, settings: RabbitSinkSettings) -> None:
     """Reject rows that are not messages."""
     names = schema.fieldNames()
     if "body" not in names:
-        message = f"rabbitmq: the result needs a column body, e.g. {_EXAMPLE}. Columns: {', '.join(names)}"
-        raise AnalysisError(message)
+        raise AnalysisError(f"rabbitmq: the result needs a column body, e.g. {_EXAMPLE}. Columns: {', '.join(names)}")
     if settings.routing_key is None and "routing_key" not in names:
         message = (
             'rabbitmq: name the routing key of the rows, with option("routingKey", "…") or a column routing_key; in '

@@ -44,8 +44,7 @@ def connection_of(options: Options) -> pika.ConnectionParameters:
     tls = options[TLS]
     for option in _TLS:
         if option in options and not tls:
-            message = f'option: {option.name} is of TLS: set option("tls", True), or leave it out.'
-            raise AnalysisError(message)
+            raise AnalysisError(f'option: {option.name} is of TLS: set option("tls", True), or leave it out.')
     heartbeat = options[HEARTBEAT]
     if heartbeat > _LONGEST_HEARTBEAT:
         message = f"option: heartbeat={heartbeat} is in seconds, of which AMQP takes {_LONGEST_HEARTBEAT} at most."
@@ -80,7 +79,7 @@ def is_refused(error: BaseException) -> bool:
 
 
 def explain(connection: pika.ConnectionParameters, error: BaseException) -> str:
-    """What failed, where and for which user, without the password."""
+    """An error as text: what failed, where and for which user, without the password."""
     error = cause(error)
     where = f"{connection.host}:{connection.port}"
     if isinstance(error, _SILENT):
@@ -108,6 +107,5 @@ def _context(options: Options) -> ssl.SSLContext:
         if certificate is not None:
             context.load_cert_chain(certificate, options[KEY_FILE])
     except (OSError, ssl.SSLError) as error:
-        message = f"option: caFile, certFile or keyFile cannot be used: {error}"
-        raise AnalysisError(message) from error
+        raise AnalysisError(f"option: caFile, certFile or keyFile cannot be used: {error}") from error
     return context

@@ -26,7 +26,7 @@ _LIMIT, _DEAD_LETTERS, _SINGLE = "x-delivery-limit", "x-dead-letter-exchange", "
 
 
 class Examined(NamedTuple):
-    """What only the examination shows of queues.
+    """The properties of queues that only the examination reveals.
 
     Attributes:
         single: Those that give their messages to one consumer, and to the next one when that is gone.
@@ -61,7 +61,7 @@ def examine(connection: pika.ConnectionParameters, queues: Sequence[str]) -> Exa
             if most >= 0 and _DEAD_LETTERS not in arguments:
                 message = (
                     f"the broker drops a message of queue {queue!r} after {most} deliveries ({_LIMIT}), and counts "
-                    "those too that were only sent ahead on a connection that was lost. Declare the queue anew without "
+                    "those too that were only sent ahead on a connection that was lost. Declare it again without "
                     f"it, or with {_DEAD_LETTERS} as well (that of a policy cannot be seen), from whose queue somebody "
                     "brings messages back."
                 )

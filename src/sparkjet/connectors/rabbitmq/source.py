@@ -122,8 +122,7 @@ class RabbitSource(AcknowledgingSource):
         if self._poison is not None:
             raise SourceError(self._poison)
         if self._deleted is not None:
-            message = f"queue {self._deleted!r} was deleted, or its node is down"
-            raise ConnectionLostError(message)
+            raise ConnectionLostError(f"queue {self._deleted!r} was deleted, or its node is down")
         taken = self._arrived.take(most)
         self._tags.extend(tag for tag, _ in taken)
         return [message for _, message in taken]
@@ -137,7 +136,7 @@ class RabbitSource(AcknowledgingSource):
             message = (
                 f"maxWatermarkDrift: queue {lost[0]!r} is ahead and cannot be without a consumer, as it has "
                 "auto-delete or x-single-active-consumer: the broker would delete it, or turn to another consumer. "
-                "Declare the queue anew without that, or leave the option out."
+                "Declare it again without that, or leave the option out."
             )
             raise SourceError(message)
         self._held = frozenset(queues)
@@ -199,7 +198,7 @@ class RabbitSource(AcknowledgingSource):
 
     def _consume(self, line: RabbitChannel, queue: str) -> None:
         # A tag is used once: a quorum queue ends the connection if a consumer that it has ended, and some of whose
-        # messages are not acknowledged yet, begins anew.
+        # messages are not acknowledged yet, begins again.
         self._begun += 1
         self._unacknowledged = +self._unacknowledged
         tag = self._consumers[queue] = f"sparkjet-{self._begun}"
@@ -264,8 +263,7 @@ class RabbitSource(AcknowledgingSource):
             self._examined = None
             # If it existed before, the same response may mean that its node is down.
             if error.reply_code in _REFUSED and not self._opened:
-                message = f"the broker refuses queues {', '.join(self.queues)}: {error.reply_text}"
-                raise SourceError(message) from error
+                raise SourceError(f"the broker refuses queues {', '.join(self.queues)}: {error.reply_text}") from error
             raise ConnectionLostError(str(error)) from error
         except FAILURES as error:
             failure = SourceError if is_refused(error) else ConnectionLostError

@@ -26,7 +26,7 @@ _ERRORS = {each.condition: each for each in (AnalysisError, RecoveryError)}
 
 
 class StateDataSource(DataSource):
-    """What an operator of a query holds; see docs/guide/reading-state.md.
+    """The state of an operator; see docs/guide/reading-state.md.
 
     Attributes:
         address: Where the driver answers; of the class that is registered.
@@ -52,8 +52,7 @@ class StateDataSource(DataSource):
         options = Options(dict(self.options))
         options.only(SOURCE_OPTIONS, SOURCE_NAME)
         if PATH not in options:
-            message = f'path: format("{SOURCE_NAME}") needs the home of a query, as in load("/data/query").'
-            raise AnalysisError(message)
+            raise AnalysisError(f'path: format("{SOURCE_NAME}") needs the home of a query, as in load("/data/query").')
         return {"rows": rows, **options.among(SOURCE_OPTIONS), "epoch": options[EPOCH]}
 
 

@@ -235,11 +235,7 @@ class Receiver:
                 self._use_connection()
 
     def _use_connection(self) -> None:
-        """Open the connection and use it until it is lost.
-
-        Raises:
-            ConnectionLostError: It could not be opened, or was lost soon without bringing anything.
-        """
+        """Open the connection and use it until it is lost; an error if it brought nothing and was lost soon."""
         self._source.open()
         opened = time.monotonic()
         with self._changing():

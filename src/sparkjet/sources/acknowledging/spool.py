@@ -144,8 +144,7 @@ _REFUSALS = (pa.ArrowException, ArithmeticError, TypeError, ValueError)
 def _array(values: Sequence[Any], field: pa.Field) -> pa.Array:
     array = pa.array(values, field.type)
     if isinstance(array, pa.ChunkedArray):
-        message = "it is larger than 2 GB"
-        raise ValueError(message)  # noqa: TRY004 - of a value, not of its type
+        raise ValueError("it is larger than 2 GB")  # noqa: TRY004 - of a value, not of its type
     return array
 
 

@@ -126,11 +126,7 @@ class DebeziumJsonDecoder(Decoder):
 
 
 def _check(payload: Mapping[str, Any]) -> None:
-    """Refuse what is no envelope, such as the row itself, which may have a column op.
-
-    Raises:
-        MalformedError: It is none.
-    """
+    """Refuse what is no envelope, such as the row itself, which may have a column op."""
     op = payload.get("op")
     if not isinstance(op, str):
         raise MalformedError("it is no envelope: it has no op")

@@ -79,11 +79,7 @@ class ProtobufDecoder(Decoder):
         return None if message is None or self._registry is None else framed(message)[0]
 
     def _check(self, registry: Registry, number: int, path: tuple[int, ...]) -> None:
-        """Refuse messages of a writer whose fields mean something else.
-
-        Raises:
-            MalformedError: They do.
-        """
+        """Refuse messages of a writer whose fields mean something else."""
         key = (number, path)
         if key not in self._writers:
             self._writers[key] = self._wrong(registry, number, path)

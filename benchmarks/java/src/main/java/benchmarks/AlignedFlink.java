@@ -1,9 +1,7 @@
 package benchmarks;
 
-import java.nio.file.Files;
 import java.time.Duration;
 import java.util.Arrays;
-import java.util.List;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.locks.LockSupport;
 import org.apache.flink.api.common.eventtime.WatermarkStrategy;
@@ -13,8 +11,6 @@ import org.apache.flink.api.common.typeinfo.TypeInformation;
 import org.apache.flink.api.java.functions.KeySelector;
 import org.apache.flink.api.java.tuple.Tuple2;
 import org.apache.flink.api.java.tuple.Tuple3;
-import org.apache.flink.configuration.CheckpointingOptions;
-import org.apache.flink.configuration.Configuration;
 import org.apache.flink.connector.kafka.source.KafkaSource;
 import org.apache.flink.connector.kafka.source.enumerator.initializer.OffsetsInitializer;
 import org.apache.flink.connector.kafka.source.reader.deserializer.KafkaRecordDeserializationSchema;
@@ -134,48 +130,36 @@ public final class AlignedFlink {
         long interval = Long.parseLong(arguments[4]);
         half = Long.parseLong(arguments[6]) / 2;
         reached = new long[partitions];
-        Configuration configuration = new Configuration();
-        configuration.setString("rest.address", "127.0.0.1");
-        configuration.setString("rest.bind-address", "127.0.0.1");
-        configuration.setString("rest.bind-port", "0");
-        configuration.setString("state.backend.type", "hashmap");
-        configuration.setString("taskmanager.numberOfTaskSlots", "2");
-        for (String timeout : List.of("heartbeat.timeout", "pekko.ask.timeout", "execution.checkpointing.timeout")) {
-            configuration.setString(timeout, "1 h");
-        }
-        configuration.set(CheckpointingOptions.CHECKPOINT_STORAGE, "filesystem");
-        var directory = Files.createTempDirectory("flink-aligned-");
-        configuration.set(CheckpointingOptions.CHECKPOINTS_DIRECTORY, directory.toUri().toString());
-        var environment = StreamExecutionEnvironment.createLocalEnvironment(2, configuration);
-        environment.enableCheckpointing(1000);
-        environment.getConfig().setAutoWatermarkInterval(50);
-        var source = KafkaSource.<Tuple2<Integer, String>>builder()
-                .setBootstrapServers(arguments[0])
-                .setTopics(arguments[1])
-                .setStartingOffsets(OffsetsInitializer.earliest())
-                .setBounded(OffsetsInitializer.latest())
-                .setProperty("max.poll.records", arguments[5])
-                .setProperty("max.partition.fetch.bytes", arguments[8])
-                .setDeserializer(new Read(Long.parseLong(arguments[7])))
-                .build();
-        var watermarks = WatermarkStrategy.<Tuple2<Integer, String>>forMonotonousTimestamps();
-        if (drift > 0) {
-            watermarks = watermarks.withWatermarkAlignment("topic", Duration.ofSeconds(drift), Duration.ofMillis(interval));
-        }
-        KeySelector<Tuple2<Integer, String>, Tuple2<Integer, String>> same = value -> value;
-        environment.fromSource(source, watermarks, "topic")
-                .keyBy(same, TypeInformation.of(new TypeHint<>() {}))
-                .window(TumblingEventTimeWindows.of(Duration.ofMinutes(1)))
-                .aggregate(new Count(), new Close())
-                .sinkTo(new DiscardingSink<>());
-        environment.execute();
-        long ended = System.nanoTime();
-        System.out.printf(
-                "state %,d at most; no partition an hour behind after %.1f s; final when half is read %,d, in the end %,d; "
-                        + "read %,d; %.1f s after the first record%n",
-                MOST.get(), (levelAt - began) / 1e9, finalAtHalf, FINAL.get(), READ.get(), (ended - began) / 1e9);
-        try (var files = Files.walk(directory)) {
-            files.sorted(java.util.Comparator.reverseOrder()).forEach(file -> file.toFile().delete());
+        try (var cluster = new LocalCluster(2)) {
+            var environment = cluster.environment;
+            environment.enableCheckpointing(1000);
+            environment.getConfig().setAutoWatermarkInterval(50);
+            var source = KafkaSource.<Tuple2<Integer, String>>builder()
+                    .setBootstrapServers(arguments[0])
+                    .setTopics(arguments[1])
+                    .setStartingOffsets(OffsetsInitializer.earliest())
+                    .setBounded(OffsetsInitializer.latest())
+                    .setProperty("max.poll.records", arguments[5])
+                    .setProperty("max.partition.fetch.bytes", arguments[8])
+                    .setDeserializer(new Read(Long.parseLong(arguments[7])))
+                    .build();
+            var watermarks = WatermarkStrategy.<Tuple2<Integer, String>>forMonotonousTimestamps();
+            if (drift > 0) {
+                watermarks = watermarks.withWatermarkAlignment(
+                        "topic", Duration.ofSeconds(drift), Duration.ofMillis(interval));
+            }
+            KeySelector<Tuple2<Integer, String>, Tuple2<Integer, String>> same = value -> value;
+            environment.fromSource(source, watermarks, "topic")
+                    .keyBy(same, TypeInformation.of(new TypeHint<>() {}))
+                    .window(TumblingEventTimeWindows.of(Duration.ofMinutes(1)))
+                    .aggregate(new Count(), new Close())
+                    .sinkTo(new DiscardingSink<>());
+            environment.execute();
+            long ended = System.nanoTime();
+            System.out.printf(
+                    "state %,d at most; no partition an hour behind after %.1f s; final when half is read %,d, in the end %,d; "
+                            + "read %,d; %.1f s after the first record%n",
+                    MOST.get(), (levelAt - began) / 1e9, finalAtHalf, FINAL.get(), READ.get(), (ended - began) / 1e9);
         }
     }
 }

@@ -2,13 +2,9 @@ package benchmarks;
 
 import java.time.LocalDateTime;
 import java.time.ZoneOffset;
-import java.nio.file.Files;
-import java.util.List;
 import java.util.Map;
 import java.util.stream.Collectors;
 import org.apache.flink.api.common.eventtime.WatermarkStrategy;
-import org.apache.flink.configuration.CheckpointingOptions;
-import org.apache.flink.configuration.Configuration;
 import org.apache.flink.connector.datagen.source.DataGeneratorSource;
 import org.apache.flink.core.execution.CheckpointingMode;
 import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
@@ -97,43 +93,28 @@ public final class Flink {
 
     public static void main(String[] arguments) throws Exception {
         Work work = Work.of(arguments);
-        Configuration configuration = new Configuration();
-        configuration.setString("rest.address", "127.0.0.1");
-        configuration.setString("rest.bind-address", "127.0.0.1");
-        configuration.setString("rest.bind-port", "0");
-        configuration.setString("table.local-time-zone", "UTC");
-        configuration.setString("state.backend.type", "hashmap");
-        configuration.setString("taskmanager.numberOfTaskSlots", String.valueOf(PARALLELISM));
-        // The benchmark suspends this process for minutes, after which nothing shall have timed out.
-        for (String timeout : List.of("heartbeat.timeout", "pekko.ask.timeout", "execution.checkpointing.timeout")) {
-            configuration.setString(timeout, "1 h");
-        }
-        configuration.set(CheckpointingOptions.CHECKPOINT_STORAGE, "filesystem");
-        var directory = Files.createTempDirectory("flink-benchmark-");
-        configuration.set(CheckpointingOptions.CHECKPOINTS_DIRECTORY, directory.toUri().toString());
-        var environment = StreamExecutionEnvironment.createLocalEnvironment(PARALLELISM, configuration);
-        environment.getConfig().enableObjectReuse();
-        if (work.exactlyOnce()) {
-            environment.enableCheckpointing(1000, CheckpointingMode.EXACTLY_ONCE);
-        }
-        var tables = StreamTableEnvironment.create(environment);
-        feed(environment, tables, "feed", work, work.keys());
-        if (work.shape().equals("both")) {
-            feed(environment, tables, "openings", work, 2 * work.keys());
-        }
-        var results = tables.sqlQuery(query(work));
-        tables.toDataStream(results)
-                .map(Flink::add)
-                .returns(Integer.class)
-                .setParallelism(1)
-                .sinkTo(new DiscardingSink<>())
-                .setParallelism(1);
-        var job = environment.executeAsync();
-        job.getJobExecutionResult().whenComplete((nothing, failure) -> Results.ALL.end(failure));
-        Results.ALL.serve(work);
-        job.cancel().get();
-        try (var files = Files.walk(directory)) {
-            files.sorted(java.util.Comparator.reverseOrder()).forEach(file -> file.toFile().delete());
+        try (var cluster = new LocalCluster(PARALLELISM)) {
+            var environment = cluster.environment;
+            environment.getConfig().enableObjectReuse();
+            if (work.exactlyOnce()) {
+                environment.enableCheckpointing(1000, CheckpointingMode.EXACTLY_ONCE);
+            }
+            var tables = StreamTableEnvironment.create(environment);
+            feed(environment, tables, "feed", work, work.keys());
+            if (work.shape().equals("both")) {
+                feed(environment, tables, "openings", work, 2 * work.keys());
+            }
+            var results = tables.sqlQuery(query(work));
+            tables.toDataStream(results)
+                    .map(Flink::add)
+                    .returns(Integer.class)
+                    .setParallelism(1)
+                    .sinkTo(new DiscardingSink<>())
+                    .setParallelism(1);
+            var job = environment.executeAsync();
+            job.getJobExecutionResult().whenComplete((nothing, failure) -> Results.ALL.end(failure));
+            Results.ALL.serve(work);
+            job.cancel().get();
         }
     }
 }
