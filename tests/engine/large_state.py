@@ -37,10 +37,11 @@ def main(home: str, batch: int, keys: int, *options: str) -> None:
         except sj.SparkjetError as error:
             _tell({"error": str(error)})
             return
-        progress = query.lastProgress
-        if progress is not None and progress["epoch"]["number"] > epoch:
-            epoch, entries = progress["epoch"]["number"], progress["snapshot"]["entries"]
-            _tell({"epoch": epoch, **progress["operators"]["stage0"]})
+        # Not only the last: on a busy machine several epochs end between two looks.
+        for progress in query.recentProgress:
+            if progress["epoch"]["number"] > epoch:
+                epoch, entries = progress["epoch"]["number"], progress["snapshot"]["entries"]
+                _tell({"epoch": epoch, **progress["operators"]["stage0"]})
     query.stop()
     total = sj.read_state(home, session=session).agg(F.count("*"), F.sum("rows")).collect()[0]
     _tell({"keys": total[0], "rows": total[1]})

@@ -14,6 +14,7 @@ import sparkjet as sj
 from sparkjet.engine.progress import EpochProgress
 from sparkjet.engine.state_limit import StateLimit
 from sparkjet.errors import AnalysisError, StateLimitError
+from sparkjet.state.partitions import Held, entry_size
 from sparkjet.testing import StreamDriver
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SCHEMA = "ts timestamp, name string, n int"
+AGES = "3000000 days"
+"""A lag by which a row of the year 9999 closes nothing, as if another partition held the watermark."""
 BEGIN = datetime(2026, 1, 1, tzinfo=timezone.utc)
 COUNTED = {"tumbling": 1, "sliding": 2, "session": 1, "cut session": 1}
 """How often a row is counted."""
@@ -36,9 +39,9 @@ def _window(kind: str) -> Any:
     return sj.session_window("ts", "5 seconds", maxDuration="8 seconds" if kind == "cut session" else None)
 
 
-def _query(kind: str) -> Callable[[Any], list[Any]]:
+def _query(kind: str, lag: str = "1 minute") -> Callable[[Any], list[Any]]:
     def query(rows: Any) -> list[Any]:
-        grouped = rows.withWatermark("ts", "1 minute").groupBy(_window(kind), "name")
+        grouped = rows.withWatermark("ts", lag).groupBy(_window(kind), "name")
         counts = grouped.agg(F.count("*").alias("rows"), F.max("n").alias("n"))
         return [counts, counts.lateRows]
 
@@ -46,13 +49,21 @@ def _query(kind: str) -> Callable[[Any], list[Any]]:
 
 
 def _ran(
-    spark: SparkSession, kind: str, batches: Sequence[Sequence[Any]], *, restarts: bool = False, **options: Any
+    spark: SparkSession,
+    kind: str,
+    batches: Sequence[Sequence[Any]],
+    *,
+    restarts: bool = False,
+    lag: str = "1 minute",
+    **options: Any,
 ) -> list[Counter[tuple[str, ...]]]:
     """The rows of the results and the late ones of a query that may be started again after each epoch."""
-    driver = StreamDriver(spark, _query(kind), SCHEMA, **options)
+    driver = StreamDriver(spark, _query(kind, lag), SCHEMA, **options)
     try:
         for batch in batches:
             driver.process(batch)
+            most = options.get("maxStateEntries")
+            assert most is None or driver.engine.state.stages["stage0"].entries <= most
             if restarts:
                 driver.restart()
         driver.close_windows()
@@ -165,3 +176,81 @@ def test_options_that_do_not_go_together_are_refused(spark: SparkSession) -> Non
     with pytest.raises(AnalysisError, match="publishAfter"):
         StateLimit(4, sheds=True).check(driver.plan, switches=True)
     driver.close()
+
+
+def test_a_row_of_a_wrong_clock_does_not_close_the_years_before_it(spark: SparkSession) -> None:
+    far = [(datetime(9999, 12, 31, tzinfo=timezone.utc), "c", 0)]
+    options = {**SHED, "maxStateEntries": 3}
+    results, late = _ran(spark, "tumbling", [_batch(1) + far, _batch(11), _batch(21)], lag=AGES, **options)
+    # Of later windows no row is late, and what fits is not closed early.
+    assert late.total() == 0
+    assert sorted((row[1], row[-1]) for row in results if row[1] != "c") == [
+        ("a", "False"), ("a", "True"), ("a", "True"), ("b", "False"), ("b", "True"), ("b", "True")
+    ]  # fmt: skip
+
+
+def test_no_more_is_closed_early_than_must_go(spark: SparkSession) -> None:
+    driver = StreamDriver(
+        spark, _query("tumbling", AGES), SCHEMA, maxStateEntries=2000, onStateLimit="shed", isShed=True
+    )
+    # 2,004 windows in a day, and one at each of two ends that are years away.
+    years = timedelta(days=3650)
+    driver.process(
+        [
+            *((BEGIN + timedelta(seconds=10 * number), "a", number) for number in range(2004)),
+            *((BEGIN + years * sign, "b", sign) for sign in (-1, 1)),
+        ]
+    )
+    # A hundredth of them may be one step.
+    assert 2000 - 20 <= driver.engine.state.stages["stage0"].entries <= 2000
+    assert {row["name"] for row in driver.results()} == {"a", "b"}
+    driver.close()
+
+
+def test_a_window_that_was_sent_already_is_sent_again_as_one_that_was_closed_early(spark: SparkSession) -> None:
+    driver = StreamDriver(
+        spark, _query("tumbling"), SCHEMA, maxStateEntries=2, onStateLimit="shed", isShed=True,
+        outputMode="update",
+    )  # fmt: skip
+    driver.process(_batch(1))
+    driver.process(_batch(11))
+    found = sorted((row["n"], row["name"], row["is_shed"]) for row in driver.results())
+    open_ones = [(1, "a", False), (1, "b", False), (11, "a", False), (11, "b", False)]
+    assert found == sorted([*open_ones, (1, "a", True), (1, "b", True)])
+    driver.close()
+
+
+def test_an_error_names_keys_that_python_cannot_hold_and_not_all_of_long_ones(spark: SparkSession) -> None:
+    def query(rows: Any) -> Any:
+        keys = F.expr("make_date(10000 + n, 1, 1)").alias("day"), F.repeat("name", F.lit(1000)).alias("long")
+        return rows.withWatermark("ts", "1 minute").groupBy(_window("tumbling"), *keys).count()
+
+    driver = StreamDriver(spark, query, SCHEMA, maxStateEntries=1)
+    with pytest.raises(StateLimitError) as raised:
+        driver.process([(BEGIN, "a", 0), (BEGIN, None, 0), (BEGIN + timedelta(seconds=11), "a", 0)])
+    told = str(raised.value)
+    assert f"(day='+10000-01-01', long='{60 * 'a'}…'): 2; (day='+10000-01-01', long=None): 1" in told
+    driver.close()
+
+
+def test_an_entry_is_as_large_as_the_segments_say_that_executors_have_told_of() -> None:
+    whole, half, none = Held(300, 100, 2, 2), Held(1000, 0, 1, 2), Held(0, 0, 0, 2)
+    # What has just come is not told yet: it is not taken for nothing.
+    assert entry_size([(4, whole), (1000, none)]) == 100
+    assert entry_size([(4, whole), (1000, half), (1000, none)]) == 100
+    assert entry_size([(10, half), (1000, none)]) == 200
+    assert entry_size([(10, none)]) == entry_size([]) == 0
+
+
+@pytest.mark.parametrize("kind", ["sliding", "session"])
+def test_bytes_are_kept_within_and_no_row_is_lost(spark: SparkSession, kind: str) -> None:
+    batches = [
+        [(BEGIN + timedelta(seconds=7 * each), f"{each}" * 50, each) for each in range(20 * number, 20 * number + 40)]
+        for number in range(3)
+    ]
+    for restarts in (False, True):
+        results, late = _ran(
+            spark, kind, batches, restarts=restarts, maxStateBytes="1500", onStateLimit="shed", isShed=True
+        )
+        _check(kind, results, late, 120)
+        assert {row[-1] for row in results} >= {"True"}

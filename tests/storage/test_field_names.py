@@ -27,7 +27,7 @@ SQL = """
 
 def test_structs_with_equal_names_come_back_as_they_were(spark: SparkSession, tmp_path: Path) -> None:
     rows, directory = spark.sql(SQL), PosixDirectory(tmp_path / "rows")
-    files = FileWriter(directory, read_back=True).save(rows).files
+    files = [*FileWriter(directory, read_back=True).save(rows).files]
     found = read(spark, directory, files)
     assert found.schema.simpleString() == rows.schema.simpleString()
     assert sorted(map(repr, found.collect())) == sorted(map(repr, rows.collect()))

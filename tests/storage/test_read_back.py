@@ -62,12 +62,12 @@ def test_rows_come_back_under_any_setting_of_readers_and_writers(spark: SparkSes
         # Its expressions are resolved: only writer and reader differ.
         found = write(in_session(writing, plain), FileWriter(PosixDirectory(place), read_back=True), StorageError)
         assert (found.rows, len(found.files)) == (20, 2)
-        back = read(reading, PosixDirectory(place), found.files)
+        back = read(reading, PosixDirectory(place), [*found.files])
         assert back.sparkSession is reading
         assert back.schema.simpleString() == plain.schema.simpleString()
         assert shown(back, spark) == expected
         # Of readers that are not Spark's: those of queues read on the driver.
-        there = parquet.read_schema(place / found.files[0])
+        there = parquet.read_schema(place / next(iter(found.files)))
         assert str(there.field("far").type) == "timestamp[us, tz=UTC]"
         # Taken apart, a variant's fields are columns that its readers may not know: Delta's ask for a feature.
         assert {each.name for each in there.field("variant").type.fields} == {"metadata", "value"}

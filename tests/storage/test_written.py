@@ -72,7 +72,7 @@ def test_a_delta_is_read_whole_whatever_the_session_leaves_out(spark: SparkSessi
     store = DirectoryStore(tmp_path / "snapshots")
     store.open("checkpointLocation")
     name = "000000-000000001-0-stage-0"
-    files = store.write_delta(name, spark.range(0, 10, 1, 2))
+    files = [*store.write_delta(name, spark.range(0, 10, 1, 2))]
     read = store.read_delta(spark, Delta(name, files, 10, 0, 1))
     (tmp_path / "snapshots" / "state" / name / files[0]).unlink()
     spark.conf.set("spark.sql.files.ignoreMissingFiles", value=True)

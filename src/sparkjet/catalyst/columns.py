@@ -35,6 +35,8 @@ IS_SHED = "is_shed"
 """Whether a result row is of a window that was closed early; a visible column, with ``option("isShed", True)`` only."""
 IS_EARLY = "is_early"
 """Whether a result row is early; a visible column, with ``option("isEarly", True)`` only."""
+MARKS = (IS_EARLY, IS_SHED)
+"""What results may say of themselves: a sink whose columns are fixed has a header for each."""
 ONLY_SUBSTREAM = "all"
 """Name of the only substream of a stream without ``by``."""
 

@@ -330,7 +330,7 @@ class HomeErasure:
         name = f"{self.record.takeover + 1:06d}-{record.epoch:09d}-erased-{uuid.uuid4().hex[:12]}"
         tasks = 1 if left <= FEW else max(1, len(delta.files))
         files = self._store.write_delta(name, rows.where(~condition).coalesce(tasks))
-        return count, Delta(name, files, left, lowest, highest)
+        return count, Delta(name, list(files), left, lowest, highest, size=sum(files.values()))
 
 
 def _substreams(record: Record) -> Iterator[str]:

@@ -148,7 +148,8 @@ class Results:
         if final is not None and not output.marks_early:
             final = changes.of(final)
         shed = self._shed.get(output.reads)
-        if shed is not None and not output.marks_early:
+        # What was closed early is new to readers who are told of it, even if its rows are those that they have.
+        if shed is not None and not output.marks_early and not output.marks_shed:
             shed = changes.of(shed)
         rows = self._and_shed(output, None if final is None else self._finished(output, final), shed)
         windows = self._state.stages[output.reads].operator.early() if early else None

@@ -21,7 +21,7 @@ from sparkjet.query_log import logger
 from sparkjet.snapshots.record import JoinSettings, Lateness, SavedStage, SlidingSettings
 from sparkjet.snapshots.store import Delta
 from sparkjet.state import Segment, SegmentStatistics
-from sparkjet.state.partitions import LOST, held_bytes, partition_count, patched, release
+from sparkjet.state.partitions import LOST, entry_size, held_by_executors, partition_count, patched, release
 from sparkjet.state.segments import to_store
 from sparkjet.state.tasks import FEW, tasks_of_few
 from sparkjet.stateful.interval_join import IntervalJoin
@@ -204,7 +204,15 @@ class StageState:
     @property
     def held(self) -> tuple[int, int]:
         """The bytes of the segments in the executors' memory and on their local disks."""
-        return held_bytes(segment.rows.table for segment in self.operator.segments)
+        found = held_by_executors(segment.rows.table for segment in self.operator.segments)
+        return sum(each.memory for each in found), sum(each.disk for each in found)
+
+    @property
+    def entry_size(self) -> float:
+        """See :func:`sparkjet.state.partitions.entry_size`."""
+        segments = self.operator.segments
+        found = held_by_executors(segment.rows.table for segment in segments)
+        return entry_size([(each.statistics.rows, held) for each, held in zip(segments, found, strict=True)])
 
     def shed_before(self, watermark: int) -> int | None:
         """The time from which rows are late only as their windows were closed early; None if none are."""
@@ -431,5 +439,5 @@ class StageState:
         # For few rows, every further file would take longer to create than the rows to write.
         rows = self.kept("saved", inputs=[[segment.rows]], build=to_store, tasks=1 if partitions is None else None)
         files = store.write_delta(name, rows)
-        size = store.delta_size(name)
-        return Delta(name, files, statistics.rows, statistics.low, statistics.high, partitions, size)
+        found = statistics.rows, statistics.low, statistics.high
+        return Delta(name, list(files), *found, partitions, sum(files.values()))

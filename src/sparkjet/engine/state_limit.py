@@ -27,9 +27,13 @@ WARNS = 0.8
 _GROWN = 1.25
 """How much a state grows until it is compacted only to judge whether a warning is due."""
 _BUCKETS = 1000
-"""In how many steps of event time it is searched how many windows must close."""
+"""In how many steps of event time it is searched how many windows must close, each time."""
+_SPARED = 100
+"""What share of the entries a last step may have: as many may be closed needlessly."""
 _KEYS = 3
 """The number of keys that an error names."""
+_SHOWN = 60
+"""The most characters of a key in an error."""
 _KINDS = {
     "WindowedAggregation": "windows",
     "RollingAggregation": "an aggregate without windows",
@@ -103,7 +107,7 @@ class StateLimit:
         if self.entries is None and self.size is None:
             return None
         # Before anything is merged: executors have not told yet what they hold of that.
-        each = 0.0 if self.size is None else sum(state.held) / max(1, state.entries)
+        each = 0.0 if self.size is None else state.entry_size
         used = self._used(state, each)
         if used > 1 or (used > WARNS and state.entries > _GROWN * state.compacted):
             # What is replaced or has expired does not count, wherever segments happen to be merged.
@@ -177,18 +181,26 @@ class StateLimit:
 
 
 def _until(operator: SlidingWindows | SessionWindows, entries: int, fitting: int) -> int:
-    """The lowest watermark, in steps, by which no more entries are left than fit; of a state that is compacted."""
+    """The lowest watermark, nearly, by which no more entries are left than fit; of a state that is compacted.
+
+    It is the time at which an entry leaves: one row whose clock was wrong by years must not close the years before it.
+    """
     statistics = [segment.statistics for segment in operator.segments]
-    width = max(1, (max(each.high for each in statistics) - min(each.low for each in statistics)) // _BUCKETS)
+    low, high = min(each.low for each in statistics), max(each.high for each in statistics)
     rows = reduce(DataFrame.unionByName, [segment.partials for segment in operator.segments])
-    # Up: all that leaves within a step has left at its end.
-    until = F.expr(f"{operator.leaves} + pmod(-({operator.leaves}), {width}L)").alias("until")
-    steps = sorted(map(tuple, rows.groupBy(until).agg(F.count(F.lit(1))).collect()))
-    for step, count in steps:
-        entries -= count
-        if entries <= fitting:
-            return int(step)
-    return int(steps[-1][0])
+    leaving = rows.select(F.expr(operator.leaves).alias("leaves"))
+    most = entries // _SPARED
+    while True:
+        width = max(1, (high - low) // _BUCKETS)
+        step = F.expr(f"leaves div {width}L")
+        counts = F.min("leaves"), F.max("leaves"), F.count(F.lit(1))
+        for _, low, high, count in sorted(map(tuple, leaving.groupBy(step).agg(*counts).collect())):  # noqa: B007
+            if entries - count <= fitting:
+                break
+            entries -= count
+        if low == high or count <= most:
+            return int(high)
+        leaving = leaving.where(f"leaves BETWEEN {low}L AND {high}L")
 
 
 def _largest(stage: PlannedStage, state: StageState) -> str:
@@ -199,12 +211,18 @@ def _largest(stage: PlannedStage, state: StageState) -> str:
     if not names or any(name not in rows.columns for rows in segments for name in inner):
         return ""
     rows = reduce(DataFrame.unionByName, [rows.select(*inner) for rows in segments])
-    found = rows.groupBy(*inner).count().orderBy(F.desc("count"), *inner).head(_KEYS)
+    largest = rows.groupBy(*inner).count().orderBy(F.desc("count"), *inner).limit(_KEYS)
+    # As text: Python has no year 10,000, and would end with another error.
+    found = largest.select(*(F.left(F.col(name).cast("string"), F.lit(_SHOWN + 1)) for name in inner), "count")
     listed = (
-        f"({', '.join(f'{name}={value!r}' for name, value in zip(names, row, strict=False))}): {row[-1]:,}"
-        for row in found
+        f"({', '.join(f'{name}={_shown(value)}' for name, value in zip(names, row, strict=False))}): {row[-1]:,}"
+        for row in found.collect()
     )
     return f"Keys with most entries: {'; '.join(listed)}. "
+
+
+def _shown(value: str | None) -> str:
+    return repr(value if value is None or len(value) <= _SHOWN else f"{value[:_SHOWN]}…")
 
 
 def _holding(tracker: InputTracker) -> str:

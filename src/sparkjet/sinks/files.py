@@ -134,11 +134,9 @@ class FilesSink:
         if not found.rows:
             staging.remove(staged)
             return None
-        files = found.files
-        listed = {}
+        files, listed = found.files, {}
         if self._adopts:
-            sizes = staging.below(staged).files()
-            listed["listed"] = {"sizes": [sizes[file] for file in files], "interval": _interval(rows.sparkSession)}
+            listed["listed"] = {"sizes": list(files.values()), "interval": _interval(rows.sparkSession)}
         staging.sync(f"{staged}/{file}" for file in files)
         names = [_published(transaction, number, file) for number, file in enumerate(files)]
         return {

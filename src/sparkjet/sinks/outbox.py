@@ -70,7 +70,7 @@ class Outbox(ABC):
             "box": entry,
             "epoch": transaction.epoch,
             "rows": found.rows,
-            "files": entries.seal(entry, found.files),
+            "files": entries.seal(entry, [*found.files]),
         }
 
     def abort(self, transaction: TransactionId) -> None:

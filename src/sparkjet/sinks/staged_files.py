@@ -221,8 +221,7 @@ class StagedFiles:
         if not found.rows:
             return 0, []
         self.directory.sync(f"{folder}/{name}" for name in found.files)
-        sizes = self.directory.below(folder).files()
-        return found.rows, [[f"{folder}/{name}", sizes[name]] for name in found.files]
+        return found.rows, [[f"{folder}/{name}", size] for name, size in found.files.items()]
 
     def _forget(self, folder: str, prepared: Directory) -> None:
         """Its files are the table's."""

@@ -118,17 +118,13 @@ class DirectoryStore:
                 found.setdefault(int(revision[1]), []).append(int(revision[2]))
         return found
 
-    def write_delta(self, name: str, partials: DataFrame) -> list[str]:
+    def write_delta(self, name: str, partials: DataFrame) -> dict[str, int]:
         """See :meth:`SnapshotStore.write_delta`."""
         writer = FileWriter(self._state.below(name), read_back=True)
         files = write(partials, writer, StorageError).files
         self._state.sync(f"{name}/{file}" for file in files)
         self._places[name] = self._state
         return files
-
-    def delta_size(self, name: str) -> int:
-        """See :meth:`SnapshotStore.delta_size`."""
-        return sum(self._state.below(name).files().values())
 
     def read_delta(self, session: SparkSession, delta: Delta) -> DataFrame:
         """See :meth:`SnapshotStore.read_delta`."""

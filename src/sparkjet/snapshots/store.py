@@ -84,16 +84,12 @@ class SnapshotStore(Protocol):
         """Number and content of each slot's revision, while it is pinned; :meth:`read` returns the first content."""
         ...
 
-    def write_delta(self, name: str, partials: DataFrame) -> list[str]:
-        """Write rows durably under a new name; returns the files for the record.
+    def write_delta(self, name: str, partials: DataFrame) -> dict[str, int]:
+        """Write rows durably under a new name; returns the files for the record, with their sizes in bytes.
 
         Raises:
             StorageError: Not all files can be found, e.g. because executors do not share the directory.
         """
-        ...
-
-    def delta_size(self, name: str) -> int:
-        """The size of the files of a delta in bytes."""
         ...
 
     def read_delta(self, session: SparkSession, delta: Delta) -> DataFrame:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from sparkjet.catalyst.tables import table_of
 from sparkjet.java import scala_context
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 
 LOST = "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"
@@ -61,19 +62,48 @@ def lost_partitions(checkpointed: DataFrame) -> frozenset[int]:
     return frozenset(number for number in numbers if places.apply(blocks[number]).isEmpty())
 
 
-def held_bytes(checkpointed: Iterable[DataFrame]) -> tuple[int, int]:
-    """The bytes in the executors' memory and on their local disks of DataFrames made by ``localCheckpoint``.
+@dataclass(frozen=True)
+class Held:
+    """What the executors have told that they hold of one DataFrame: bytes, and how many of its partitions."""
 
-    As Spark's status store has them from the executors: of what was stored last, it may know all only at the next
+    memory: int = 0
+    disk: int = 0
+    told: int = 0
+    partitions: int = 0
+
+
+def held_by_executors(checkpointed: Iterable[DataFrame]) -> list[Held]:
+    """What executors hold of DataFrames made by ``localCheckpoint``, in their order; the same one counts once.
+
+    As Spark's status store has it from the executors: of what was stored last, it may know all only at the next
     heartbeat.
     """
     tables = [(each.sparkSession, table_of(each)) for each in checkpointed]
     if not tables:
-        return 0, 0
+        return []
     # Not by SparkEnv's block manager: looking for its methods loads classes that Spark does not ship.
-    wanted = {table.rdd.id() for _, table in tables if table is not None}
-    found = [each for each in scala_context(tables[0][0]).getRDDStorageInfo() if each.id() in wanted]
-    return sum(each.memSize() for each in found), sum(each.diskSize() for each in found)
+    ids = [None if table is None else table.rdd.id() for _, table in tables]
+    found = {each.id(): each for each in scala_context(tables[0][0]).getRDDStorageInfo() if each.id() in ids}
+    return [_held(found.pop(each, None)) for each in ids]
+
+
+def _held(info: Any) -> Held:
+    if info is None:
+        return Held()
+    return Held(info.memSize(), info.diskSize(), info.numCachedPartitions(), info.numPartitions())
+
+
+def entry_size(segments: Sequence[tuple[int, Held]]) -> float:
+    """The bytes that executors hold for an entry, from the rows of segments and what has been told of them.
+
+    Only segments of which all partitions have been told count, else executors that are late, or one that is gone, would
+    make entries look small; where there is none, what is told of the others stands for the rest. 0 if nothing is.
+    """
+    told = [(rows, held) for rows, held in segments if rows and held.told]
+    whole = [(rows, held) for rows, held in told if held.told >= held.partitions]
+    chosen = whole or told
+    size = sum((held.memory + held.disk) * max(1.0, held.partitions / held.told) for _, held in chosen)
+    return size / max(1, sum(rows for rows, _ in chosen))
 
 
 def patched(rows: DataFrame, others: DataFrame, lost: AbstractSet[int]) -> DataFrame:

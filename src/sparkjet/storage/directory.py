@@ -152,8 +152,8 @@ class HoldsRows(Protocol):
         """Packages that its tasks need on executors: the name to install, by the name to import."""
         ...
 
-    def write_rows(self, rows: DataFrame) -> dict[str, int]:
-        """Write one file per partition with rows; returns the files of the attempts that count, with their row counts.
+    def write_rows(self, rows: DataFrame) -> dict[str, tuple[int, int]]:
+        """Write one file per partition with rows; returns the attempts' files that count, with their rows and sizes.
 
         The names contain the partition number, like those of Spark's files: ``part-00003-…``.
         """

@@ -27,12 +27,12 @@ class Saved:
     Attributes:
         rows: Number of rows written.
         written: Number of files written.
-        files: The files that the driver sees, relative to the directory.
+        files: The files that the driver sees, relative to the directory, with their sizes.
     """
 
     rows: int
     written: int
-    files: list[str]
+    files: dict[str, int]
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,8 @@ class FileWriter:
             rows = numbered(rows)
         if isinstance(self.directory, HoldsRows):
             files = self.directory.write_rows(rows)
-            return Saved(sum(files.values()), len(files), sorted(files))
+            sizes = {name: size for name, (_, size) in files.items()}
+            return Saved(sum(count for count, _ in files.values()), len(files), _sorted(sizes))
         uri = self.directory.uri()
         settings = for_read_back(rows.sparkSession) if self.read_back or self.defaults else None
         job = WriteJob(rows, uri, self.format, self.options, self.partition_by, settings=settings, buckets=self.buckets)
@@ -80,10 +81,15 @@ class FileWriter:
         # A store that is away is waited for here: tasks would give up after a few attempts.
         self.directory.exists()
         statistics, written = job.listing()
-        found = sorted(unquote(each).removeprefix(f"{uri}/") for each in written)
-        return Saved(statistics.rows, statistics.files, found)
+        found = {unquote(each).removeprefix(f"{uri}/"): size for each, size in written.items()}
+        return Saved(statistics.rows, statistics.files, _sorted(found))
 
-    def _found(self) -> list[str]:
-        paths = sorted(map(PurePosixPath, self.directory.files()))
+    def _found(self) -> dict[str, int]:
+        files = {PurePosixPath(name): size for name, size in self.directory.files().items()}
         # Late and speculative attempts write below _temporary.
-        return [str(path) for path in paths if path.name.startswith("part-") and path.parts[0] != "_temporary"]
+        own = (path for path in sorted(files) if path.name.startswith("part-") and path.parts[0] != "_temporary")
+        return {str(path): files[path] for path in own}
+
+
+def _sorted(files: Mapping[str, int]) -> dict[str, int]:
+    return dict(sorted(files.items()))

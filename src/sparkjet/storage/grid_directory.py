@@ -278,11 +278,12 @@ class GridDirectory:
         names = "msgspec", "pyarrow", "tenacity", "typing_extensions", "xxhash"
         return {name: name.replace("_", "-") for name in names}
 
-    def write_rows(self, rows: DataFrame) -> dict[str, int]:
+    def write_rows(self, rows: DataFrame) -> dict[str, tuple[int, int]]:
         """See :meth:`HoldsRows.write_rows`."""
         files = write_rows(rows, self.location, self.full())
         self.unverified.add([held for held, _ in files])
-        return {name: count for held, count in files for name in self._relative([held.name])}
+        # The rows of a file in the grid are its bytes.
+        return {name: (count, held.rows) for held, count in files for name in self._relative([held.name])}
 
     def read_rows(self, session: SparkSession, names: Sequence[str]) -> DataFrame:
         """See :meth:`HoldsRows.read_rows`."""

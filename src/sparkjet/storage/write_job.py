@@ -71,8 +71,8 @@ class WriteJob:
         configuration = _own_settings(self.session, tuple({**self.options, **settings}.items()))
         return self._run(committer(str(uuid.uuid4()), self.uri, False), configuration)
 
-    def listing(self) -> tuple[WriteStatistics, list[str]]:
-        """Write, each task attempt under its own names; also returns the URIs of the files that count.
+    def listing(self) -> tuple[WriteStatistics, dict[str, int]]:
+        """Write, each task attempt under its own names; also returns the URIs and sizes of the files that count.
 
         Their paths are encoded as in Hadoop.
         """
@@ -86,7 +86,7 @@ class WriteJob:
             state = session._jsparkSession.sessionState()
             statistics = self._run(committer, state.newHadoopConfWithOptions(as_map(session, self.options.items())))
             files = log.get(0).get()
-            return statistics, [file.path() for file in files]
+            return statistics, {file.path(): file.size() for file in files}
 
     @property
     def session(self) -> SparkSession:

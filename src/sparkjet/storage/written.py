@@ -25,10 +25,10 @@ _SHOWN = 10
 
 @dataclass(frozen=True)
 class Written:
-    """Number of rows written, and their files, relative to the directory."""
+    """Number of rows written, and their files, relative to the directory, with their sizes."""
 
     rows: int
-    files: list[str]
+    files: dict[str, int]
 
 
 def write(rows: DataFrame, writer: FileWriter, refuse: Refuse) -> Written:

@@ -63,7 +63,8 @@ class StoreContract:
 
     def write(self, spark: SparkSession, store: SnapshotStore, name: str, rows: int = 6) -> Delta:
         """Write a delta that contains a null, a fraction and bytes."""
-        return Delta(name, store.write_delta(name, self.partials(spark, rows)), rows, 0, rows)
+        files = store.write_delta(name, self.partials(spark, rows))
+        return Delta(name, list(files), rows, 0, rows, size=sum(files.values()))
 
     def partials(self, spark: SparkSession, rows: int) -> DataFrame:
         """Rows over two partitions."""

@@ -182,8 +182,12 @@ class SessionWindows(KeyedOperator):
 
     @property
     def leaves(self) -> str:
-        """See :attr:`sparkjet.windows.WindowOperator.leaves`: one that is cut leaves with the session's last gap."""
-        return "due + 1L" if self.max_duration is None else "`end` + 1L"
+        """See :attr:`sparkjet.windows.WindowOperator.leaves`: of one that is cut, the last gap of a piece stays longer.
+
+        And a row that later ones have joined may end before the piece is due.
+        """
+        last = "due" if self.max_duration is None else "greatest(due, `end`)"
+        return f"least({last}, {MAX - 1}L) + 1L"
 
     def regular(self, watermark: int) -> int:
         """See :meth:`sparkjet.windows.WindowOperator.regular`."""

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from sparkjet.catalyst.columns import IS_EARLY
+from sparkjet.catalyst.columns import IS_EARLY, IS_SHED
 from sparkjet.connectors.artemis.columns import check_columns, faults, frames, messages
 from sparkjet.connectors.artemis.stomp_frames import Frame
 from sparkjet.errors import AnalysisError
@@ -100,5 +100,9 @@ def test_properties_are_stored_without_nulls_and_with_whether_a_row_is_early(spa
         {"body": "a", "properties": {"p": "v", IS_EARLY: "true"}},
         {"body": "b", "properties": {IS_EARLY: "false"}},
     ]
-    early = schema(body=TEXT, **{IS_EARLY: T.BooleanType()})
-    assert messages(spark.createDataFrame([("a", True)], early)).first() == ("a", {IS_EARLY: "true"})
+    marked = schema(body=TEXT, **{IS_SHED: T.BooleanType(), IS_EARLY: T.BooleanType()})
+    check_columns(marked)
+    assert messages(spark.createDataFrame([("a", False, True)], marked)).first() == (
+        "a",
+        {IS_EARLY: "true", IS_SHED: "false"},
+    )

@@ -147,11 +147,11 @@ JAVA = [4, 7, 0, 7, 1]
 """Utils.toPositive(Utils.murmur2(key)) % 8 of "0" to "4"."""
 
 
-def test_early_rows_say_so_in_a_header(spark: SparkSession, kafka: KafkaServer) -> None:
+def test_early_and_shed_rows_say_so_in_headers(spark: SparkSession, kafka: KafkaServer) -> None:
     topic = kafka.topic()
-    schema = "value string, is_early boolean"
-    publish(sink_of(spark, kafka, schema, topic=topic), spark.createDataFrame([("a", True)], schema))
-    assert read(kafka, topic) == [(None, b"a", 0, [("is_early", b"true")])]
+    schema = "value string, is_shed boolean, is_early boolean"
+    publish(sink_of(spark, kafka, schema, topic=topic), spark.createDataFrame([("a", False, True)], schema))
+    assert read(kafka, topic) == [(None, b"a", 0, [("is_early", b"true"), ("is_shed", b"false")])]
 
 
 def test_at_least_once_is_there_when_prepare_returns(spark: SparkSession, kafka: KafkaServer) -> None:

@@ -40,7 +40,7 @@ def schema(text: str) -> T.StructType:
 def test_what_a_message_has_is_accepted() -> None:
     rest = "content_type string, correlation_id string, type string, timestamp timestamp, headers map"
     check_columns(schema(f"body binary, routing_key string, exchange string, message_id string, {rest}"), settings())
-    check_columns(schema("body string, is_early boolean"), settings(**_ONE))
+    check_columns(schema("body string, is_early boolean, is_shed boolean"), settings(**_ONE))
 
 
 @pytest.mark.parametrize(

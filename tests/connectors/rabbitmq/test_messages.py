@@ -34,6 +34,7 @@ def test_every_part_of_a_row_is_in_its_message() -> None:
     rows = batch(
         body=[b"\0"], content_type=["text/plain"], correlation_id=["c"], type=["order"], timestamp=[1_700_000_000],
         headers=pa.array([[("a", "1"), ("b", None)]], pa.map_(pa.string(), pa.string())), is_early=["true"],
+        is_shed=["false"],
     )  # fmt: skip
     [message] = messages_of([rows], "ids")
     assert message[:3] == ("", "q", b"\0")
@@ -41,7 +42,7 @@ def test_every_part_of_a_row_is_in_its_message() -> None:
     assert properties.delivery_mode == 2
     assert (properties.content_type, properties.correlation_id, properties.type) == ("text/plain", "c", "order")
     assert properties.timestamp == 1_700_000_000
-    assert properties.headers == {"a": "1", "b": None, "is_early": "true"}
+    assert properties.headers == {"a": "1", "b": None, "is_early": "true", "is_shed": "false"}
 
 
 def test_a_row_of_a_body_is_a_message_without_headers() -> None:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from sparkjet.catalyst.columns import IS_EARLY
+from sparkjet.catalyst.columns import MARKS
 from sparkjet.connectors.artemis.stomp_frames import Frame
 from sparkjet.errors import AnalysisError
 
@@ -31,7 +31,7 @@ KNOWN = ("body", *HEADERS, "properties")
 _OURS = (
     *HEADERS.values(), "ack", "content-length", "destination", "destination-type", "expires", "message-id",
     "persistent", "priority", "receipt", "redelivered", "subscription", "timestamp", "transaction",
-    "AMQ_SCHEDULED_DELAY", "AMQ_SCHEDULED_TIME", IS_EARLY,
+    "AMQ_SCHEDULED_DELAY", "AMQ_SCHEDULED_TIME", *MARKS,
 )  # fmt: skip
 """Names that properties cannot have: STOMP would take them for something else."""
 _BROKERS = "_AMQ_"
@@ -51,7 +51,7 @@ def check_columns(schema: T.StructType) -> None:
     if "body" not in names:
         raise AnalysisError(f"artemis: the result needs a column body, e.g. {_EXAMPLE}. Columns: {', '.join(names)}")
     for field in schema.fields:
-        if field.name not in {*KNOWN, IS_EARLY} or names.count(field.name) > 1:
+        if field.name not in {*KNOWN, *MARKS} or names.count(field.name) > 1:
             message = (
                 f"artemis: column {field.name!r} would be dropped; a message has {', '.join(KNOWN)}, each once. Put it "
                 f"into the body, e.g. {_EXAMPLE}, or into the properties."
@@ -67,13 +67,12 @@ def check_columns(schema: T.StructType) -> None:
 
 
 def messages(rows: DataFrame) -> DataFrame:
-    """The rows as they are stored: without null properties; whether a row is early is one more property."""
-    columns = [F.col(name) for name in rows.columns if name not in {"properties", IS_EARLY}]
+    """The rows as they are stored: without null properties; whether a row is early, or shed, is one more property."""
+    columns = [F.col(name) for name in rows.columns if name not in {"properties", *MARKS}]
     maps = []
     if "properties" in rows.columns:
         maps.append(F.map_filter("properties", lambda _, value: value.isNotNull()))
-    if IS_EARLY in rows.columns:
-        maps.append(F.create_map(F.lit(IS_EARLY), F.col(IS_EARLY).cast("string")))
+    maps += [F.create_map(F.lit(mark), F.col(mark).cast("string")) for mark in MARKS if mark in rows.columns]
     if maps:
         empty = F.create_map().cast("map<string,string>")
         columns.append(F.map_concat(*(F.coalesce(each, empty) for each in maps)).alias("properties"))
@@ -142,7 +141,7 @@ def _is_damaged(text: Column) -> Column:
 
 def _fits(field: T.StructField) -> bool:
     kind = field.dataType
-    if field.name == IS_EARLY:
+    if field.name in MARKS:
         return isinstance(kind, T.BooleanType)
     if field.name == "properties":
         return isinstance(kind, T.MapType) and isinstance(kind.keyType, _TEXT) and isinstance(kind.valueType, _TEXT)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from sparkjet.catalyst.columns import IS_EARLY
+from sparkjet.catalyst.columns import MARKS
 from sparkjet.errors import AnalysisError
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def check_columns(schema: T.StructType, topic: str | None) -> None:
     if topic is None and "topic" not in names:
         raise AnalysisError('kafka: name the topic of the rows, with option("topic", "…") or a column topic.')
     for field in schema.fields:
-        if field.name not in {*KNOWN, IS_EARLY} or names.count(field.name) > 1:
+        if field.name not in {*KNOWN, *MARKS} or names.count(field.name) > 1:
             message = (
                 f"kafka: column {field.name!r} would be dropped; a record has {', '.join(KNOWN)}, each once. Put it "
                 f"into the value, e.g. {_EXAMPLE}."
@@ -51,7 +51,7 @@ def check_columns(schema: T.StructType, topic: str | None) -> None:
 def records(rows: DataFrame, topic: str | None) -> DataFrame:
     """The rows as the executors read them: ``key`` and ``value`` as they are, the other columns where present.
 
-    A header says whether a row is early, as the value belongs to the user.
+    Headers say whether a row is early or shed, as the value belongs to the user.
     """
     # Text becomes bytes in Arrow, where that costs nothing: Spark would copy each value.
     types = {field.name: "string" if isinstance(field.dataType, _TEXT) else "binary" for field in rows.schema}
@@ -61,9 +61,10 @@ def records(rows: DataFrame, topic: str | None) -> DataFrame:
     if "partition" in types:
         columns.append(F.col("partition").cast("int").alias("partition"))
     headers = [_headers(F.col("headers"))] if "headers" in types else []
-    if IS_EARLY in types:
-        early = F.struct(F.lit(IS_EARLY).alias("key"), F.col(IS_EARLY).cast("string").cast("binary").alias("value"))
-        headers.append(F.array(early))
+    for mark in MARKS:
+        if mark in types:
+            told = F.struct(F.lit(mark).alias("key"), F.col(mark).cast("string").cast("binary").alias("value"))
+            headers.append(F.array(told))
     if headers:
         columns.append((F.concat(*headers) if len(headers) > 1 else headers[0]).alias("headers"))
     return rows.select(*columns)

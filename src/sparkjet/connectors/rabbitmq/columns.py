@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from sparkjet.catalyst.columns import IS_EARLY
+from sparkjet.catalyst.columns import MARKS
 from sparkjet.errors import AnalysisError
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def check_columns(schema: T.StructType, settings: RabbitSinkSettings) -> None:
         )
         raise AnalysisError(message)
     for field in schema.fields:
-        if field.name not in {*KNOWN, IS_EARLY} or names.count(field.name) > 1:
+        if field.name not in {*KNOWN, *MARKS} or names.count(field.name) > 1:
             message = (
                 f"rabbitmq: column {field.name!r} would be dropped; a message has {', '.join(KNOWN)}, each once. Put "
                 f"it into the body, e.g. {_EXAMPLE}."
@@ -73,8 +73,7 @@ def stored(rows: DataFrame, settings: RabbitSinkSettings) -> DataFrame:
         columns.append(F.unix_seconds("timestamp").alias("timestamp"))
     if "headers" in rows.columns:
         columns.append(F.col("headers").cast("map<string,string>").alias("headers"))
-    if IS_EARLY in rows.columns:
-        columns.append(F.col(IS_EARLY).cast("string").alias(IS_EARLY))
+    columns += [F.col(mark).cast("string").alias(mark) for mark in MARKS if mark in rows.columns]
     return rows.select(*columns)
 
 
@@ -118,6 +117,6 @@ def _fits(field: T.StructField) -> bool:
         return isinstance(kind, T.MapType) and isinstance(kind.keyType, _TEXT) and isinstance(kind.valueType, _TEXT)
     if field.name == "body":
         return isinstance(kind, (*_TEXT, T.BinaryType))
-    if field.name in {"timestamp", IS_EARLY}:
+    if field.name in {"timestamp", *MARKS}:
         return isinstance(kind, T.TimestampType if field.name == "timestamp" else T.BooleanType)
     return isinstance(kind, _TEXT)

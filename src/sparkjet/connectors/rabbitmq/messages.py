@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pika
 
-from sparkjet.catalyst.columns import IS_EARLY
+from sparkjet.catalyst.columns import MARKS
 from sparkjet.connectors.rabbitmq.publisher import Message
 
 if TYPE_CHECKING:
@@ -36,6 +36,5 @@ def messages_of(batches: Iterable[pa.RecordBatch], ids: str) -> Iterator[Message
 
 def _headers(row: dict[str, Any]) -> dict[str, str | None] | None:
     headers = dict(row.get("headers") or ())
-    if IS_EARLY in row:
-        headers[IS_EARLY] = row[IS_EARLY]
+    headers |= {mark: row[mark] for mark in MARKS if mark in row}
     return headers or None
