@@ -92,7 +92,7 @@ def test_its_readers_see_each_row_once_wherever_a_commit_is_killed(spark: SparkS
 
     def begun() -> FilesSink:
         sink = FilesSink(out)
-        sink.adopt()
+        sink.adopt(spark)
         sink.check(in_plan(spark, [], "n int").schema)
         return sink
 

@@ -319,7 +319,7 @@ class Adoption:
                     "Spark's: one query of Spark's writes into one directory, and lists its batches there. Give the "
                     "directory of that query, and others without such a list"
                 )
-            sink.adopt()
+            sink.adopt(plan.source.sparkSession)
 
     def _check_version(self, path: Path) -> None:
         if not self._text(path).startswith("v"):
@@ -361,7 +361,7 @@ def continue_lists(plan: Plan, home: Directory) -> None:
     for sink in sinks:
         # Of another directory, the query of Spark's may still run: its sink would skip the numbers that are taken.
         if kept is not None and str(sink.directory) in kept.lists:
-            sink.adopt()
+            sink.adopt(plan.source.sparkSession)
 
 
 def lists_of(home: Directory) -> tuple[str, ...]:

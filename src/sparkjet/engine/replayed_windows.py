@@ -146,13 +146,13 @@ def _replay_of(checkpoint: Directory, local: SparkCheckpoint, plan: Plan, done: 
         behind = _watermark(local, batch)
     else:
         batch, first = -1, _beginning(local, kind, name)
-    ends = [json.loads(_end(local, each)) for each in range(batch + 1, done + 1)]
+    later = [json.loads(_end(local, each)) for each in range(batch + 1, done + 1)]
     if kind in _KAFKA:
-        first = _with_later(first, ends, is_of_spark=_kept_beginning(local, name) is not None)
+        first = _with_later(first, later, is_of_spark=_kept_beginning(local, name) is not None)
     version, metadata, *_ = (local.directory / "offsets" / str(max(batch, 0))).read_text().splitlines()
     line = json.dumps(first, separators=(",", ":"))
     start = "\n".join([version, metadata, f"{name}:{line}" if version == "v2" else line])
-    return Replay(start, _count(local, plan, kind, first, [first, *ends][-1]), border)
+    return Replay(start, _count(local, plan, kind, first, [first, *later][-1]), border)
 
 
 def _window(plan: Plan) -> Window:

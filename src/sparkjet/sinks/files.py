@@ -98,8 +98,9 @@ class FilesSink:
             # Before `check`, which says what is wrong with the place, or that there is a list.
             return None
 
-    def adopt(self) -> None:
+    def adopt(self, session: SparkSession) -> None:
         """See :meth:`Adopting.adopt`."""
+        _interval(session)
         try:
             self._list.lines()
         except StorageError as error:
@@ -350,7 +351,12 @@ class FilesSink:
 
 
 def _interval(session: SparkSession) -> int:
-    return int(str(session.conf.get(INTERVAL)))
+    interval = int(str(session.conf.get(INTERVAL)))
+    if interval < 1:
+        # A commit could not go on with it, and never would: the epoch keeps its interval.
+        message = f"{INTERVAL} is {interval}, and a list of files is merged every so many entries. Set it to 1 or more."
+        raise AnalysisError(message)
+    return interval
 
 
 def _staging(base: Directory, query: str, sink: str) -> Directory:
