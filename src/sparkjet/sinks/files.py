@@ -181,6 +181,7 @@ class FilesSink:
             if self._is_published(base, handle):
                 # Checked first: a fenced driver may resume its commits after a user has removed old output files, and
                 # must not report them as lost.
+                self._list_again(base, handle, between)
                 _discard(base, handle)
                 return
         base = self._base(bases, handle)
@@ -200,13 +201,6 @@ class FilesSink:
         base.sync((published for _, published in handle["files"]), contents=False)
         manifest = self._manifest(base, handle)
         now = self.clock.now()
-        listed = handle.get("listed")
-        # Without the list, which a user has removed, readers see all files; one of ours alone would hide the others.
-        if listed is not None and base.exists(LIST):
-            files = dict(zip((name for _, name in handle["files"]), listed["sizes"], strict=True))
-            spark_list = self._list if base is self.directory else SparkList(base)
-            spark_list.add(files, now, listed["interval"], self.retention)
-            between()
         is_new = manifest.add(
             ManifestEntry(
                 epoch=handle["epoch"],
@@ -224,6 +218,8 @@ class FilesSink:
             self._added = str(base), handle.get("run"), handle["epoch"]
         else:
             self._is_published(base, handle)
+        # Behind the manifest, which tells copies of a home apart: readers fail if an entry's files are gone again.
+        self._add_to_list(base, handle, between)
         if self.retention is not None:
             manifest.expire(now - self.retention, self.retention // STEPS, now=now)
         _discard(base, handle)
@@ -345,6 +341,23 @@ class FilesSink:
                         base.rename(published, f"{_staged_by(handle)}/{staged}")
                 raise
         return there
+
+    def _list_again(self, base: Directory, handle: Handle, between: Callable[[], None]) -> None:
+        """Add what a commit may have left out that was ended behind the manifest."""
+        # Behind a later epoch nothing was left out, and by its age the list may have dropped it.
+        if "listed" in handle and self._manifest(base, handle).newest() == handle["epoch"]:
+            self._add_to_list(base, handle, between)
+
+    def _add_to_list(self, base: Directory, handle: Handle, between: Callable[[], None]) -> None:
+        listed = handle.get("listed")
+        # Without the list, which a user has removed, readers see all files; one of ours alone would hide the others.
+        if listed is None or not base.exists(LIST):
+            return
+        between()
+        files = dict(zip((name for _, name in handle["files"]), listed["sizes"], strict=True))
+        spark_list = self._list if base is self.directory else SparkList(base)
+        spark_list.add(files, self.clock.now(), listed["interval"], self.retention)
+        between()
 
     def _manifest(self, base: Directory, handle: Handle) -> Manifest:
         return Manifest(base, handle["query"], handle["sink"])
