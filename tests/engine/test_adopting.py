@@ -442,6 +442,23 @@ def test_a_list_that_is_damaged_is_refused_before_anything_is_fenced(
     assert contents(place) == before
 
 
+def test_an_interval_that_is_none_is_told_before_anything_is_fenced(life: Life, place: Path) -> None:
+    """A commit that has been decided with it would never come to an end."""
+    (place / "out" / "_spark_metadata").mkdir(parents=True)
+    for number in range(4):
+        (place / "out" / "_spark_metadata" / str(number)).write_text("v1")
+    before = contents(place)
+    life.spark.conf.set(LISTED, 0)
+    try:
+        with pytest.raises(sj.AnalysisError, match=rf"{LISTED} is 0, and .* Set it to 1 or more"):
+            life.run(place)
+    finally:
+        life.spark.conf.unset(LISTED)
+    assert contents(place) == before
+    life.run(place)
+    assert found(place) == [8, 9, 10]
+
+
 def test_the_home_is_a_place_of_its_own(life: Life, place: Path) -> None:
     with pytest.raises(sj.AnalysisError, match=r"adopt: the checkpointLocation \".*\" is Spark's checkpoint, or in it"):
         life.run(place, checkpointLocation=place / "old" / "home")

@@ -54,7 +54,8 @@ class Windows:
             shutil.copytree(self.place / name, self.place / f"their-{name}")
         for entry in (self.place / "their-out" / LISTED).iterdir():
             if not entry.name.startswith("."):
-                entry.write_text(entry.read_text().replace(str(self.place / "out"), str(self.place / "their-out")))
+                # The end of the path alone: it is percent-encoded.
+                entry.write_text(entry.read_text().replace("/out/part-", "/their-out/part-"))
                 (entry.parent / f".{entry.name}.crc").unlink(missing_ok=True)
 
     def check(self) -> None:

@@ -113,7 +113,7 @@ def test_two_drivers_at_once_add_an_epoch_to_sparks_list_once(
 
     def begun() -> FilesSink:
         sink = sink_at(spark, place)
-        sink.adopt()
+        sink.adopt(spark)
         return sink
 
     handle = begun().prepare(spark.createDataFrame(ROWS, SCHEMA).repartition(4), transaction(1))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from sparkjet.errors import AnalysisError, StorageError
+from sparkjet.errors import AnalysisError, CopiedHomeError, StorageError
 from sparkjet.sinks.files import FilesSink
 from sparkjet.sinks.spark_list import LIST, SparkList
 from sparkjet.storage.posix_directory import PosixDirectory
@@ -75,6 +76,15 @@ def test_what_is_older_than_the_retention_leaves_with_a_compaction(tmp_path: Pat
     assert spark_list.files() == [*files(1), *files(2)]
 
 
+def test_what_is_added_again_by_the_same_object_changes_nothing(tmp_path: Path) -> None:
+    """As a commit that failed behind the list is tried again by its own driver."""
+    spark_list = SparkList(PosixDirectory(tmp_path))
+    (tmp_path / LIST).mkdir()
+    for number in (0, 0, 1, 1):
+        spark_list.add(files(number), 0, 2)
+    assert spark_list.files() == [*files(0), *files(1)]
+
+
 def test_a_batch_that_is_closed_is_not_sparks(tmp_path: Path) -> None:
     spark_list = SparkList(PosixDirectory(tmp_path))
     (tmp_path / LIST).mkdir()
@@ -92,7 +102,7 @@ def test_its_readers_see_each_row_once_wherever_a_commit_is_killed(spark: SparkS
 
     def begun() -> FilesSink:
         sink = FilesSink(out)
-        sink.adopt()
+        sink.adopt(spark)
         sink.check(in_plan(spark, [], "n int").schema)
         return sink
 
@@ -129,6 +139,36 @@ def test_its_readers_see_each_row_once_wherever_a_commit_is_killed(spark: SparkS
     FilesSink(out).commit(late, lambda: None)
     assert seen() == [*range(count + 1)]
     assert not (out / LIST).exists()
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("at", range(3))
+def test_of_two_copies_of_a_home_the_list_has_the_files_of_one(spark: SparkSession, tmp_path: Path, at: int) -> None:
+    """Whenever the other one publishes the epoch; its own files are there, as readers fail without them."""
+    out = tmp_path / "out"
+    (out / LIST).mkdir(parents=True)
+    (out / LIST / "0").write_text("v1")
+
+    def begun(run: str) -> tuple[FilesSink, Handle]:
+        sink = FilesSink(out)
+        sink.adopt(spark)
+        handle = sink.prepare(in_plan(spark, [(1,)], "n int"), transaction(1, run=run))
+        assert handle is not None
+        return sink, handle
+
+    (sink, handle), (other, of_other) = begun(RUN), begun("the-copy")
+    calls, refused = iter(range(9)), []
+
+    def commit(sink: FilesSink, handle: Handle, between: Callable[[], None]) -> None:
+        try:
+            sink.commit(handle, between)
+        except CopiedHomeError:
+            refused.append(sink)
+
+    commit(sink, handle, lambda: commit(other, of_other, lambda: None) if next(calls) == at else None)
+    assert refused == [sink if at == 0 else other]
+    assert [row.n for row in spark.read.schema("n int").parquet(str(out)).collect()] == [1]
+    assert len(SparkList(PosixDirectory(out)).files()) == 1
 
 
 def test_a_list_of_another_place_is_not_read_as_files_of_this_one(tmp_path: Path) -> None:

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from sparkjet.connectors.formats import SOURCES
+from sparkjet.connectors.kafka.options import SOURCE_NAME
+from sparkjet.connectors.kafka.positions import positions_in
+from sparkjet.sources.carrying import CarryingOffset
 
 if TYPE_CHECKING:
     from sparkjet.plan.spark_sources import ReadSource
@@ -35,7 +38,7 @@ def unlike(name: str, end: object, source: ReadSource, topics: str | None) -> st
             f"has the offset {json.dumps(end)} for source {name}, which is none of {source.format}. Give the "
             "query the sources of Spark's query, in the same order"
         )
-    read = set(end) if isinstance(end, dict) and _is_kafka(end) else set()
+    read = {topic for topic, _ in positions_in(end)} if isinstance(end, dict) and _is_ours(end) else set()
     if topics is not None and read and read.isdisjoint(each.strip() for each in topics.split(",")):
         # Two that changed places would begin with all that their topics have.
         return (
@@ -68,6 +71,12 @@ def _is_kafka(offset: object) -> bool:
     return isinstance(offset, dict) and all(isinstance(each, dict) for each in offset.values())
 
 
+def _is_ours(offset: object) -> bool:
+    """Also with watermarks, as it is where the source has ``progressTopic`` or ``maxWatermarkDrift``."""
+    carrying = CarryingOffset.found_in(offset)
+    return _is_kafka(offset) if carrying is None else carrying.source == SOURCE_NAME
+
+
 def _has(*keys: str) -> Callable[[object], bool]:
     return lambda offset: isinstance(offset, dict) and set(keys) <= set(offset)
 
@@ -75,7 +84,7 @@ def _has(*keys: str) -> Callable[[object], bool]:
 _KINDS: Mapping[str, Callable[[object], bool]] = {
     "files": _has("logOffset"),
     "kafka": _is_kafka,
-    "sparkjet-kafka": _is_kafka,
+    SOURCE_NAME: _is_ours,
     "rate": lambda offset: isinstance(offset, int),
     "rate-micro-batch": _has("offset", "timestamp"),
     "delta": _has("reservoirId"),

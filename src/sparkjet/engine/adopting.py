@@ -118,12 +118,13 @@ class Adoption:
         with self._local() as local:
             found = self._found(local)
             self._check_running(local, plan)
+            # Before what is told of state, for which offsets are read.
+            self._check_sources(local, plan, found.done)
             states = states_of(self.checkpoint)
             if states and not (self.replays and is_of_windows(states)):
                 self._refuse_state(local, plan, found, states)
-            self._check_sources(local, plan, found.done)
             self._check_sinks(plan, found)
-            replay = self._replay(local, plan, found)
+            replay = self._replay(local, plan, found) if states else None
         if replay is not None:
             logger.info("adopt: windows are made anew from %s, in the first epoch", replay.count)
         elif plan.stages:
@@ -143,7 +144,7 @@ class Adoption:
         with self._local() as local:
             found = self._found(local)
             # First: of what is read here, a query that still runs makes more until it is fenced, or keeps the note out.
-            replay = self._replay(local, plan, found)
+            replay = self._replay(local, plan, found) if states_of(self.checkpoint) else None
             sinks, done = _listed(plan), found.done
             if found.note is None:
                 self._fence(found, sinks)
@@ -249,7 +250,7 @@ class Adoption:
             raise self._damaged(_below(path), str(error)) from error
 
     def _replay(self, local: SparkCheckpoint, plan: Plan, found: _Found) -> Replay | None:
-        if not self.replays or not states_of(self.checkpoint):
+        if not self.replays:
             return None
         try:
             return replay_of(self.checkpoint, local, plan, found.done, found.planned)
@@ -318,7 +319,7 @@ class Adoption:
                     "Spark's: one query of Spark's writes into one directory, and lists its batches there. Give the "
                     "directory of that query, and others without such a list"
                 )
-            sink.adopt()
+            sink.adopt(plan.source.sparkSession)
 
     def _check_version(self, path: Path) -> None:
         if not self._text(path).startswith("v"):
@@ -360,7 +361,7 @@ def continue_lists(plan: Plan, home: Directory) -> None:
     for sink in sinks:
         # Of another directory, the query of Spark's may still run: its sink would skip the numbers that are taken.
         if kept is not None and str(sink.directory) in kept.lists:
-            sink.adopt()
+            sink.adopt(plan.source.sparkSession)
 
 
 def lists_of(home: Directory) -> tuple[str, ...]:

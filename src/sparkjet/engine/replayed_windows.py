@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
+from sparkjet.connectors.kafka.positions import positions_in, to_offset
 from sparkjet.engine.spark_checkpoint import SparkCheckpoint, ends_of
 from sparkjet.options import ADOPT
 from sparkjet.plan.spark_sources import options_given, read_sources
@@ -128,8 +129,7 @@ def _replay_of(checkpoint: Directory, local: SparkCheckpoint, plan: Plan, done: 
     border = Border(f"spark {local.query_id()}", ends.floor_frame(watermark * _MILLISECOND))
     assert border.at is not None  # noqa: S101 - as given
     oldest = ends.higher_frame(border.at) - size
-    kind = _kind(plan)
-    end = _end(local, done)
+    kind, name = _kind(plan), next(iter(plan.source_names), "0")
     # What a batch has read, the watermark of the next one tells; of the last one, its commit.
     behind = _committed_watermark(local, done)
     for batch in range(done, -1, -1):
@@ -141,14 +141,18 @@ def _replay_of(checkpoint: Directory, local: SparkCheckpoint, plan: Plan, done: 
             )
             raise NotReplayedError(message)
         if (behind + delay + 1) * _MILLISECOND <= oldest:
-            start = (local.directory / "offsets" / str(batch)).read_text()
-            return Replay(start, _count(local, plan, kind, json.loads(_end(local, batch)), json.loads(end)), border)
+            first = json.loads(_end(local, batch))
+            break
         behind = _watermark(local, batch)
-    first = _beginning(local, kind)
-    version, metadata, line, *_ = (local.directory / "offsets" / str(done)).read_text().splitlines()
-    name = f"{line.partition(':')[0]}:" if version == "v2" else ""
-    start = "\n".join([version, metadata, name + first])
-    return Replay(start, _count(local, plan, kind, json.loads(first), json.loads(end)), border)
+    else:
+        batch, first = -1, _beginning(local, kind, name)
+    later = [json.loads(_end(local, each)) for each in range(batch + 1, done + 1)]
+    if kind in _KAFKA:
+        first = _with_later(first, later, is_of_spark=_kept_beginning(local, name) is not None)
+    version, metadata, *_ = (local.directory / "offsets" / str(max(batch, 0))).read_text().splitlines()
+    line = json.dumps(first, separators=(",", ":"))
+    start = "\n".join([version, metadata, f"{name}:{line}" if version == "v2" else line])
+    return Replay(start, _count(local, plan, kind, first, [first, *later][-1]), border)
 
 
 def _window(plan: Plan) -> Window:
@@ -216,34 +220,58 @@ def _committed_watermark(local: SparkCheckpoint, batch: int) -> int:
     return int(json.loads(metadata)["nextBatchWatermarkMs"])
 
 
-def _beginning(local: SparkCheckpoint, kind: str) -> str:
+def _beginning(local: SparkCheckpoint, kind: str, name: str) -> dict[str, Any]:
     """The offset at which Spark's first batch has begun."""
     if kind == "files":
-        return '{"logOffset":-1}'
+        return {"logOffset": -1}
+    kept = _kept_beginning(local, name)
+    if kept is None:
+        message = (
+            "all of its batches have rows of open windows, and its checkpoint does not say where the first began. Run "
+            "Spark's query until its first windows have ended"
+        )
+        raise NotReplayedError(message)
+    return kept
+
+
+def _kept_beginning(local: SparkCheckpoint, name: str) -> dict[str, Any] | None:
+    """The offset at which Spark's Kafka source has begun; other sources do not keep it."""
+    # Version lines of Spark differ in the folder of a source with a name.
+    places = (local.directory / "sources" / each / "0" for each in (name, "0"))
     try:
-        # Spark's Kafka source writes a zero byte first.
-        return (local.directory / "sources" / "0" / "0").read_text().lstrip("\0").splitlines()[1]
-    except (OSError, LookupError, UnicodeDecodeError) as error:
-        message = "all of its batches have rows of open windows, and its checkpoint does not say where the first began"
-        raise NotReplayedError(message) from error
+        # Spark writes a zero byte first.
+        text = next(place for place in places if place.is_file()).read_text().lstrip("\0").splitlines()[1]
+        found = json.loads(text)
+    except (StopIteration, OSError, LookupError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
 
 
-def _count(local: SparkCheckpoint, plan: Plan, kind: str, start: dict[str, object], end: dict[str, object]) -> str:
+def _with_later(start: dict[str, Any], ends: Sequence[dict[str, Any]], *, is_of_spark: bool) -> dict[str, Any]:
+    """The start with the partitions that have come since: ``sparkjet-kafka`` reads none of those that it lacks.
+
+    It begins a partition in the batch before the first that reads it; Spark's source reads a new one from 0 at once.
+
+    >>> _with_later({"t": {"0": 5}}, [{"t": {"0": 5, "1": 2}}, {"t": {"0": 7, "1": 9}}], is_of_spark=False)
+    {'t': {'0': 5, '1': 2}}
+    >>> _with_later({"t": {"0": 5}}, [{"t": {"0": 5, "1": 2}}], is_of_spark=True)
+    {'t': {'0': 5, '1': 0}}
+    """
+    positions = positions_in(start)
+    for end in ends:
+        positions = {**{each: 0 if is_of_spark else first for each, first in positions_in(end).items()}, **positions}
+    return to_offset(positions)
+
+
+def _count(local: SparkCheckpoint, plan: Plan, kind: str, start: dict[str, Any], end: dict[str, Any]) -> str:
     if kind == "files":
         after, last = start["logOffset"], end["logOffset"]
-        assert isinstance(after, int)  # noqa: S101 - of Spark's file source
-        assert isinstance(last, int)  # noqa: S101 - as above
         lines = [json.loads(line) for path in local.source_files() for line in path.read_text().splitlines()[1:]]
         files = [line["path"] for line in lines if after < line["batchId"] <= last]
         _check_there(files, plan.source.sparkSession)
         return f"the rows of {len(files)} files"
-    count = 0
-    for topic, partitions in end.items():
-        assert isinstance(partitions, dict)  # noqa: S101 - of a Kafka source
-        before = start.get(topic)
-        known = before if isinstance(before, dict) else {}
-        count += sum(last - known.get(partition, 0) for partition, last in partitions.items())
-    return f"{count} rows"
+    starts = positions_in(start)
+    return f"{sum(last - starts.get(each, last) for each, last in positions_in(end).items())} rows"
 
 
 def _check_there(files: Sequence[str], session: SparkSession) -> None:

@@ -98,8 +98,9 @@ class FilesSink:
             # Before `check`, which says what is wrong with the place, or that there is a list.
             return None
 
-    def adopt(self) -> None:
+    def adopt(self, session: SparkSession) -> None:
         """See :meth:`Adopting.adopt`."""
+        _interval(session)
         try:
             self._list.lines()
         except StorageError as error:
@@ -178,6 +179,7 @@ class FilesSink:
             if self._is_published(base, handle):
                 # Checked first: a fenced driver may resume its commits after a user has removed old output files, and
                 # must not report them as lost.
+                self._list_again(base, handle, between)
                 _discard(base, handle)
                 return
         base = self._base(bases, handle)
@@ -197,13 +199,6 @@ class FilesSink:
         base.sync((published for _, published in handle["files"]), contents=False)
         manifest = self._manifest(base, handle)
         now = self.clock.now()
-        listed = handle.get("listed")
-        # Without the list, which a user has removed, readers see all files; one of ours alone would hide the others.
-        if listed is not None and base.exists(LIST):
-            files = dict(zip((name for _, name in handle["files"]), listed["sizes"], strict=True))
-            spark_list = self._list if base is self.directory else SparkList(base)
-            spark_list.add(files, now, listed["interval"], self.retention)
-            between()
         is_new = manifest.add(
             ManifestEntry(
                 epoch=handle["epoch"],
@@ -221,6 +216,8 @@ class FilesSink:
             self._added = str(base), handle.get("run"), handle["epoch"]
         else:
             self._is_published(base, handle)
+        # Behind the manifest, which tells copies of a home apart: readers fail if an entry's files are gone again.
+        self._add_to_list(base, handle, between)
         if self.retention is not None:
             manifest.expire(now - self.retention, self.retention // STEPS, now=now)
         _discard(base, handle)
@@ -343,12 +340,34 @@ class FilesSink:
                 raise
         return there
 
+    def _list_again(self, base: Directory, handle: Handle, between: Callable[[], None]) -> None:
+        """Add what a commit may have left out that was ended behind the manifest."""
+        # Behind a later epoch nothing was left out, and by its age the list may have dropped it.
+        if "listed" in handle and self._manifest(base, handle).newest() == handle["epoch"]:
+            self._add_to_list(base, handle, between)
+
+    def _add_to_list(self, base: Directory, handle: Handle, between: Callable[[], None]) -> None:
+        listed = handle.get("listed")
+        # Without the list, which a user has removed, readers see all files; one of ours alone would hide the others.
+        if listed is None or not base.exists(LIST):
+            return
+        between()
+        files = dict(zip((name for _, name in handle["files"]), listed["sizes"], strict=True))
+        spark_list = self._list if base is self.directory else SparkList(base)
+        spark_list.add(files, self.clock.now(), listed["interval"], self.retention)
+        between()
+
     def _manifest(self, base: Directory, handle: Handle) -> Manifest:
         return Manifest(base, handle["query"], handle["sink"])
 
 
 def _interval(session: SparkSession) -> int:
-    return int(str(session.conf.get(INTERVAL)))
+    interval = int(str(session.conf.get(INTERVAL)))
+    if interval < 1:
+        # A commit could not go on with it, and never would: the epoch keeps its interval.
+        message = f"{INTERVAL} is {interval}, and a list of files is merged every so many entries. Set it to 1 or more."
+        raise AnalysisError(message)
+    return interval
 
 
 def _staging(base: Directory, query: str, sink: str) -> Directory:

@@ -294,11 +294,11 @@ class Adopting(Protocol):
         """The newest batch that the destination has; None if it is none of a sink of Spark's."""
         ...
 
-    def adopt(self) -> None:
+    def adopt(self, session: SparkSession) -> None:
         """Called before :meth:`Sink.check`: the query goes on for Spark's.
 
         Raises:
-            AnalysisError: What Spark's sink has left there is damaged.
+            AnalysisError: What Spark's sink has left there is damaged, or its settings say nothing.
         """
         ...
 

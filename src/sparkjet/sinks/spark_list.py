@@ -34,8 +34,8 @@ class SparkList:
 
     def __init__(self, directory: Directory) -> None:
         self._directory, self._folder = directory, directory.below(LIST)
-        self._known: int | None = None
-        """The newest entry if this object has put it: nobody else has added anything of ours since."""
+        self._known: tuple[int, str] | None = None
+        """The newest entry if this object has put it, and its first file: nobody else has added any of ours since."""
 
     def newest(self) -> int | None:
         """The number of the newest entry; reads file names only."""
@@ -57,7 +57,7 @@ class SparkList:
         """
         above, found = f"{unquote(_encoded(self._directory.uri('')).rstrip('/'))}/", []
         for line in self.lines():
-            path = unquote(json.loads(line)["path"])
+            path = unquote(_path(line))
             # Hadoop writes file:/a and file:///a alike.
             plain = re.sub(r"^(\w+):/(?!/)", r"\1:///", path)
             if not plain.startswith(above):
@@ -78,16 +78,17 @@ class SparkList:
             retention: Microseconds after which compactions leave files out; None keeps all.
         """
         added = [self._line(name, size, now // 1000) for name, size in files.items()]
-        first = json.loads(added[0])["path"]
+        first = _path(added[0])
         while True:
             names = self._names()
             newest = max(names, default=-1)
-            # Of a driver that was taken over, or of before a crash.
-            if newest != self._known and any(json.loads(line)["path"] == first for line in self._lines(names)):
-                self._known = newest
+            known, last = self._known or (None, "")
+            there = [last] if newest == known else map(_path, self._lines(names))
+            # Of a driver that was taken over, of before a crash, or of a commit that is tried again.
+            if first in there:
                 return
             if self._put(newest + 1, names, added, interval, None if retention is None else (now - retention) // 1000):
-                self._known = newest + 1
+                self._known = newest + 1, first
                 return
 
     def close(self, number: int, interval: int) -> bool:
@@ -163,6 +164,10 @@ class SparkList:
             "action": "add",
         }
         return json.dumps(fields, separators=(",", ":"))
+
+
+def _path(line: str) -> str:
+    return str(json.loads(line)["path"])
 
 
 def interval_of(compactions: Sequence[int], default: int) -> int:

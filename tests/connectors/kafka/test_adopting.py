@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tests.servers.kafka import KafkaServer
 
 pytestmark = pytest.mark.long
+EVOLUTION = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
 
 
 def test_each_message_is_read_once_there_and_back(spark: SparkSession, kafka: KafkaServer, tmp_path: Path) -> None:
@@ -109,3 +110,56 @@ def test_open_windows_are_made_anew_from_where_the_oldest_began(
         for end in (each // 10 * 10 + 10, each // 10 * 10 + 20):
             expected[end] = expected.get(end, 0) + each
     assert sorted(found) == sorted(expected.items())
+
+
+@pytest.mark.parametrize("kept", [None, "0", "clicks"])
+def test_partitions_that_have_come_since_are_read_from_their_beginning(
+    spark: SparkSession, kafka: KafkaServer, tmp_path: Path, kept: str | None
+) -> None:
+    """Also where all that was read is read again: Spark's source keeps its beginning, by its number or its name."""
+    sj.register_sources(spark)
+    topic, old = kafka.topic(partitions=1), tmp_path / "old"
+    found: dict[int, int] = {}
+
+    def stream() -> DataFrame:
+        reader = spark.readStream.format("sparkjet-kafka")
+        reader = reader.name("clicks") if kept == "clicks" else reader
+        every = reader.options(**options(kafka, subscribe=topic, startingOffsets="earliest")).load()
+        return every.selectExpr("timestamp_seconds(cast(cast(value AS string) AS int)) AS ts")
+
+    def messages(*numbers: int, partition: int = 0) -> None:
+        for number in numbers:
+            send(kafka, topic, b"%d" % number, partition=partition)
+
+    def write(batch: DataFrame, _: int) -> None:
+        rows = batch.selectExpr("cast(window.end AS long) AS at", "count AS n").collect()
+        found.update((row.at, row.n) for row in rows)
+
+    def of_spark() -> None:
+        windows = stream().withWatermark("ts", "1 second").groupBy(F.window("ts", "10 seconds")).count()
+        writer = windows.writeStream.foreachBatch(write).option("checkpointLocation", str(old))
+        writer.trigger(availableNow=True).start().awaitTermination()
+
+    if kept == "clicks":
+        spark.conf.set(EVOLUTION, "true")
+    try:
+        # Behind the first ones no window is open, unless Spark's source has kept where it began.
+        messages(1 if kept is None else 31)
+        of_spark()
+        kafka.grow(topic, 2)
+        messages(32, 33, 34, partition=1)
+        messages(35)
+        for _ in range(2):
+            of_spark()
+        if kept is not None:
+            (old / "sources" / kept).mkdir(parents=True, exist_ok=True)
+            (old / "sources" / kept / "0").write_bytes(b'\0v1\n{"%s":{"0":0}}' % topic.encode())
+        messages(60)
+        messages(60, partition=1)
+        found.clear()
+        ours = sj.stream(stream()).withWatermark("ts", "1 second").groupBy(sj.window("ts", "10 seconds")).count()
+        writer = ours.writeStream.foreachBatch(write).trigger(availableNow=True)
+        writer.options(checkpointLocation=tmp_path / "home", adopt=old, adoptReplay="true").start().awaitTermination()
+    finally:
+        spark.conf.unset(EVOLUTION)
+    assert found == {40: 4 if kept is None else 5}
