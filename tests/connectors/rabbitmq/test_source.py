@@ -144,6 +144,21 @@ def test_a_queue_that_is_deleted_while_it_is_held_back_is_examined_anew(
     connection.close()
 
 
+def test_a_queue_that_is_deleted_right_before_who_is_held_back_changes_is_told_as_such(
+    rabbitmq: RabbitServer, opened: Callable[..., RabbitSource]
+) -> None:
+    queue, other, connection = rabbitmq.queue(), rabbitmq.queue(), rabbitmq.connection()
+    source = opened(other, queue)
+    connection.channel().queue_delete(queue)
+    connection.close()
+    assert source._line is not None
+    while source._deleted is None:
+        # As while an acknowledgement waits for its answer.
+        source._line.wait(0.05)
+    with pytest.raises(ConnectionLostError, match=f"queue '{queue}' was deleted"):
+        source.hold([other])
+
+
 def test_a_queue_that_was_declared_anew_while_it_was_held_back_is_examined_before_it_is_read(
     rabbitmq: RabbitServer, opened: Callable[..., RabbitSource]
 ) -> None:

@@ -121,14 +121,15 @@ class RabbitSource(AcknowledgingSource):
             self._end_consumers()
         if self._poison is not None:
             raise SourceError(self._poison)
-        if self._deleted is not None:
-            raise ConnectionLostError(f"queue {self._deleted!r} was deleted, or its node is down")
+        self._check_deleted()
         taken = self._arrived.take(most)
         self._tags.extend(tag for tag, _ in taken)
         return [message for _, message in taken]
 
     def hold(self, queues: Collection[str]) -> None:
         """End the consumers of these queues when they can be, and begin those of all others."""
+        # That may have arrived with the answer to an acknowledgement.
+        self._check_deleted()
         assert self._line is not None  # noqa: S101 - opened first
         assert self._examined is not None  # noqa: S101 - as above
         lost = sorted(self._examined.single.union(self._examined.passing).intersection(queues))
@@ -183,6 +184,11 @@ class RabbitSource(AcknowledgingSource):
         line, self._line = self._line, None
         if line is not None:
             line.close()
+
+    def _check_deleted(self) -> None:
+        if self._deleted is not None:
+            message = f"queue {self._deleted!r} was deleted, or its node is down"
+            raise ConnectionLostError(message)
 
     @property
     def _connected(self) -> Any:
