@@ -15,8 +15,8 @@ import sparkjet as sj
 from sparkjet.api.writer import settings_of
 from sparkjet.cli.commands import run
 from sparkjet.engine.adopted_sources import unlike
-from sparkjet.engine.adopting import NOTE, Adoption
-from sparkjet.engine.exporting import export_checkpoint
+from sparkjet.engine.adopting import NOTE, Adoption, lists_of
+from sparkjet.engine.exporting import check_exported, export_checkpoint
 from sparkjet.engine.phases import EpochPhase
 from sparkjet.engine.spark_checkpoint import SparkCheckpoint
 from sparkjet.plan.planning import plan_of
@@ -440,6 +440,16 @@ def test_a_list_that_is_damaged_is_refused_before_anything_is_fenced(
     with pytest.raises(sj.AnalysisError, match=rf"path: .*{told}"):
         life.run(place)
     assert contents(place) == before
+
+
+@pytest.mark.parametrize(("name", "read"), [("adopted.json", lists_of), ("exported.json", check_exported)])
+def test_what_a_home_keeps_is_told_where_it_is_damaged(
+    tmp_path: Path, name: str, read: Callable[[PosixDirectory], object]
+) -> None:
+    (tmp_path / "snapshots").mkdir()
+    (tmp_path / "snapshots" / name).write_text("{half")
+    with pytest.raises(sj.RecoveryError, match=rf"/snapshots/{name} cannot be read: .* Restore it from a copy of"):
+        read(PosixDirectory(tmp_path))
 
 
 def test_an_interval_that_is_none_is_told_before_anything_is_fenced(life: Life, place: Path) -> None:

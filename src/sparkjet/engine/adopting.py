@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeVar
 
 import msgspec
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from sparkjet.plan.plan import Plan
     from sparkjet.snapshots import SnapshotStore
 
+T = TypeVar("T")
 NOTE = "This checkpoint was adopted by sparkjet."
 """How a note begins: Spark quotes the line when it refuses to start, as it takes it for a version of its log."""
 _COPIED = ("metadata", "offsets/", "commits/", "sources/")
@@ -376,12 +377,22 @@ def _listed(plan: Plan) -> list[Adopting]:
 
 
 def _adopted(home: Directory) -> _Adopted | None:
+    return kept_note(home, ADOPTED_FILE, _ADOPTED, ADOPT.name)
+
+
+def kept_note(home: Directory, name: str, decoder: msgspec.json.Decoder[T], what: str) -> T | None:
+    """What a home keeps beside its records, of a query of Spark's before or after it; None if there is no such file.
+
+    Raises:
+        RecoveryError: It is damaged: without it nobody knows which directories, or which query, go on.
+    """
+    snapshots = home.below("snapshots")
     try:
-        return _ADOPTED.decode(home.below("snapshots").read(ADOPTED_FILE))
+        return decoder.decode(snapshots.read(name))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except msgspec.MsgspecError as error:
-        message = f"{ADOPT.name}: {ADOPTED_FILE} of {home} cannot be read: {error}. Leave the option out."
+        message = f"{what}: {snapshots.below(name)} cannot be read: {error}. Restore it from a copy of the home."
         raise RecoveryError(message) from error
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from sparkjet.connectors.formats import SOURCES
-from sparkjet.engine.adopting import lists_of
+from sparkjet.engine.adopting import kept_note, lists_of
 from sparkjet.engine.moved_sources import recorded_sources
 from sparkjet.engine.spark_checkpoint import SparkCheckpoint
 from sparkjet.errors import AnalysisError, FencedError, RecoveryError
@@ -182,12 +182,7 @@ def _end(home: Directory, to: Directory, slot: int, record: Record) -> None:
 
 
 def _exported(home: Directory) -> _Exported | None:
-    try:
-        return _EXPORTED.decode(home.below("snapshots").read(_HOME_FILE))
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except msgspec.MsgspecError as error:
-        raise RecoveryError(f'{COMMAND}: {_HOME_FILE} of "{home}" cannot be read: {error}. Restore it.') from error
+    return kept_note(home, _HOME_FILE, _EXPORTED, COMMAND)
 
 
 def _is_guard(offsets: Directory, name: str) -> bool:
