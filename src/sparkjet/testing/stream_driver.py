@@ -288,6 +288,7 @@ class StreamDriver:
             publish_after=None if before is None else directory_at(before, "publishAfter", lambda: self._session),
         )
         context.configure(self._session)
+        self._crash_point.restarted()
         self.engine: Engine
         self.checkpoint: SparkCheckpoint
         self.engine, self.checkpoint = recover(context, self._home / "spark")
