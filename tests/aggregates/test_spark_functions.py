@@ -264,3 +264,12 @@ def test_spark_reports_what_it_cannot_analyze(rows: DataFrame) -> None:
         resolved(rows, F.col("n") + F.sum("n"))
     with pytest.raises(sj.AnalysisError, match="not computed from aggregates and keys alone"):
         resolved(rows, F.sum("n"), F.rank().over(Window.orderBy(F.sum("n"))))
+
+
+@pytest.mark.parametrize("kind", ["{}", "array({}, 'x')", "struct({} AS t, 1 AS n)"])
+@pytest.mark.parametrize("collation", ["UTF8_LCASE", "UNICODE_CI", "UTF8_BINARY_RTRIM"])
+def test_texts_with_a_collation_are_counted_by_it(spark: SparkSession, kind: str, collation: str) -> None:
+    texts = spark.createDataFrame([(text,) for text in ("a", "A", "a ", "b", None, "B")], "text string").repartition(2)
+    rows = texts.selectExpr(f"IF(text IS NULL, NULL, {kind.format(f'text COLLATE {collation}')}) AS value")
+    [wanted] = rows.agg(F.countDistinct("value")).first() or ()
+    assert J.count_distinct("value").evaluate(rows) == wanted

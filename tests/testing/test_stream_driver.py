@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -129,6 +130,39 @@ def test_an_overlapping_end_crashes_too(spark: SparkSession) -> None:
     driver.restart()
     driver.process([(at(14), "a", 3), (at(14), "b", 4)])
     assert sorted(found(driver)) == [("a", 1), ("b", 2)]
+
+
+def test_a_crash_leaves_the_end_of_the_epoch_before_alone(spark: SparkSession) -> None:
+    """That epoch would come once more, in one with what is sent now."""
+    sent = threading.Event()
+
+    def hold(phase: EpochPhase, epoch: int) -> None:
+        if (phase, epoch) == (EpochPhase.SAVE, 1):
+            assert sent.wait(60)
+        if (phase, epoch) == (EpochPhase.BEGIN, 2):
+            sent.set()
+
+    driver = StreamDriver(
+        spark,
+        lambda stream: stream.groupBy("k").count(),
+        SCHEMA,
+        outputMode="update",
+        overlapEpochs=True,
+        statePartitions=1,
+        onEpochPhase=hold,
+    )
+    driver.process([(at(1), "a", 1)])
+    with driver.crash(at=EpochPhase.PREPARE):
+        driver.process([(at(2), "a", 2)])
+    driver.restart()
+    driver.process()
+    assert [row["count"] for row in driver.results()] == [1, 2]
+    # An epoch that comes once more may crash once more.
+    with driver.crash(at=EpochPhase.PREPARE):
+        driver.process([(at(3), "a", 3)])
+    driver.restart()
+    with driver.crash(at=EpochPhase.PREPARE):
+        driver.process()
 
 
 def test_a_crash_that_does_not_come_is_an_error(spark: SparkSession) -> None:

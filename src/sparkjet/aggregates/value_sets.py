@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, BooleanType, DataType, NumericType, StringType
+from pyspark.sql.types import ArrayType, BooleanType, DataType, NumericType, StringType, StructType
 
 from sparkjet.aggregates.operation import AggregateOperation
 from sparkjet.aggregates.values import bound
@@ -22,7 +22,8 @@ def value_set(value: Column, data_type: DataType, finish: Callable[[Column], Col
     values = ArrayType(data_type)
     hashed = _is_hashed(data_type)
     once = F.array_distinct if hashed else _distinct
-    collected = F.collect_set(value)
+    # Of texts with a collation, Spark collects no sets.
+    collected = F.collect_list(value) if _has_collation(data_type) else F.collect_set(value)
     return AggregateOperation(
         accumulate={"values": (collected if hashed else once(collected)).cast(values)},
         create={"values": F.array().cast(values)},
@@ -38,6 +39,14 @@ def _is_hashed(data_type: DataType) -> bool:
     if isinstance(data_type, StringType):
         return data_type.isUTF8BinaryCollation()
     return isinstance(data_type, (NumericType, BooleanType, *DATETIMES))
+
+
+def _has_collation(data_type: DataType) -> bool:
+    if isinstance(data_type, StructType):
+        return any(_has_collation(field.dataType) for field in data_type)
+    if isinstance(data_type, ArrayType):
+        return _has_collation(data_type.elementType)
+    return isinstance(data_type, StringType) and not data_type.isUTF8BinaryCollation()
 
 
 def _distinct(values: Column) -> Column:

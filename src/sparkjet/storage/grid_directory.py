@@ -20,6 +20,7 @@ from pyarrow import parquet
 from pyspark import TaskContext
 from pyspark.sql.types import StructType
 
+from sparkjet.storage.arrow_types import counted, nullable, with_counts, without_counts
 from sparkjet.storage.grid_location import GridLocation, check_whole
 from sparkjet.storage.shipping import ship
 from sparkjet_grid.files import read_files, write_files
@@ -44,7 +45,7 @@ def write_rows(rows: DataFrame, location: GridLocation, directory: str) -> list[
     """
     ship(rows.sparkSession)
     task = partial(_written, location, directory, rows.schema.json())
-    found = rows.mapInArrow(task, "held binary, count long").collect()
+    found = with_counts(rows).mapInArrow(task, "held binary, count long").collect()
     return [(msgspec.msgpack.decode(row["held"], type=known(Held)), row["count"]) for row in found]
 
 
@@ -54,7 +55,8 @@ def read_rows(session: SparkSession, location: GridLocation, files: Sequence[Hel
     [first] = read_files(location.client, files[:1]).values()
     ship(session)
     schema = StructType.fromJson(json.loads(parquet.read_schema(pa.BufferReader(first)).metadata[_SCHEMA]))
-    return session.range(0, len(tasks), 1, len(tasks)).mapInArrow(partial(_read, location, tasks), schema)
+    numbers = session.range(0, len(tasks), 1, len(tasks))
+    return without_counts(numbers.mapInArrow(partial(_read, location, tasks), counted(schema)), schema)
 
 
 def _written(
@@ -66,10 +68,9 @@ def _written(
         if batch.num_rows:
             count += batch.num_rows
             # Arrow has fewer types than Spark.
-            writer = writer or parquet.ParquetWriter(
-                sink, batch.schema.with_metadata({_SCHEMA: schema}), compression="lz4"
-            )
-            writer.write_batch(batch)
+            kinds = nullable(batch.schema).with_metadata({_SCHEMA: schema})
+            writer = writer or parquet.ParquetWriter(sink, kinds, compression="lz4")
+            writer.write_table(pa.Table.from_batches([batch]).cast(kinds))
     if writer is None:
         return
     writer.close()

@@ -285,6 +285,7 @@ class StreamDriver:
             publish_after=None if before is None else directory_at(before, "publishAfter", lambda: self._session),
         )
         context.configure(self._session)
+        self._crash_point.restarted()
         self.engine: Engine
         self.checkpoint: SparkCheckpoint
         self.engine, self.checkpoint = recover(context, self._home / "spark")
@@ -320,17 +321,23 @@ class CrashPoint:
     def __init__(self, listener: PhaseListener | None) -> None:
         self._listener = listener
         self._at: EpochPhase | None = None
+        self._begun = self._after = 0
 
     def __call__(self, phase: EpochPhase, epoch: int) -> None:
         """Called by the engine at the end of each phase."""
         if self._listener is not None:
             self._listener(phase, epoch)
-        if phase is self._at:
+        self._begun = max(self._begun, epoch)
+        if phase is self._at and epoch > self._after:
             raise _CrashError
+
+    def restarted(self) -> None:
+        """The query has been started again: epochs that no record has come once more."""
+        self._begun = 0
 
     @contextmanager
     def at(self, phase: EpochPhase, join: Callable[[], None]) -> Iterator[None]:
-        """Crash at the end of a phase in what is run inside the ``with`` block.
+        """Crash at the end of a phase in what is run inside the ``with`` block, and not in the end of an epoch before.
 
         Args:
             phase: The phase.
@@ -339,7 +346,7 @@ class CrashPoint:
         Raises:
             AssertionError: No epoch reached the end of the phase.
         """
-        self._at = phase
+        self._at, self._after = phase, self._begun
         try:
             yield
             join()
