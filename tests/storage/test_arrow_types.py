@@ -97,7 +97,7 @@ def test_rows_of_every_type_come_back(
     columns = [f"{SHAPES[shape].format(VALUES[name])} AS `{name}`" for name in names]
     rows = spark.range(3).selectExpr("id", *columns)
     written = write(rows, FileWriter(place, read_back=True), StorageError)
-    back = read(spark, place, written.files)
+    back = read(spark, place, list(written.files))
     assert written.rows == 3
     assert [kind(field) for field in back.schema] == [kind(field) for field in rows.schema]
     assert shown(back) == shown(rows)
