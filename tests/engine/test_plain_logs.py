@@ -3,19 +3,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
-import sparkjet as sj
 from sparkjet.engine.plain_logs import plain_logs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-WRAPPER = "spark.sql.streaming.triggerAvailableNowWrapper.enabled"
 MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 PATIENCE = 60.0
 """Seconds after which a test fails that would hang otherwise."""
@@ -89,47 +85,3 @@ def test_sessions_do_not_share_it(session: SparkSession) -> None:
             assert other.conf.get(MANAGER, None) is not None
         assert other.conf.get(MANAGER, None) is None
         assert session.conf.get(MANAGER, None) is not None
-
-
-def test_a_source_that_does_not_know_of_available_now_is_read_on(spark: SparkSession, tmp_path: Path) -> None:
-    """With the setting that the guide names: otherwise Spark runs one batch, which is the one that a start repeats."""
-
-    class Reader(DataSourceStreamReader):
-        def __init__(self, place: str) -> None:
-            self.place = place
-
-        def initialOffset(self) -> dict[str, int]:
-            return {"rows": 0}
-
-        def latestOffset(self) -> dict[str, int]:  # type: ignore[override]
-            return {"rows": int(Path(self.place).read_text())}
-
-        def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
-            return [InputPartition((start["rows"], end["rows"]))]
-
-        def read(self, partition: InputPartition) -> Iterator[tuple[int]]:
-            yield from ((number,) for number in range(*partition.value))
-
-    class Growing(DataSource):
-        @classmethod
-        def name(cls) -> str:
-            return "growing"
-
-        def schema(self) -> str:
-            return "n int"
-
-        def streamReader(self, schema: Any) -> Reader:
-            return Reader(self.options["place"])
-
-    spark.dataSource.register(Growing)
-    rows, seen = tmp_path / "rows", list[int]()
-    spark.conf.set(WRAPPER, "true")
-    try:
-        for count in (0, 2, 5):
-            rows.write_text(str(count))
-            stream = sj.stream(spark.readStream.format("growing").option("place", str(rows)).load())
-            writer = stream.writeStream.foreachBatch(lambda batch, _: seen.extend(row.n for row in batch.collect()))
-            writer.option("checkpointLocation", tmp_path / "home").trigger(availableNow=True).start().awaitTermination()
-            assert sorted(seen) == [*range(count)]
-    finally:
-        spark.conf.unset(WRAPPER)

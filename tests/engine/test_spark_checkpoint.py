@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition, SimpleDataSourceStreamReader
 
 import sparkjet as sj
 from sparkjet.engine.phases import EpochPhase
@@ -20,7 +21,7 @@ from sparkjet.snapshots.record import SparkPosition
 from tests.feed import SCHEMA, START, Feed, rows
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -173,3 +174,74 @@ def test_the_first_epoch_refuses_it_before_anything_is_decided(spark: SparkSessi
     again = result.writeStream.format("files").option("path", tmp_path / "out").trigger(availableNow=True)
     again.option("checkpointLocation", tmp_path / "ck").start().awaitTermination()
     assert sj.read_files(str(tmp_path / "out")).count() == 1
+
+
+class Growing(DataSource):
+    """As many numbers as a file says."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "growing"
+
+    def schema(self) -> str:
+        return "n int"
+
+    def streamReader(self, schema: Any) -> DataSourceStreamReader:
+        class Reader(DataSourceStreamReader):
+            place = self.options["place"]
+
+            def initialOffset(self) -> dict[str, int]:
+                return {"rows": 0}
+
+            def latestOffset(self) -> dict[str, int]:  # type: ignore[override]
+                return {"rows": int(Path(self.place).read_text())}
+
+            def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
+                return [InputPartition((start["rows"], end["rows"]))]
+
+            def read(self, partition: InputPartition) -> Iterator[tuple[int]]:
+                yield from ((number,) for number in range(*partition.value))
+
+        return Reader()
+
+
+class SimplyGrowing(DataSource):
+    """The same, by a simple reader."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "simply-growing"
+
+    def schema(self) -> str:
+        return "n int"
+
+    def simpleStreamReader(self, schema: Any) -> SimpleDataSourceStreamReader:
+        class Reader(SimpleDataSourceStreamReader):
+            place = self.options["place"]
+
+            def initialOffset(self) -> dict[str, int]:
+                return {"rows": 0}
+
+            def read(self, start: dict[str, int]) -> tuple[Iterator[tuple[int]], dict[str, int]]:
+                end = {"rows": int(Path(self.place).read_text())}
+                return self.readBetweenOffsets(start, end), end
+
+            def readBetweenOffsets(self, start: dict[str, int], end: dict[str, int]) -> Iterator[tuple[int]]:
+                return iter([(number,) for number in range(start["rows"], end["rows"])])
+
+        return Reader()
+
+
+@pytest.mark.parametrize("source", [Growing, SimplyGrowing])
+def test_a_start_reads_on_a_source_that_does_not_know_of_available_now(
+    spark: SparkSession, tmp_path: Path, source: type[DataSource]
+) -> None:
+    """Of such a source Spark runs one batch: if that were the last one again, no start would read anything new."""
+    spark.dataSource.register(source)
+    count, seen = tmp_path / "count", list[int]()
+    for rows_by_now in (2, 5, 5, 6):
+        count.write_text(str(rows_by_now))
+        stream = sj.stream(spark.readStream.format(source.name()).option("place", str(count)).load())
+        writer = stream.writeStream.foreachBatch(lambda batch, _: seen.extend(row.n for row in batch.collect()))
+        writer.option("checkpointLocation", tmp_path / "home").trigger(availableNow=True).start().awaitTermination()
+        assert sorted(seen) == [*range(rows_by_now)]

@@ -44,13 +44,14 @@ from sparkjet.monitoring.feeding import Feed
 from sparkjet.monitoring.runs import DRIVER, Run
 from sparkjet.monitoring.spark_metrics import SparkGauges
 from sparkjet.options import REFILL_FROM
-from sparkjet.plan.spark_sources import guarantee_of_sources
+from sparkjet.plan.spark_sources import guarantee_of_sources, read_in_one_batch
 from sparkjet.plan.worker_packages import worker_packages
 from sparkjet.query_log import about
 from sparkjet.sinks.outbox import Outbox
 from sparkjet.sinks.protocol import Guarantee
 from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.record_log import RecordLog
+from sparkjet.spark_line import LINE
 from sparkjet.storage.directory import HoldsRows
 from sparkjet.storage.full_disk import full_disks_named
 from sparkjet.storage.schemes import directory_at
@@ -270,12 +271,19 @@ class Launch:
             publish_after=self.publish_after,
             adopt=self.adopt,
             limit=self.limit,
+            repeats=not self._runs_one_batch,
             refill=None if self.refill_from is None else partial(self._refill, self.refill_from),
         )
         context.configure(session)
         engine, checkpoint = recover(context, self.places.spark_directory)
         run.query = engine.record.query
         return _Recovered(context, engine, checkpoint, reports, events, feed)
+
+    @property
+    def _runs_one_batch(self) -> bool:
+        """Whether a repeated batch may be the only one that Spark runs, so that no start would read anything new."""
+        # Before 4.2, PySpark's wrapper of simple readers learns where it is from the batch that is repeated.
+        return "availableNow" in self.trigger and LINE >= (4, 2) and read_in_one_batch(self.plan.source)
 
     def _check_adoption(self, adoption: Adoption, newest: tuple[int, Record] | None) -> None:
         if newest is None:

@@ -142,6 +142,7 @@ class KnownSource:
         begins: Options of which one says where a new query begins, if without any it reads only rows that come later.
         hearing: Hears what the writers of a table that it reads tell; None where its offsets have the watermark, or
             nobody tells any.
+        ends: Whether it knows of ``trigger(availableNow=True)``. Of sources that do not, Spark runs one batch.
     """
 
     keeps: bool | None = True
@@ -150,6 +151,7 @@ class KnownSource:
     takes: bool = False
     begins: tuple[str, ...] = ()
     hearing: Callable[[Followed], Hearing] | None = None
+    ends: bool = True
 
 
 @dataclass(frozen=True)

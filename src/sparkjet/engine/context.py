@@ -54,6 +54,7 @@ class EngineContext:
         adopt: The checkpoint of Spark's behind which a new query begins, None for the beginning of its sources.
         refill: Finds the fork with whose state a changed query continues, None for its own state.
         limit: What each operator may hold.
+        repeats: Whether Spark repeats the last batch at a start, which costs nothing but that batch.
         waiting: The inputs of which it was said that nobody tells the watermark for which they wait.
     """
 
@@ -78,6 +79,7 @@ class EngineContext:
     refill: Callable[[], Refill] | None = None
     alignment: Alignment = field(default_factory=Alignment)
     limit: StateLimit = field(default_factory=StateLimit)
+    repeats: bool = True
     waiting: set[str] = field(default_factory=set)
 
     @property

@@ -93,7 +93,7 @@ def _recovered(
             state.tracker.add(substream, now)
     state.tracker.resume(now)
     checkpoint = SparkCheckpoint(spark_directory / f"{record.takeover:06d}")
-    checkpoint.rebuild(record.query, record.spark, context.store)
+    checkpoint.rebuild(record.query, record.spark, context.store, repeats=context.repeats)
     if record.spark is not None:
         # Spark plans the first batch of this run from there.
         ends = in_order(ends_of(record.spark), context.plan.source_names)

@@ -21,6 +21,8 @@ _SECOND_LOG = (4, 2)
 """The first version line of Spark that writes offsets by the sources' names, and can read them."""
 VOID = "-"
 """Stands in Spark's log for a source that no batch has read."""
+_COMMITTED = 'v1\n{"nextBatchWatermarkMs":0}'
+"""Spark's commit of a batch without a watermark."""
 REFUSED = "refused"
 """File next to Spark's with the number of the batch that a stop has left to the next run."""
 
@@ -86,10 +88,14 @@ class SparkCheckpoint:
                 store.put_blob(sources[name], path.read_bytes())
         return SparkPosition(batch=batch, files=files, sources=sources)
 
-    def rebuild(self, query: str, position: SparkPosition | None, store: SnapshotStore) -> None:
-        """Fill a new directory so that Spark continues after the position's batch."""
+    def rebuild(
+        self, query: str, position: SparkPosition | None, store: SnapshotStore, *, repeats: bool = True
+    ) -> None:
+        """Fill a new directory so that Spark continues after the position's batch, and first ``repeats`` it."""
         self.directory.mkdir(parents=True, exist_ok=False)
         files = dict(position.files) if position is not None else {}
+        if position is not None and not repeats:
+            files[f"commits/{position.batch}"] = files.get(f"commits/{position.batch - 1}", _COMMITTED)
         files["metadata"] = json.dumps({"id": query})
         for name, text in files.items():
             self._write(name, text.encode())

@@ -29,15 +29,16 @@ if TYPE_CHECKING:
 KNOWN = {
     **dict.fromkeys(("avro", "csv", "json", "orc", "parquet"), KnownSource()),
     "kafka": KnownSource(begins=BEGINS),
-    **dict.fromkeys(("rate", "rate-micro-batch", "text", "xml"), KnownSource()),
-    "socket": KnownSource(keeps=False),
+    **dict.fromkeys(("rate-micro-batch", "text", "xml"), KnownSource()),
+    "rate": KnownSource(ends=False),
+    "socket": KnownSource(keeps=False, ends=False),
     "delta": delta.SOURCE,
     **{each.name: each.known for each in SOURCES.values() if each.known is not None},
 }
 """The known sources, by their short names."""
 KEEPING = tuple(sorted(name for name, known in KNOWN.items() if known.keeps))
 """The sources that keep their rows."""
-_UNKNOWN = KnownSource(None)
+_UNKNOWN = KnownSource(None, ends=False)
 _UNTELLING = ("kafka", "socket")
 """Sources of Spark's own, beside those of files; not ``rate``, which stands for others in tests."""
 
@@ -123,6 +124,11 @@ def described_sources(df: DataFrame) -> list[tuple[str, str]]:
 def taking_sources(df: DataFrame) -> list[str]:
     """The sources of a streaming DataFrame that take what they read away from other readers, as they are described."""
     return [_described(df, leaf) for leaf in _leaves(df) if _known_of(df, leaf).takes or _cleaning(leaf) != "off"]
+
+
+def read_in_one_batch(df: DataFrame) -> bool:
+    """Whether Spark runs only one batch of each start with ``trigger(availableNow=True)``, or nobody knows."""
+    return not all(_known_of(df, leaf).ends or _reads_files(leaf) for leaf in _leaves(df))
 
 
 def beginning_late(df: DataFrame) -> list[tuple[str, tuple[str, ...]]]:
