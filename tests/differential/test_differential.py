@@ -75,9 +75,11 @@ def test_texts_with_a_collation_stay_what_they_are(spark: SparkSession) -> None:
 
 
 def test_no_file_of_orc_has_times_that_its_calendar_skips() -> None:
-    written = [case for case in map(random_case, range(6000)) if case.through == "stream" and case.sink == "orc"]
+    written = [case for case in map(random_case, range(2000)) if case.through == "stream" and case.sink == "orc"]
     assert written
-    assert [case.seed for case in written for event in case.events() if event.time in SKIPPED] == []
+    # None is looked for in a range one number at a time.
+    times = [event.time for case in written for event in case.events() if event.time is not None]
+    assert [time for time in times if time in SKIPPED] == []
 
 
 def test_every_case_is_a_program() -> None:
