@@ -9,6 +9,10 @@ KNOWN = {
     "sketches see fewer values than they keep": "their estimates are not Spark's (porting.md)",
     "0.0 and -0.0 are one value, and fractions are compared to nine digits": "Spark's own depend on the order of rows",
     "of texts that a collation calls equal, any may be shown": "Spark shows any",
+    "texts with a collation are computed by generated code": (
+        "interpreted, Spark does not copy them where it copies other texts: min_by of one is what came in its place"
+    ),
+    "no file of ORC has times of October 1582": "Spark writes them by a calendar that skips ten days",
     "a column may be nullable that never is in Spark": "what is put together from stored rows may be null to Spark",
     "functions with pandas get dates but no times": "Arrow's end in 1677 and 2262 there, in Spark's own ones too",
     "sessions with maxDuration are compared with window functions": "Spark has none",

@@ -10,7 +10,7 @@ from tests.differential.columns import keys, traits
 from tests.differential.maker import Maker
 from tests.differential.marks import POLICIES, THROTTLES, Mark
 from tests.differential.outlets import ANY_MODE, OUTLETS
-from tests.differential.rows import BASES, PAUSE, SECOND, WITHIN, arrivals
+from tests.differential.rows import BASES, PAUSE, SECOND, SKIPPED, WITHIN, arrivals
 from tests.differential.values import TYPE
 
 ZONES = ("UTC", "Europe/Berlin", "America/St_Johns", "Asia/Kathmandu")
@@ -282,7 +282,10 @@ def random_case(seed: int) -> Case:
     sinks = list(OUTLETS) if case.mode == "append" else ANY_MODE
     if through == "batch":
         return replace(case, through=through)
-    return replace(case, through=through, sink=make.rng.choice(sinks), home=make.rng.choice(["path", "path", "grid"]))
+    sink = make.rng.choice(sinks)
+    if sink == "orc" and any(time in SKIPPED for time in (e.time for e in case.events()) if time is not None):
+        sink = "parquet"
+    return replace(case, through=through, sink=sink, home=make.rng.choice(["path", "path", "grid"]))
 
 
 def _with_policy(make: Maker, case: Case, each: Input) -> Input:

@@ -19,6 +19,8 @@ BASES = {
     "a skipped hour": 1_774_745_400 * SECOND,
     "1582": -12_219_310_000 * SECOND,
 }
+SKIPPED = range(BASES["1582"] - 30 * 86_400 * SECOND, BASES["1582"] + 30 * 86_400 * SECOND)
+"""Times near days that the calendar of some files does not have: those of windows may be among them."""
 YEAR_1, YEAR_9999 = -62_135_596_800 * SECOND, 253_402_300_799_999_999
 THEN = ("restart", "stop", "PREPARE", "DECIDE", "COMMIT", "SAVE", "BEGIN")
 # Each of them costs as much as two epochs.

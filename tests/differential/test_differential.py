@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.differential.cases import Case
+from tests.differential.cases import Case, Epoch, Event, Input, Part, Step
+from tests.differential.check import difference
 from tests.differential.choosing import WANTED, planned, shown
 from tests.differential.coverage import OPERATORS
 from tests.differential.queries import random_case
+from tests.differential.rows import SKIPPED
 from tests.differential.shrinking import shrunk
 from tests.differential.trials import Trials
 from tests.differential.watermarks import judged
+from tests.interpreting import interpreted
 from tests.parameters import mostly_long
 
 if TYPE_CHECKING:
@@ -54,6 +57,29 @@ def test_few_cheap_seeds_reach_every_type_and_every_operator() -> None:
     assert sorted(WANTED.difference(*map(shown, often))) == []
     # One seed took as long as twenty.
     assert [case.seed for case in often if planned(case) > 12] == []
+
+
+def test_texts_with_a_collation_stay_what_they_are(spark: SparkSession) -> None:
+    """What is kept of one is not what comes in its place."""
+    least = 'F.expr("min_by(c0, struct(n, c0))")'
+    stream = '.join(labels(), "n", "left").groupBy().agg({parts})'
+    step = Step("rolling", stream, parts=(Part("least", least, least, "string"),))
+    rows = tuple(
+        Event(0, "x", number, (text,)) for number, text in ((2, None), (None, "ä"), (0, ""), (8, "a"), (6, "a"))
+    )
+    each = Input((("c0", "string collate UTF8_LCASE"),))
+    case = Case(0, "update", "UTC", (each,), ((step,),), (Epoch((rows,)),))
+    with interpreted(spark):
+        differs = difference(spark, case)
+    assert differs is None, differs.text
+
+
+def test_no_file_of_orc_has_times_that_its_calendar_skips() -> None:
+    written = [case for case in map(random_case, range(2000)) if case.through == "stream" and case.sink == "orc"]
+    assert written
+    # None is looked for in a range one number at a time.
+    times = [event.time for case in written for event in case.events() if event.time is not None]
+    assert [time for time in times if time in SKIPPED] == []
 
 
 def test_every_case_is_a_program() -> None:
