@@ -1,7 +1,8 @@
 """A query whose state outgrows its memory: a program for tests/engine/test_large_state.py.
 
-``python -m tests.engine.large_state HOME BATCH KEYS OPTION=VALUE…`` counts KEYS keys that come in batches of BATCH new
-ones, and writes a line of JSON after each epoch; at last what its state has, or the error with which it ended.
+``python -m tests.engine.large_state HOME BATCH KEYS DIGESTS OPTION=VALUE…`` counts KEYS keys that come in batches of
+BATCH new ones, each with a text of 100 letters, or of so many digests of 128 that no codec makes much smaller. It
+writes a line of JSON after each epoch; at last what its state has, or the error with which it ended.
 """
 
 from __future__ import annotations
@@ -21,13 +22,15 @@ def _tell(line: dict[str, Any]) -> None:
     sys.stdout.flush()
 
 
-def main(home: str, batch: int, keys: int, *options: str) -> None:
+def main(home: str, batch: int, keys: int, digests: int, *options: str) -> None:
     """Count, and tell what the state is after each epoch."""
     session = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     rows = session.readStream.format("rate-micro-batch").option("rowsPerBatch", batch).load()
     counted = sj.stream(rows.where(F.col("value") < keys)).groupBy("value")
-    counts = counted.agg(F.count("*").alias("rows"), F.max(F.repeat(F.lit("x"), 100)).alias("text"))
+    parts = [F.sha2(F.concat_ws("-", "value", F.lit(number)), 512) for number in range(digests)]
+    text = F.concat(*parts) if parts else F.repeat(F.lit("x"), 100)
+    counts = counted.agg(F.count("*").alias("rows"), F.max(text).alias("text"))
     writer = counts.writeStream.outputMode("update").format("noop").option("checkpointLocation", home)
     query = writer.options(**dict(option.split("=") for option in options)).start()
     epoch, entries = -1, 0
@@ -48,4 +51,4 @@ def main(home: str, batch: int, keys: int, *options: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), *sys.argv[4:])
+    main(sys.argv[1], *map(int, sys.argv[2:5]), *sys.argv[5:])
