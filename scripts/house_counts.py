@@ -4,7 +4,8 @@ A line of code is one that is neither blank, nor a comment, nor part of a docstr
 module has a single importer if exactly one other module of the package imports it, ``__init__`` included; what is only
 imported from outside (tests, the command line) has none. Behind it stands why it is not a part of its importer, as far
 as that shows: the importer is in another folder, is the door of the package (``__init__``) or imports it only when it
-is used; both together would exceed the limit of a file; or it has a test file of its name. A circle is a set of modules
+is used; both together, or with the others that only this importer imports, would exceed the limit of a file; or it has
+a test file of its name. A circle is a set of modules
 that reach each other by imports; imports below TYPE_CHECKING do not run and do not count.
 """
 
@@ -15,6 +16,7 @@ import io
 import sys
 import tokenize
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -98,8 +100,8 @@ def on_use(importer: str, module: str) -> bool:
     )
 
 
-def reason(module: str, importer: str) -> str:
-    """Why a module is no part of its only importer; empty if no reason shows."""
+def reason(module: str, importer: str, siblings: Sequence[str] = ()) -> str:
+    """Why a module is no part of its only importer, which may have others; empty if no reason shows."""
     parts = module.split(".")
     source, user = file_of(module), file_of(importer)
     if source.parent != user.parent or source.name == "__init__.py":
@@ -108,12 +110,17 @@ def reason(module: str, importer: str) -> str:
         return "the door of the package"
     if on_use(importer, module):
         return "imported on use"
-    both = sum(len(file.read_text(encoding="utf-8").splitlines()) for file in (source, user))
+    both = _lines(source) + _lines(user)
     if both > LONGEST_MODULE:
         return f"{both} lines together"
     if ROOT.joinpath("tests", *parts[1:-1], f"test_{parts[-1]}.py").exists():
         return "tests of its own"
-    return ""
+    every = _lines(user) + sum(_lines(file) for file in map(file_of, siblings) if file.parent == user.parent)
+    return f"{every} lines with its siblings" if every > LONGEST_MODULE else ""
+
+
+def _lines(file: Path) -> int:
+    return len(file.read_text(encoding="utf-8").splitlines())
 
 
 def main(packages: list[str]) -> None:
@@ -133,7 +140,10 @@ def main(packages: list[str]) -> None:
         for room, code in by_room.most_common():
             print(f"  {room:<24}{code:>8,}")
         users = {module: next(iter(graph.find_modules_that_directly_import(module))) for module in single}
-        reasons = {module: reason(module, importer) for module, importer in users.items()}
+        reasons = {
+            module: reason(module, importer, [each for each, its in users.items() if its == importer])
+            for module, importer in users.items()
+        }
         unexplained = sum(not each for each in reasons.values())
         print(f"  modules with a single importer: {len(single)}, {unexplained} without a reason")
         for module, importer in users.items():

@@ -73,3 +73,9 @@ def test_circles() -> None:
 def test_reasons_of_a_module_with_a_single_importer(module: str, importer: str, why: str) -> None:
     found = reason(f"sparkjet.{module}", f"sparkjet.{importer}")
     assert found.endswith(why) if why else not found
+
+
+def test_a_module_may_be_too_large_for_its_importer_with_the_others_of_it() -> None:
+    siblings = [f"sparkjet.aggregates.{name}" for name in ("bits", "distinct_values", "quantiles", "histograms")]
+    assert reason(siblings[0], "sparkjet.aggregates.built_in", siblings).endswith("lines with its siblings")
+    assert not reason(siblings[0], "sparkjet.aggregates.built_in", siblings[:1])
