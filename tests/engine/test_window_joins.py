@@ -181,10 +181,12 @@ def test_a_side_that_is_idle_or_behind(spark: SparkSession, tmp_path: Path) -> N
 def test_three_streams_shaped_and_grouped_again(spark: SparkSession, tmp_path: Path) -> None:
     def query(*streams: Stream) -> list[WindowedStream]:
         sides = [summed(timed(each), name) for each, name in zip(streams, "xyz", strict=True)]
-        shaped = [each.where("key <> 'no'").withColumnRenamed("window", "w") for each in sides]
-        joined = reduce(lambda one, other: one.join(other, ["w", "key"], "outer"), shaped)
+        renamed = {"window": "w", "key": "k`e.y"}
+        shaped = [each.where("key <> 'no'").withColumnsRenamed(renamed) for each in sides]
+        joined = reduce(lambda one, other: one.join(other, ["w", "k`e.y"], "outer"), shaped)
         again = joined.groupBy(F.window("w", "20 seconds")).agg(F.sum("x"), F.sum("y"), F.sum("z"))
-        return [joined.select("w", "key", (F.col("x") + F.col("z")).alias("both")).where("both IS NOT NULL"), again]
+        both = (F.col("x") + F.col("z")).alias("both")
+        return [joined.select("w", "`k``e.y`", both).where("both IS NOT NULL"), again]
 
     driver = EventDriver(spark, tmp_path, query, inputs=3)
     driver.feed([event(1), event(2, "no")], [event(2, "b", 2)], [event(3), event(4, "b", 3)])

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from sparkjet.catalyst.columns import ONLY_SUBSTREAM, SUBSTREAM, TIME, Once, visible
+from sparkjet.catalyst.columns import ONLY_SUBSTREAM, SUBSTREAM, TIME, Once, quoted, visible
 from sparkjet.catalyst.expressions import column_of, expression_of, function_name, has_columns
 from sparkjet.catalyst.logical_plans import children, kind_of, selected
 from sparkjet.errors import AnalysisError
@@ -144,7 +144,7 @@ def window_join(left: JoinedResults, right: JoinedResults, on: On, how: str | No
     names = [each for each in given if isinstance(each, str)]
     conditions = [each for each in given if isinstance(each, Column)]
     if len(names) == len(given) and names:
-        pairs: list[tuple[Column | str, Column | str]] = [(name, name) for name in names]
+        pairs: list[tuple[Column | str, Column | str]] = [(quoted(name), quoted(name)) for name in names]
     elif len(conditions) == len(given) and conditions:
         pairs = list(_equalities(reduce(and_, conditions), left.rows))
     else:
@@ -155,7 +155,7 @@ def window_join(left: JoinedResults, right: JoinedResults, on: On, how: str | No
         raise AnalysisError(message)
     _check_windows(left, right, pairs)
     kept = right if _kind(how or "inner") in {"right", "rightouter"} else left
-    name = next((each for each in visible(kept.rows) if kept.bound(f"`{each}`") == "window"), kept.window.name)
+    name = next((each for each in visible(kept.rows) if kept.bound(quoted(each)) == "window"), kept.window.name)
     return WindowJoin(
         left.feed,
         right.feed,
