@@ -241,8 +241,8 @@ def test_the_numbers_of_the_page_and_of_the_command_agree(
     assert told[SLIDING]["rows"] == windows.count()
     assert report.open_windows == windows.select("w").distinct().count() == told[SLIDING]["openWindows"]
     assert report.snapshot.entries == sum(each["storedRows"] for each in told.values())
-    # Of four keys one has changed in the second epoch, and one is new.
-    assert (told[TOTALS]["rows"], told[TOTALS]["storedRows"]) == (4, 6)
+    # Of four keys one has changed in the second epoch, and one is new; with so few, all are written again.
+    assert (told[TOTALS]["rows"], told[TOTALS]["storedRows"]) == (4, 4)
 
 
 def test_a_format_gives_the_same_rows(spark: SparkSession, home: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -11,10 +12,12 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from sparkjet.connectors.postgres.copying import CopyError
+from sparkjet.connectors.postgres.progress import told_in
 from sparkjet.connectors.postgres.target import Target
 from sparkjet.connectors.postgres.transactions import PostgresTransactions, outbox_handle
 from sparkjet.errors import SinkError
 from sparkjet.sinks.protocol import TransactionId
+from sparkjet.time import WriterProgress
 from tests.protocol.rows import batch
 
 if TYPE_CHECKING:
@@ -22,7 +25,11 @@ if TYPE_CHECKING:
 
 APPENDED = Target("public", "größe", ("k", "länge"))
 UPSERTED = replace(APPENDED, keys=("k",))
-TRANSACTION = TransactionId("00000000-1111-2222-3333-444444444444", "results", 0, 1, 0)
+QUERY = "00000000-1111-2222-3333-444444444444"
+OFFSET = '{"größe/ц/😀":1}'
+TOLD = WriterProgress(query=QUERY, output="results", epoch=1, watermark=5, offsets={"0": OFFSET})
+"""Topics and files may have names that the database could not store."""
+TRANSACTION = TransactionId(QUERY, "results", 0, 1, 0, progress=TOLD)
 ENCODINGS = {"UTF8": "é€ц😀", "LATIN1": "éÿß", "WIN1252": "é€“", "EUC_JP": "日本ц", "SQL_ASCII": "é€ц😀"}
 """Text that a database can store, by its encoding."""
 WAYS = {"prepared": APPENDED, "outbox": APPENDED, "upsert": UPSERTED}
@@ -71,6 +78,8 @@ def test_text_arrives_as_it_was(postgres: PostgresServer, encoding: str, way: st
     dsn = database(postgres, encoding)
     publish(dsn, way, ENCODINGS[encoding])
     assert stored(postgres, dsn, encoding) == [ENCODINGS[encoding]]
+    (told,) = told_in(dsn, '"größe"')
+    assert json.loads(told["offsets"]["0"]) == json.loads(OFFSET)
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,8 @@ from sparkjet_grid.messages import Held
 from sparkjet_grid.status import described
 
 if TYPE_CHECKING:
+    from collections.abc import Set as AbstractSet
+
     from pyspark.sql import DataFrame, SparkSession
 
 
@@ -56,7 +58,8 @@ def read_rows(session: SparkSession, location: GridLocation, files: Sequence[Hel
     ship(session)
     schema = StructType.fromJson(json.loads(parquet.read_schema(pa.BufferReader(first)).metadata[_SCHEMA]))
     numbers = session.range(0, len(tasks), 1, len(tasks))
-    return without_counts(numbers.mapInArrow(partial(_read, location, tasks), counted(schema)), schema)
+    filled = frozenset(field.name for field in schema if not field.nullable)
+    return without_counts(numbers.mapInArrow(partial(_read, location, tasks, filled), counted(schema)), schema)
 
 
 def _written(
@@ -82,15 +85,18 @@ def _written(
 
 
 def _read(
-    location: GridLocation, tasks: Sequence[bytes], numbers: Iterator[pa.RecordBatch]
+    location: GridLocation, tasks: Sequence[bytes], filled: AbstractSet[str], numbers: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Runs in a task: reads the rows of its files."""
+    """Runs in a task: reads the rows of its files, and says again which columns have no nulls."""
     for batch in numbers:
         for number in batch.column(0).to_pylist():
             files = msgspec.msgpack.decode(tasks[number], type=known(list[Held]))
             contents = read_files(location.client, files)
             for held in files:
-                yield from parquet.ParquetFile(pa.BufferReader(contents[held.name])).iter_batches()
+                for rows in parquet.ParquetFile(pa.BufferReader(contents[held.name])).iter_batches():
+                    # Under some settings Spark compares them with what it was told, nulls included.
+                    fields = [field.with_nullable(field.name not in filled) for field in rows.schema]
+                    yield pa.RecordBatch.from_arrays(rows.columns, schema=pa.schema(fields))
 
 
 def _grouped(files: Sequence[Held]) -> Iterator[list[Held]]:

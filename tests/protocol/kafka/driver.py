@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -71,6 +72,7 @@ class PlainKafkaSink:
 
     def prepare(self, numbers: Any, transaction: TransactionId) -> Handle | None:
         """Write the rows into as many transactions as there are tasks."""
+        prepared = round(1000 * time.time())
         epoch, tasks = transaction.epoch, self.orders.tasks
         here = epoch == self.orders.stop_in
         prefix = self.pool.begin(transaction)
@@ -92,6 +94,8 @@ class PlainKafkaSink:
         if late:
             writer.write("p00000-late", [batch((-1, -1))])
         self.reached("manifest", epoch)
+        if handle is not None:
+            handle["prepared"] = prepared
         return handle
 
     def commit(self, handle: Handle, between: Callable[[], None]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -82,7 +83,9 @@ class Target:
         if progress is None:
             statement = "INSERT INTO {} (query, sink, epoch, gid) VALUES ({}, {}, {}, "
             return sql.SQL(statement).format(self.markers, query, sink, epoch)
-        told = json.dumps({"table": [self.schema, self.table], **progress})
+        offsets = {source: _in_ascii(offset) for source, offset in progress["offsets"].items()}
+        # Names of the database are in its encoding. Escapes would be refused after the decision, where it has none.
+        told = json.dumps({"table": [self.schema, self.table], **progress, "offsets": offsets}, ensure_ascii=False)
         statement = "INSERT INTO {} (query, sink, epoch, progress, gid) VALUES ({}, {}, {}, {}::jsonb, "
         return sql.SQL(statement).format(self.markers, query, sink, epoch, told)
 
@@ -208,3 +211,8 @@ class Target:
 
 def _listed(names: Sequence[str]) -> Composed:
     return sql.SQL(", ").join(map(sql.Identifier, names))
+
+
+def _in_ascii(text: str) -> str:
+    """The same JSON without letters that the encoding of a database may lack."""
+    return re.sub(r"[^\x00-\x7f]", lambda found: json.dumps(found[0])[1:-1], text)
