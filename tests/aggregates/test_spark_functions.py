@@ -273,3 +273,4 @@ def test_texts_with_a_collation_are_counted_by_it(spark: SparkSession, kind: str
     rows = texts.selectExpr(f"IF(text IS NULL, NULL, {kind.format(f'text COLLATE {collation}')}) AS value")
     [wanted] = rows.agg(F.countDistinct("value")).first() or ()
     assert J.count_distinct("value").evaluate(rows) == wanted
+    assert J.approx_count_distinct("value").evaluate(rows) == wanted

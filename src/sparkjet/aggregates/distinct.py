@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import IntegralType
 
 from sparkjet.aggregates.operation import Aggregate, AggregateOperation
+from sparkjet.aggregates.value_sets import has_collation, value_set
 from sparkjet.aggregates.values import column_of, orderable_type
 from sparkjet.catalyst.expressions import label
 from sparkjet.errors import AnalysisError
@@ -27,7 +28,8 @@ def approx_count_distinct(col: ColumnOrName, rsd: float | None = None) -> Aggreg
     """Approximate number of distinct non-null values, as bigint; 0 if there are none.
 
     The state is a DataSketches HLL sketch with 2^k registers of one byte each (fewer bytes while there are few values);
-    its relative standard error is 1.04 / √2^k, and small counts are exact.
+    its relative standard error is 1.04 / √2^k, and small counts are exact. Texts with a collation are counted exactly,
+    by a state that holds the distinct ones.
     """
     name = f"approx_count_distinct({label(col)})"
     size = _size(name, rsd)
@@ -35,6 +37,9 @@ def approx_count_distinct(col: ColumnOrName, rsd: float | None = None) -> Aggreg
     def resolve(inputs: Inputs) -> AggregateOperation:
         data_type = orderable_type(inputs, name, col, "its values cannot be distinguished")
         value = column_of(col)
+        if has_collation(data_type):
+            # Spark hashes their bytes, and would count what is equal twice: all distinct values are kept instead.
+            return value_set(value, data_type, lambda values: F.size(values).cast("bigint"))
         # Hashed here: a sketch accepts few types, and skips empty strings as if they were null.
         whole = isinstance(data_type, IntegralType)
         item = value.cast("bigint") if whole else F.when(value.isNotNull(), F.xxhash64(value))

@@ -23,7 +23,7 @@ def value_set(value: Column, data_type: DataType, finish: Callable[[Column], Col
     hashed = _is_hashed(data_type)
     once = F.array_distinct if hashed else _distinct
     # Of texts with a collation, Spark collects no sets.
-    collected = F.collect_list(value) if _has_collation(data_type) else F.collect_set(value)
+    collected = F.collect_list(value) if has_collation(data_type) else F.collect_set(value)
     return AggregateOperation(
         accumulate={"values": (collected if hashed else once(collected)).cast(values)},
         create={"values": F.array().cast(values)},
@@ -41,11 +41,12 @@ def _is_hashed(data_type: DataType) -> bool:
     return isinstance(data_type, (NumericType, BooleanType, *DATETIMES))
 
 
-def _has_collation(data_type: DataType) -> bool:
+def has_collation(data_type: DataType) -> bool:
+    """Whether texts in values of a type are compared by other rules than by their bytes."""
     if isinstance(data_type, StructType):
-        return any(_has_collation(field.dataType) for field in data_type)
+        return any(has_collation(field.dataType) for field in data_type)
     if isinstance(data_type, ArrayType):
-        return _has_collation(data_type.elementType)
+        return has_collation(data_type.elementType)
     return isinstance(data_type, StringType) and not data_type.isUTF8BinaryCollation()
 
 
