@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition, SimpleDataSourceStreamReader
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 import sparkjet as sj
 from sparkjet.engine.phases import EpochPhase
@@ -18,6 +18,7 @@ from sparkjet.engine.spark_checkpoint import SparkCheckpoint, check_readable, wi
 from sparkjet.errors import RecoveryError
 from sparkjet.snapshots import DirectoryStore
 from sparkjet.snapshots.record import SparkPosition
+from tests.counting import counting
 from tests.feed import SCHEMA, START, Feed, rows
 
 if TYPE_CHECKING:
@@ -184,7 +185,7 @@ class Growing(DataSource):
         return "growing"
 
     def schema(self) -> str:
-        return "n int"
+        return "id long"
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:
         class Reader(DataSourceStreamReader):
@@ -205,43 +206,16 @@ class Growing(DataSource):
         return Reader()
 
 
-class SimplyGrowing(DataSource):
-    """The same, by a simple reader."""
-
-    @classmethod
-    def name(cls) -> str:
-        return "simply-growing"
-
-    def schema(self) -> str:
-        return "n int"
-
-    def simpleStreamReader(self, schema: Any) -> SimpleDataSourceStreamReader:
-        class Reader(SimpleDataSourceStreamReader):
-            place = self.options["place"]
-
-            def initialOffset(self) -> dict[str, int]:
-                return {"rows": 0}
-
-            def read(self, start: dict[str, int]) -> tuple[Iterator[tuple[int]], dict[str, int]]:
-                end = {"rows": int(Path(self.place).read_text())}
-                return self.readBetweenOffsets(start, end), end
-
-            def readBetweenOffsets(self, start: dict[str, int], end: dict[str, int]) -> Iterator[tuple[int]]:
-                return iter([(number,) for number in range(start["rows"], end["rows"])])
-
-        return Reader()
-
-
-@pytest.mark.parametrize("source", [Growing, SimplyGrowing])
+@pytest.mark.parametrize("source", [Growing, counting([2, 5, 6])], ids=["reader", "simple reader"])
 def test_a_start_reads_on_a_source_that_does_not_know_of_available_now(
     spark: SparkSession, tmp_path: Path, source: type[DataSource]
 ) -> None:
     """Of such a source Spark runs one batch: if that were the last one again, no start would read anything new."""
     spark.dataSource.register(source)
     count, seen = tmp_path / "count", list[int]()
-    for rows_by_now in (2, 5, 5, 6):
+    for rows_by_now in (2, 5, 6, 6):
         count.write_text(str(rows_by_now))
         stream = sj.stream(spark.readStream.format(source.name()).option("place", str(count)).load())
-        writer = stream.writeStream.foreachBatch(lambda batch, _: seen.extend(row.n for row in batch.collect()))
+        writer = stream.writeStream.foreachBatch(lambda batch, _: seen.extend(row.id for row in batch.collect()))
         writer.option("checkpointLocation", tmp_path / "home").trigger(availableNow=True).start().awaitTermination()
         assert sorted(seen) == [*range(rows_by_now)]
