@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 GROUPS = {
     "jet": "Hazelcast Jet",
     "flink": "Apache Flink",
+    "streams": "Kafka Streams",
     "spark": "Spark's own operators and sinks",
     "sparkjet": "sparkjet on another workload",
 }

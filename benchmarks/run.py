@@ -45,10 +45,13 @@ LENGTHS = {
     "jet": Length(60_000_000, 25_000_000, 2_500_000),
     "flink": Length(20_000_000, 20_000_000, 2_000_000),
     "bytewax": Length(100_000, 200_000, 20_000),
+    # Of sliding windows, where a row is written into each that covers it.
+    "streams": Length(300_000, 200_000, 20_000),
 }
 """Peers outside Spark, with the rows that take five to ten seconds; the others are counted in epochs."""
 BOTH = {"flink": Length(10_000_000, 10_000_000, 1_000_000)}
 """Of two streams, as many of each."""
+OF_SESSIONS = {"streams": Length(2_000_000, 1_000_000, 200_000)}
 MANY_KEYS = 50_000
 SHORT = {"jet": Length(60_000_000, 10_000_000, 1_000_000), "flink": Length(8_000_000, 4_000_000, 1_000_000)}
 """From so many keys on, stretches are shorter, as the results take the time. Jet's windows are full, as sparkjet's."""
@@ -63,6 +66,8 @@ def length(peer: str, work: Work) -> Length:
     """The rows of a peer."""
     if work.shape == "both":
         return BOTH[peer]
+    if work.shape == "sessions" and peer in OF_SESSIONS:
+        return OF_SESSIONS[peer]
     if work.shape == "windows" and peer in SHORT:
         if work.keys >= MOST_KEYS:
             return SHORTEST
@@ -102,7 +107,10 @@ def command(peer: str, work: Work) -> list[str]:
     opened = [part for package in OPENED for part in ("--add-opens", f"{package}=ALL-UNNAMED")]
     internal = ["--add-modules", "java.se", "--add-exports", "java.base/jdk.internal.ref=ALL-UNNAMED"]
     classes = f"{JAVA}/target/classes{os.pathsep}{JAVA}/target/dependency/*"
+    # It needs a broker beside it.
+    beside = [sys.executable, "-m", "benchmarks.peers.kafka_streams"] if peer == "streams" else []
     return [
+        *beside,
         "java",
         f"-Xmx{heap(peer, work)}",
         *internal,

@@ -147,7 +147,7 @@ WORKS = (
         density=100_000,
         warm_up=20,
         family="T3",
-        goals=(Goal("bytewax"),),
+        goals=(Goal("bytewax"), Goal("streams")),
     ),
     Work(
         "T3-600",
@@ -270,7 +270,7 @@ WORKS = (
         batch=2_000_000,
         warm_up=8,
         measured=4,
-        goals=(Goal("spark"), Goal("flink")),
+        goals=(Goal("spark"), Goal("flink"), Goal("streams")),
     ),
 )
 """In the order in which they run."""

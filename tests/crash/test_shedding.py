@@ -20,6 +20,8 @@ import pytest
 from sparkjet import EpochPhase
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(1800)]
@@ -59,9 +61,18 @@ def _fed(root: Path) -> int:
     return sum(len(file.read_text().splitlines()) for file in (root / "feed").iterdir())
 
 
-def test_no_crash_changes_which_rows_count(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "kills",
+    [
+        pytest.param([KILLS[1], KILLS[3], KILLS[4]], id="before, at and after the decision"),
+        pytest.param(KILLS, id="each phase", marks=pytest.mark.long),
+    ],
+)
+def test_no_crash_changes_which_rows_count(
+    spark: SparkSession, tmp_path: Path, kills: Sequence[tuple[int, EpochPhase, str]]
+) -> None:
     rows = _fed(tmp_path)
-    for epoch, phase, limit in KILLS:
+    for epoch, phase, limit in kills:
         assert _run(tmp_path, epoch, phase.value, limit) == -signal.SIGKILL, (tmp_path / "log").read_text()
     assert _run(tmp_path, 0, "", "maxStateBytes=4000", "statePartitions=1") == 0, (tmp_path / "log").read_text()
 
