@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from sparkjet.catalyst.doors import COUNTERS, is_open
-from sparkjet.catalyst.plan_analysis import is_repeatable
+from sparkjet.catalyst.plan_analysis import check_read_context, is_repeatable
 from sparkjet.errors import AnalysisError
 from sparkjet.plan.diverting import common
 from sparkjet.plan.expectations import Expected
@@ -22,7 +22,6 @@ from sparkjet.plan.plan import (
     PlannedStreamOutput,
     reader,
 )
-from sparkjet.plan.read_context import check_read_context
 from sparkjet.plan.sources import Sources
 from sparkjet.plan.spark_sources import acknowledging_source
 
