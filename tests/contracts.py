@@ -28,7 +28,7 @@ def broken(suite: type, arguments: Callable[[], dict[str, Any]], only: str = "te
                 test(**{each: everything[each] for each in wanted})
             except pytest.skip.Exception:
                 pass
-            # Any other error means that the suite failed for a reason of its own.
+            # Any other error means that the suite failed for its own reason.
             except (AssertionError, pytest.fail.Exception):
                 found.add(name)
     return found

@@ -122,7 +122,7 @@ def test_executors_that_go_with_their_state_are_warned_of() -> None:
             {},
             Weight.REFUSED,
             "removed with it",
-            id="a claim of its own",
+            id="its own claim",
         ),
         pytest.param(
             K8S | {f"{DRIVER}hostPath.a.mount.path": "/homes"}, {}, Weight.WARNED, "on the node", id="hostPath"

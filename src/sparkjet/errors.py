@@ -22,8 +22,8 @@ class SparkjetError(Exception):
         condition: A code that stays the same in all versions, as Spark's error conditions do; the message begins with
             it. The page "Errors" lists them all.
 
-    >>> print(AnalysisError("trigger: 5 is no duration."))
-    [SPARKJET_ANALYSIS] trigger: 5 is no duration.
+    >>> print(AnalysisError("trigger: 5 is not a duration."))
+    [SPARKJET_ANALYSIS] trigger: 5 is not a duration.
     >>> print(SinkError(f"results: {StorageError('the disk is full.')}"))
     [SPARKJET_SINK] results: the disk is full.
     """

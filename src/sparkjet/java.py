@@ -51,7 +51,7 @@ def has_member(context: SparkContext, member: str) -> bool:
     """
     found = _MEMBER.fullmatch(member)
     if found is None:
-        raise ValueError(f"{member!r} is no member of a class.")
+        raise ValueError(f"{member!r} is not a member of a class.")
     owner, method, counts = found.groups()
     signatures = _signatures(context._gateway, owner)
     if signatures is None or counts is None:

@@ -249,11 +249,11 @@ REFILL_FROM = text(
 )
 ADOPT = text(
     "adopt",
-    "The checkpointLocation of a stopped Spark query, behind whose last batch a query without records begins.",
+    "The checkpointLocation of a stopped Spark query, after whose last batch a query without records begins.",
 )
 ADOPT_REPLAY = flag(
     "adoptReplay",
-    "With adopt, of a Spark query of windows: those that are open are made anew, from the rows since they began.",
+    "With adopt, of a Spark query of windows: open ones are rebuilt from the rows since they began.",
 )
 PROCESSING_GUARANTEE = choice(
     "processingGuarantee",
@@ -317,7 +317,7 @@ LATE_ROWS_RETENTION = interval(
     "lateRowsRetention", "Age at which files of lateRowsPath are gone, while the query has epochs; none by default."
 )
 DEAD_LETTERS_PATH = text(
-    "deadLettersPath", "Directory for rows that have failed behind divert(errors=True), as Parquet files."
+    "deadLettersPath", "Directory for rows that have failed after divert(errors=True), as Parquet files."
 )
 DEAD_LETTERS_RETENTION = interval(
     "deadLettersRetention",

@@ -246,7 +246,7 @@ def test_what_cannot_be_a_backfill_is_refused(case: Case) -> None:
 
     wrong: list[tuple[Callable[[], object], str]] = [
         (lambda: sj.backfill(history, history, cut, "ts"), "live is a batch DataFrame"),
-        (lambda: sj.backfill(live, live, cut, "ts"), "history is no batch DataFrame"),
+        (lambda: sj.backfill(live, live, cut, "ts"), "history is not a batch DataFrame"),
         (lambda: sj.backfill(history.drop("v"), live, cut, "ts"), "the history has no column 'v'"),
         (lambda: sj.backfill(history.select("*", "v"), live, cut, "ts"), "the history has several columns 'v'"),
         (lambda: sj.backfill(history.withColumn("v", F.lit("x")), live, cut, "ts"), "of type string in the history"),

@@ -390,7 +390,7 @@ def settled(writer: StreamWriter) -> StreamWriter:
         (lambda r, e, s: table(s, "a").option("deadLettersRetention", "7d").start(), "needs deadLettersPath, whose"),
         (
             lambda r, e, s: table(s, "a").outputMode("complete").start(),
-            '"complete" is of the results of an aggregation',
+            '"complete" is for the results of an aggregation',
         ),
         (lambda r, e, s: sj.start(table(r, "a"), lateRows=table(s, "b")), "lateRows=… takes writers of late rows"),
         (lambda r, e, s: sj.start(table(r, "a"), table(e, "b")), "before withWatermark.*Write both from what"),
@@ -424,7 +424,7 @@ def test_a_substream_of_a_query_without_windows_cannot_be_retired(events: Stream
 
 
 def own_gaps(stream: Stream) -> WindowedStream:
-    """Sessions whose rows have gaps of their own."""
+    """Sessions whose rows have their own gaps."""
     gap = F.expr("if(k = 'a', interval '5' second, interval '9' second)")
     return stream.groupBy(sj.session_window("ts", gap)).count()
 

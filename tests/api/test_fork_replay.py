@@ -231,5 +231,5 @@ def test_what_cannot_be_replayed_is_refused(spark: SparkSession, tmp_path: Path)
     with pytest.raises(RecoveryError, match='are gone from the home of the query, as its pin "before" was removed'):
         fork.replay(rows_of("out"))
     joined: Any = SimpleNamespace(tables=[MapTable(spark.range(1), [])])
-    with pytest.raises(AnalysisError, match="joins a map of a grid, whose versions of then are gone"):
+    with pytest.raises(AnalysisError, match="joins a map of a grid, whose versions of that time are gone"):
         check_rerun(joined)

@@ -178,7 +178,7 @@ def test_state_and_results_by_batch_are_refused(
 def test_a_node_that_is_on_no_list_is_refused_by_its_name(df: DataFrame) -> None:
     batch = static(df).select("k", F.current_timestamp().alias("at"))
     joined = df._joinAsOf(batch, "ts", "at", on="k", how="left")  # type: ignore[operator]
-    with pytest.raises(sj.AnalysisError, match=r"contains AsOfJoin, which is not known.*query of its own"):
+    with pytest.raises(sj.AnalysisError, match=r"contains AsOfJoin, which is not known.*separate Spark query"):
         sj.stream(joined)
     assert not ROW_BY_ROW & REFUSED.keys()
 

@@ -38,7 +38,7 @@ class Places:
     token: Path
 
     def grid(self, count: int = 1, lease: float = 20.0) -> Grid:
-        """A grid of its own, with the token of all."""
+        """A separate grid, with the token of all."""
         number = len(list(self.folder.iterdir()))
         folder = self.folder / str(number)
         folder.mkdir()

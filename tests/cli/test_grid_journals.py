@@ -78,7 +78,7 @@ def test_journals_are_listed_and_shown_by_status(grid: Grid, capsys: pytest.Capt
         ("read", "/order", [], 'no journal "order"; did you mean "orders"'),
         ("ls", "/orders", [], "names a journal. Name only the grid"),
         ("read", "", [], '"" is not a name of a journal'),
-        ("read", "/orders", ["--limit", "-1"], "--limit: -1 is no number of rows"),
+        ("read", "/orders", ["--limit", "-1"], "--limit: -1 is not a number of rows"),
         ("read", "/orders", ["--offset", "1"], "--offset: 1 is of one partition, from 0. Name it with --partition"),
         ("read", "/orders", ["--partition", "7"], "--partition: there are 4, from 0, and no 7"),
         (

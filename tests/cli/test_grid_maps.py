@@ -99,7 +99,7 @@ def test_maps_are_listed_and_shown_by_status(grid: Grid, capsys: pytest.CaptureF
         ("ls", "/orders", [], "names a map. Name only the grid"),
         ("get", "", ["a"], '"" is not a name of a map'),
         ("scan", "/orders", ["--columns", "n, m"], "the map has no 'm'"),
-        ("scan", "/orders", ["--limit", "-1"], "--limit: -1 is no number of rows"),
+        ("scan", "/orders", ["--limit", "-1"], "--limit: -1 is not a number of rows"),
     ],
 )
 def test_what_is_wrong_is_named(
@@ -114,7 +114,7 @@ def test_what_is_no_list_of_values_is_no_key(text: str) -> None:
     class OfTwoTexts:
         keys, kinds = ("k", "l"), ("text", "text")
 
-    with pytest.raises(AnalysisError, match=r"is no key of this map, which has k \(text\), l \(text\)"):
+    with pytest.raises(AnalysisError, match=r"is not a key of this map, which has k \(text\), l \(text\)"):
         _key(text, OfTwoTexts())  # type: ignore[arg-type]
 
 

@@ -67,7 +67,7 @@ def windows_of(rows: list[tuple[int, str, int]]) -> Counter[tuple[int, str, int,
 
 
 class Run:
-    """One query from its first start to its end, through any number of drivers, each on a machine of its own.
+    """One query from its first start to its end, through any number of drivers, each on its own machine.
 
     Args:
         cluster: Where it runs.

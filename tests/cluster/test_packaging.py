@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tests.servers.kafka import KafkaServer
     from tests.servers.spark import SparkCluster
 
-# In CI wheels are installed into environments of their own (`test_wheels.py`).
+# In CI wheels are installed into their own environments (`test_wheels.py`).
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 SITE = Path(SPARK_HOME).parent
 CLIENTS = ("confluent_kafka", "confluent_kafka.libs", "pyarrow", "pyarrow.libs")
@@ -126,7 +126,7 @@ def test_windows_files_and_kafka_need_nothing_but_the_clients(
 
 @pytest.fixture
 def in_grid(place: Path) -> Iterator[dict[str, Any]]:
-    """A job with its home in a grid of its own."""
+    """A job with its home in its own grid."""
     folder = place / uuid4().hex
     folder.mkdir()
     create_token(folder / "token")

@@ -90,7 +90,7 @@ class Input:
     known: tuple[int, ...] = ()
     """Places of the columns that are NOT NULL."""
     timed: bool = False
-    """Whether a row says when it has arrived, in a column of its own."""
+    """Whether a row says when it has arrived, in its own column."""
 
     @property
     def by(self) -> bool:

@@ -246,7 +246,7 @@ class DeltaTable(Texts):
 
 @cache
 def grid() -> MemberProcess:
-    """A grid of one member, in a process of its own, until this one ends."""
+    """A grid of one member, in its own process, until this one ends."""
     place = Path(tempfile.mkdtemp(prefix="sparkjet-differential-grid-"))
     atexit.register(shutil.rmtree, place, ignore_errors=True)
     create_token(place / "token")

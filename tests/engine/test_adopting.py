@@ -179,7 +179,7 @@ def test_a_batch_that_spark_writes_meanwhile_is_no_loss(life: Life, place: Path)
             return put(directory, name, content)
 
         patch.setattr(PosixDirectory, "put", late)
-        with pytest.raises(sj.AnalysisError, match="has got commits/4 while this query started: Spark's query runs"):
+        with pytest.raises(sj.AnalysisError, match="got commits/4 while this query started: Spark's query is running"):
             adoption.take(plan(life), DirectoryStore(place / "home" / "snapshots"), "000000-run")
 
 
@@ -272,11 +272,11 @@ OPERATOR = 'v1\n{"operatorInfo":{"operatorId":0,"operatorName":"stateStoreSave"}
     [
         (_write("state/0/_metadata/metadata", OPERATOR), r"has state of operators, .*: stateStoreSave \(0\)\. Start"),
         (_write("state/1/0/1.delta", ""), r"has state of operators, .*: operator 1\. Start"),
-        (_remove("metadata"), "is no checkpoint of a Spark query: it has no metadata"),
+        (_remove("metadata"), "is not the checkpoint of a Spark query: it has no metadata"),
         (_remove("commits"), "has no batch that is done"),
         (_remove("offsets/3"), "is damaged: offsets/3: No such file"),
         (_remove("offsets/2"), "is damaged: offsets/2: No such file"),
-        (_write("offsets/3", ""), "is damaged: offsets/3: its first line is no version"),
+        (_write("offsets/3", ""), "is damaged: offsets/3: its first line is not a version"),
         (_write("offsets/3", "v1\n{}\n{half"), "is damaged: offsets/3: Expecting property name"),
         (_write("offsets/3", "v7\n{}\n-"), "is damaged: offsets/3: Spark's offset log has version 'v7'"),
         (_write("offsets/6", "v1\n{}\n-"), r"has planned batch 6, and 3 is the last .*asyncProgressTrackingEnabled"),
@@ -284,7 +284,7 @@ OPERATOR = 'v1\n{"operatorInfo":{"operatorId":0,"operatorName":"stateStoreSave"}
             _write("offsets/4", "This checkpoint is not complete: …"),
             "is damaged: offsets/4: it says: This checkpoint is",
         ),
-        (_write("sources/0/3.compact", ""), r"is damaged: sources/0/3\.compact: its first line is no version"),
+        (_write("sources/0/3.compact", ""), r"is damaged: sources/0/3\.compact: its first line is not a version"),
         (_write("sources/0/extra", ""), r"is damaged: .* a source keeps sources/0/extra"),
         (_write("offsets/3", "v1\n{}\n1\n2"), r"has offsets of 2 sources \(0, 1\), and the query reads 1 \(0\)"),
         (_write("offsets/3", 'v1\n{}\n{"t":{"0":5}}'), r"has the offset \{\"t\": \{\"0\": 5\}\} for source 0, .* json"),

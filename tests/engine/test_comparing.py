@@ -221,7 +221,7 @@ def test_a_destination_that_takes_no_nulls_is_asked_before_anything_is_changed(s
     sink = Strict()
     with pytest.raises(sj.ChangedQueryError) as refused:
         start(spark, home, query("most", "n"), sinks=[sink], onChange="apply")
-    said = "NOT NULL → null before the cut: refused (let it be null there, give it a value with coalesce behind"
+    said = "NOT NULL → null before the cut: refused (let it be null there, give it a value with coalesce after"
     assert f"out0: column most of Strict: {said}" in str(refused.value)
     assert f"out0: column n of Strict: {said}" in str(refused.value)
     assert refused.value.digest is None

@@ -435,7 +435,7 @@ def test_a_start_is_refused_that_would_divert_rows_to_nowhere(spark: SparkSessio
         sj.start(letters)
     with pytest.raises(sj.AnalysisError, match="takes writers of dead letters"):
         sj.start(found.writeStream.format("noop"), deadLetters=found.writeStream.format("noop"))
-    with pytest.raises(sj.AnalysisError, match="none of the results comes from"):
+    with pytest.raises(sj.AnalysisError, match="from which no result comes"):
         sj.start(rate.writeStream.format("noop"), deadLetters=letters)
     with pytest.raises(sj.AnalysisError, match="dead rows are never early"):
         sj.start(found.writeStream.format("noop"), deadLetters=letters.outputMode("update"))

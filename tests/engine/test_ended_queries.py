@@ -70,7 +70,7 @@ def left(spark: SparkSession, expected: dict[str, int] | None = None) -> dict[st
     numbers: dict[str, int] = {}
     for _ in range(TRIES if expected else 3):
         gc.collect()
-        # Each collects what the one before has let go of; Spark's cleaner and py4j's run in threads of their own.
+        # Each collects what the one before has let go of; Spark's cleaner and py4j's run in their own threads.
         spark.sparkContext._jvm.java.lang.System.gc()
         numbers = measure(spark)
         if expected and all(numbers[name] <= expected[name] for name in numbers):

@@ -403,10 +403,10 @@ def test_what_cannot_be_erased_is_refused_before_anything_changes(
     home, untouched = tmp_path / "home", everything(tmp_path / "home")
     wrong: Any = {"k": 7}
     for key, said in (
-        (wrong, "stage0 (state): k is string, and 7 is no value of that type"),
-        ({"j": "1"}, 'stage0 (state): j is int, and "1" is no value of that type'),
-        ({"j": True}, "j is int, and True is no value"),
-        ({"j": 2**40}, "j is int, and 1099511627776 is no value"),
+        (wrong, "stage0 (state): k is string, and 7 is not a value of that type"),
+        ({"j": "1"}, 'stage0 (state): j is int, and "1" is not a value of that type'),
+        ({"j": True}, "j is int, and True is not a value"),
+        ({"j": 2**40}, "j is int, and 1099511627776 is not a value"),
         ({}, "name a column and its value at least"),
         ({"k": None}, "null is nobody's"),
     ):
@@ -500,7 +500,7 @@ def test_a_value_that_would_be_another_in_its_column_is_refused(
     spark: SparkSession, key: dict[str, Any], is_text: bool
 ) -> None:
     rows = spark.sql(f"SELECT {ROW}")
-    with pytest.raises(AnalysisError, match=f"here: {next(iter(key))} is .* is no value of that type"):
+    with pytest.raises(AnalysisError, match=f"here: {next(iter(key))} is .* is not a value of that type"):
         Sought(key, is_text).within(spark, rows.schema, rows.columns, "here")
 
 
@@ -533,7 +533,7 @@ def test_the_command_prints_what_was_found_where(
     assert [each["place"] for each in told["places"]] == ["state", "pin first"]
     assert [row.j for row in sj.read_state(home).collect()] == [2]
     assert main(["erase", home, "--key", "j=one", "--json"]) == 1
-    assert 'j is int, and "one" is no value' in json.loads(capsys.readouterr().out)["error"]["message"]
+    assert 'j is int, and "one" is not a value' in json.loads(capsys.readouterr().out)["error"]["message"]
     assert main(["erase", home, "--key", "j"]) == 1
     assert "is not COLUMN=VALUE" in capsys.readouterr().err
 

@@ -216,7 +216,7 @@ def test_what_are_no_dead_letters_of_the_query_is_refused(spark: SparkSession, t
         prices.replay(given.withColumn("_outputs", F.lit(None).cast("string")))
     sizes = given.withColumn("size", F.expr("IF(k = 'a', 'five', '5')"))
     with pytest.raises(
-        sj.AnalysisError, match=r"1 rows have a string in 'size' that is no int, .*Nothing was replayed"
+        sj.AnalysisError, match=r"1 rows have a string in 'size' that is not a int, .*Nothing was replayed"
     ):
         prices.replay(sizes)
     with pytest.raises(sj.AnalysisError, match=r"other types than the columns have today.*in which seen are"):

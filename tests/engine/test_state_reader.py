@@ -329,14 +329,14 @@ def test_operators_of_other_shapes(spark: SparkSession, tmp_path: Path) -> None:
 
 REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({}, AnalysisError, f"has 6 operators. Name one as operatorId: {SLIDING} (windows), "),
-    ({"operatorId": "stage9"}, AnalysisError, 'operatorId="stage9" is none of the query; did you mean'),
+    ({"operatorId": "stage9"}, AnalysisError, 'operatorId="stage9" is not an operator of the query; did you mean'),
     ({"operatorId": KEYS, "pin": "frist"}, AnalysisError, 'there is no pin "frist"; did you mean'),
     ({"operatorId": KEYS, "pin": "first", "epoch": 1}, AnalysisError, "exclude each other"),
     ({"operatorId": KEYS, "epoch": 7}, AnalysisError, "the state of epoch 7 is no longer there"),
     ({"operatorId": KEYS, "joinSide": "left"}, AnalysisError, f"of a join; {KEYS} is: duplicates"),
     ({"operatorId": PAIRS, "joinSide": "top"}, AnalysisError, "it is left or right"),
-    ({"operatorId": 3}, AnalysisError, "operatorId: 3 is no text"),
-    ({"operatorId": KEYS, "epoch": "1"}, AnalysisError, "epoch: '1' is no number"),
+    ({"operatorId": 3}, AnalysisError, "operatorId: 3 is not text"),
+    ({"operatorId": KEYS, "epoch": "1"}, AnalysisError, "epoch: '1' is not a number"),
 ]
 
 

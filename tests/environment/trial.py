@@ -41,7 +41,7 @@ DISKS = {
     "dead letters fill": "dead",
     "full tmp": "tmp",
 }
-"""What is on a small disk of its own."""
+"""What is on its own small disk."""
 DATABASES: Mapping[str, Mapping[str, str]] = {
     "sessions": {name: values[0] for name, values in STRANGE.items()} | {"client_encoding": "LATIN1"},
     "read only": {"default_transaction_read_only": "on"},

@@ -1,4 +1,4 @@
-"""A client of a grid on a machine of its own: what a query does there, and what one member alone answers."""
+"""A client of a grid on its own machine: what a query does there, and what one member alone answers."""
 
 from __future__ import annotations
 

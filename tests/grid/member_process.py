@@ -1,4 +1,4 @@
-"""A member's control plane in a process of its own, which can be killed and paused with its server."""
+"""A member's control plane in its own process, which can be killed and paused with its server."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def test_a_machine_without_a_certificate_is_refused(tmp_path: Path) -> None:
 def test_a_machine_without_a_temporary_directory_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     settings = ZooKeeperSettings("a token for tests", directory=str(tmp_path / "file"))
-    check(settings, "below TMPDIR: .*file is no directory that this user can write to")
+    check(settings, "below TMPDIR: .*file is not a directory that this user can write to")
 
 
 @pytest.mark.crash

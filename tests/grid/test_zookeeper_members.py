@@ -19,7 +19,7 @@ pytestmark = pytest.mark.crash
 
 
 class Cluster:
-    """Members in processes of their own."""
+    """Members in their own processes."""
 
     def __init__(self, **settings: Any) -> None:
         self.members: list[MemberProcess] = []

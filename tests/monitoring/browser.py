@@ -44,7 +44,7 @@ def program() -> str:
 
 
 class Browser:
-    """One tab of a Chromium of its own.
+    """One tab of its own Chromium.
 
     Args:
         home: A directory for its profile.

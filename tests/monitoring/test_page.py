@@ -206,7 +206,7 @@ def test_without_the_token_nothing_of_a_query_is_read(page: Page) -> None:
 
 
 def test_other_sites_get_nothing_through_a_browser(page: Page) -> None:
-    """A site with a name of its own for this address has no token, and none of another origin gets an answer."""
+    """A site with its own name for this address has no token, and none of another origin gets an answer."""
     assert asked(page, "/runs", knows=False, Host="evil.example")[0].status == 401
     for path in ("/", "/runs", "/metrics"):
         answer, _ = asked(page, path, Origin="http://evil.example")

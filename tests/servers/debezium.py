@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Debezium:
-    """A connector of PostgreSQL in a worker of its own; a context manager that leaves no process and no file behind.
+    """A connector of PostgreSQL in its own worker; a context manager that leaves no process and no file behind.
 
     Args:
         kafka: Where its topics are; ``PREFIX.SCHEMA.TABLE``, which must be there.

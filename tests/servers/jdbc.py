@@ -31,7 +31,7 @@ def drivers(folder: Path = TARGET) -> list[Path]:
 
 
 class MariaServer:
-    """One server with a directory of its own; a context manager that leaves no process and no file behind.
+    """One server with its own directory; a context manager that leaves no process and no file behind.
 
     Raises:
         NoProgramError: Saying what to install.

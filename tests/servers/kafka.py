@@ -287,7 +287,7 @@ class KafkaServer:
         ]
 
     def _guards(self) -> dict[str, str]:
-        """A certificate of its own, and who may come in."""
+        """A separate certificate, and who may come in."""
         store = str(self._home / "keys.p12")
         keytool = [java("keytool"), "-keystore", store, "-storepass", _STORE, "-alias", "broker"]
         made = ["-genkeypair", "-keyalg", "EC", "-dname", "CN=127.0.0.1", "-ext", "san=ip:127.0.0.1", "-validity", "2"]

@@ -252,5 +252,5 @@ def test_what_cannot_be_rewritten_is_refused_by_name(spark: SparkSession, tmp_pa
             FilesErasure(spark, PosixDirectory(tmp_path / name), ANNA)
     assert FilesErasure(spark, PosixDirectory(tmp_path / "by"), Sought({"n": 1})).erase(QUERY) == FoundRows(1, 1)
     assert read(spark, tmp_path / "by") == ([], [])
-    with pytest.raises(AnalysisError, match=r'".*by": n is int, and "one" is no value of that type'):
+    with pytest.raises(AnalysisError, match=r'".*by": n is int, and "one" is not a value of that type'):
         FilesErasure(spark, PosixDirectory(tmp_path / "by"), Sought({"n": "one"}, is_text=True)).look()

@@ -58,7 +58,7 @@ class Tables:
     session: SparkSession
 
     def sink(self, path: Path, schema: Any, keys: Sequence[str], by: Sequence[str] = (), **more: Any) -> Any:
-        """A sink that has begun, as in a process of its own."""
+        """A sink that has begun, as in its own process."""
         directory = PosixDirectory(path)
         sink: Any = (
             DeltaSink(directory, self.session, tuple(by), keys=tuple(keys), **more)
@@ -536,5 +536,7 @@ def test_a_delta_file_with_deleted_rows_is_not_written_anew(delta: SparkSession,
     version = table.version()
     marked = [replace(each, has_deleted=True) for each in table.files(version)]
     table.files = lambda _: marked
-    with pytest.raises(SinkError, match=r"others are marked as deleted .a deletion vector., which is not read here"):
+    with pytest.raises(
+        SinkError, match=r"others are marked as deleted .a deletion vector., which sparkjet does not read"
+    ):
         sink._append(table, version, [handle], Displacing(delta, table, StagedFiles(sink.directory), handle, {}))

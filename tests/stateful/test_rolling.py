@@ -324,7 +324,7 @@ def test_results_of_a_batch_are_those_of_all_rows(spark: SparkSession) -> None:
         # Spark's hash of a null is that of nothing: these have the same.
         pytest.param("a string, b string", [("x", None), (None, "x")], [(None, "x")], marks=pytest.mark.long),
         pytest.param("a array<int>", [(None,), ([None],), ([],)], [([None],)], marks=pytest.mark.long),
-        # What a collation calls equal has other bytes, so no key has a hash of its own.
+        # What a collation calls equal has other bytes, so no key has its own hash.
         ("a string collate UTF8_LCASE", [("x",), ("y",)], [("X",)]),
     ],
     ids=["nulls", "arrays", "collated"],

@@ -169,7 +169,7 @@ def test_advice_is_of_what_was_meant() -> None:
         lag_for(rows, 0, substreams=["a"])
     wrong: list[Any] = [(1, "a", 2.5), (1, "a", float("nan")), (a_time(1), "a", a_time(2)), (1, 7, 3), (1, 3), "abc"]
     for each in wrong:
-        with pytest.raises(AnalysisError, match=r"history: .* is no Arrival"):
+        with pytest.raises(AnalysisError, match=r"history: .* is not an Arrival"):
             lag_for([each], 0)
     assert str(lag_for([(0, "a\nb", 5), (0, "", 5)], 0)).splitlines()[1].split()[3:] == [
         "'':", "0", "(0.0000%)", "'a\\nb':", "0", "(0.0000%)",

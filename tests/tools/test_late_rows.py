@@ -135,5 +135,5 @@ def test_what_has_no_lag_is_named(spark: SparkSession, tmp_path: Path) -> None:
         recommend(tmp_path / "none", 0)
     with pytest.raises(RecoveryError, match="contains no record of a query"):
         recommend(tmp_path / "nowhere", 0)
-    with pytest.raises(AnalysisError, match="7 is no query that start"):
+    with pytest.raises(AnalysisError, match="7 is neither a query that start"):
         recommend(7, 0)

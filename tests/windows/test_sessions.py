@@ -210,7 +210,7 @@ def test_sessions_equal_the_naive_ones(
     check_modes(session, run, tmp_path_factory.mktemp("sessions"), limited=limited, modes=QUICK_MODES)
 
 
-# In CI, those are in `tests/differential`, whose seeds have sessions with gaps of their own, beside Spark's batch.
+# In CI, those are in `tests/differential`, whose seeds have sessions with their own gaps, beside Spark's batch.
 @pytest.mark.long
 @pytest.mark.parametrize("limited", LIMITS.values(), ids=list(LIMITS))
 @example(run=(GAP, LONGEST, OWN_EXAMPLE.batches))

@@ -159,7 +159,7 @@ class WindowedStream(AggregateRows):
             )
             raise AnalysisError(message)
         if self._chain.whole:
-            message = "groupBy: orderBy and limit are of results as they are written. Leave them out before groupBy."
+            message = "groupBy: orderBy and limit are for results as they are written. Leave them out before groupBy."
             raise AnalysisError(message)
         time = EventTime.of_results(self._stage.window.name, self._chain.source)
         grouping, chain = grouped(columns, self._chain, time)

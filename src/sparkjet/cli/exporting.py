@@ -15,5 +15,5 @@ def export(location: str, to: str, after: int | None, settings: Sequence[str], *
     target = home_at(to, "to", settings)
     done = export_checkpoint(home_at(location, "home", settings), target, after)
     place = without_users(str(target))
-    line = f"{place} goes on behind batch {done.batch}, epoch {done.epoch}; queries can no longer start in {location}"
+    line = f"{place} goes on after batch {done.batch}, epoch {done.epoch}; queries can no longer start in {location}"
     show([line], {"to": place, "epoch": done.epoch, "batch": done.batch}, as_json=as_json)

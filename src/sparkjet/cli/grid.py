@@ -266,7 +266,7 @@ def _ports(text: str) -> tuple[int, int, int, int]:
     if len(numbers) != text.count(",") + 1 or len(numbers) != _PORTS:
         raise AnalysisError(f'--control-ports: "{text}" is not four ports, as in 5711,5712,5713,5714; 0 is any.')
     if len({number for number in numbers if number}) < sum(map(bool, numbers)):
-        raise AnalysisError(f'--control-ports: "{text}" names a port twice; each listens on one of its own.')
+        raise AnalysisError(f'--control-ports: "{text}" names a port twice; each listens on its own.')
     first, second, third, fourth = numbers
     return first, second, third, fourth
 

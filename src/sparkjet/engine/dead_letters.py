@@ -119,7 +119,7 @@ class DeadLetters:
             quoted = f"One of them said: {message} " if message else ""
             message = (
                 f"{self._output.name}: {count} rows of the epoch have failed, more than maxFailures={given!r} allows. "
-                f"Nothing of the epoch was written. {quoted}Mend what has failed and start again, or allow more."
+                f"Nothing of the epoch was written. {quoted}Fix what has failed and start again, or allow more."
             )
             raise FailuresError(message)
 

@@ -162,7 +162,7 @@ class HomeErasure:
         if copy.slot > self.slot:
             message = (
                 f'erase: copies: "{name}" has record {copy.slot}, and the home has come to record {self.slot} only: '
-                "the query was started, or erased from, in the copy. Erase from it as from a home of its own."
+                "the query was started, or erased from, in the copy. Erase from it as from any other home."
             )
             raise AnalysisError(message)
 

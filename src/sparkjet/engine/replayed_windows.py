@@ -1,4 +1,4 @@
-"""Replayed windows: what is open in the state of a Spark query, made anew from the rows of its sources."""
+"""Replayed windows: what is open in the state of a Spark query, rebuilt from the rows of its sources."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _MILLISECOND = 1_000
 
 @dataclass(frozen=True)
 class Replay:
-    """The rows from which windows are made anew.
+    """The rows from which windows are rebuilt.
 
     Attributes:
         start: Where they begin: the text of an entry of Spark's offsets log.
@@ -65,7 +65,7 @@ class Replay:
 
 
 class NotReplayedError(Exception):
-    """What keeps the windows of a Spark query from being made anew; a clause."""
+    """What keeps the windows of a Spark query from being rebuilt; a clause."""
 
 
 def states_of(checkpoint: Directory) -> list[tuple[str, str]]:

@@ -176,8 +176,8 @@ def dead_letters(
             found.append(DivertedChain(each.source, each.chain, first, links, lacking))
         if not found:
             message = (
-                "start: dead letters are asked for of a stream that none of the results comes from. Take deadLetters "
-                "of the stream that divert(…) returned, or of one that was made of it."
+                "start: dead letters are asked of a stream from which no result comes. Take deadLetters "
+                "of the stream that divert(…) returned, or of one that was made from it."
             )
             raise AnalysisError(message)
         written = [each for each in results if each.chain is not None and each.chain.divert is output.chain.divert]

@@ -294,7 +294,7 @@ def check_tried(link: Link, shape: DataFrame, expressions: Sequence[Any], *, gen
         _check_names(shape)
         return
     message = (
-        f"divert: {found} is not tried row by row behind it, and would end the query where it raises. Call divert(…) "
+        f"divert: {found} is not tried row by row after it, and would end the query where it raises. Call divert(…) "
         "after it; or have the function return an error as a value."
     )
     raise AnalysisError(message)
@@ -310,7 +310,7 @@ def _is_joined(part: Any, session: SparkSession) -> bool:
 def _check_names(shape: DataFrame) -> None:
     taken = next((name for name in visible(shape) if is_own(name)), None)
     if taken is not None:
-        message = f"divert: the column name {taken!r} is one of those that sparkjet uses behind it. Take another name."
+        message = f"divert: the column name {taken!r} is one of those that sparkjet uses after it. Take another name."
         raise AnalysisError(message)
 
 

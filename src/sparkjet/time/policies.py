@@ -286,7 +286,7 @@ def carried(otherwise: PolicySettings | None = None, *, without: Sequence[str] =
             names, or of a query all outputs. For one that will never write again, and holds the watermark back.
 
     Raises:
-        AnalysisError: ``otherwise`` is no policy, or ``without`` no list of names.
+        AnalysisError: ``otherwise`` is not a policy, or ``without`` not a list of names.
 
     >>> policy = carried(otherwise=limiting_lag("1 second")).create()
     >>> policy.report(5_000_000, now=0)
@@ -296,5 +296,5 @@ def carried(otherwise: PolicySettings | None = None, *, without: Sequence[str] =
     (True, 3000000)
     """
     if isinstance(without, str) or not all(isinstance(name, str) for name in without):
-        raise AnalysisError(f'carried: without={without!r} is no list of names; write e.g. without=["QUERY"]')
+        raise AnalysisError(f'carried: without={without!r} is not a list of names; write e.g. without=["QUERY"]')
     return Carried(otherwise, tuple(without))

@@ -1,4 +1,4 @@
-"""Columns that a start adds to a Delta table: only where the user wants it, as a version of its own."""
+"""Columns that a start adds to a Delta table: only where the user wants it, as its own version."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def test_a_query_appends_to_a_table_by_its_name(delta: SparkSession, registered:
     ("name", "why"),
     [
         ("sparkjet_new", r"there is no table .*`sparkjet_new`, and only Delta's connector"),
-        ("lake.db.t", "is no Delta table of the session's catalog: it belongs to the catalog 'lake'"),
+        ("lake.db.t", "is not a Delta table of the session's catalog: it belongs to the catalog 'lake'"),
         ("sparkjet_view", "it is a temporary view"),
         ("sparkjet_files", "its format is parquet"),
         ("a-b", "'a-b' is not the name of a table"),

@@ -411,7 +411,7 @@ def test_all_types_come_back_and_their_bounds_skip_files(iceberg: SparkSession, 
     ("sql", "by", "message"),
     [
         ("SELECT 1 AS n", ("x",), "partitionBy: no column 'x'"),
-        ("SELECT 1D AS n, 1 AS m", ("n",), r"is partitioned by 'n' \(identity\), which is not written here"),
+        ("SELECT 1D AS n, 1 AS m", ("n",), r"is partitioned by 'n' \(identity\), which sparkjet does not write"),
         ("SELECT 'a' AS n, 1 AS m", ("days(n)",), "is partitioned by 'n_day'"),
         ("SELECT INTERVAL '1' DAY AS i", (), "column 'i' is interval day, and Iceberg has no interval day"),
         ("SELECT map('k', struct()) AS e, 1 AS n", (), "column 'e' is .*, and Parquet has no struct without fields"),
@@ -428,7 +428,7 @@ def test_columns_that_no_table_can_have_are_refused(
 def test_a_directory_that_is_no_table_is_refused(iceberg: SparkSession, tmp_path: Path) -> None:
     rows = iceberg.sql("SELECT 1 AS n")
     (tmp_path / "part-0.parquet").write_bytes(b"")
-    with pytest.raises(AnalysisError, match=r"is no Iceberg table, and has part-0\.parquet in it"):
+    with pytest.raises(AnalysisError, match=r"is not an Iceberg table, but has part-0\.parquet in it"):
         IcebergSink(PathTable(iceberg, PosixDirectory(tmp_path)), iceberg).check(rows.schema)
     # As a store may have one whose means to have one winner were looked at.
     (tmp_path / "new" / "metadata").mkdir(parents=True)

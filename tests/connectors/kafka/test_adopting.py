@@ -101,7 +101,7 @@ def test_open_windows_are_made_anew_from_where_the_oldest_began(
         adopting.options(checkpointLocation=home, adopt=old, **more).trigger(availableNow=True)
         adopting.start().awaitTermination()
 
-    with pytest.raises(sj.AnalysisError, match=r"open windows are made anew from (20|30|40) rows"):
+    with pytest.raises(sj.AnalysisError, match=r"open windows are rebuilt from (20|30|40) rows"):
         adopt()
     messages(*(1_700_000_200 + time for time in range(40)), 1_700_009_999, 1_700_009_999)
     adopt(adoptReplay="true")

@@ -59,7 +59,7 @@ def test_columns_are_added_behind_the_others_if_they_are_wanted() -> None:
         ({"queues": "q", "maxUnacknowledged": "65536"}, "each may deliver 1 to 65535 messages"),
         ({"queues": f"q,{'ü' * 128}"}, "no queue's name has more than 255 bytes"),
         ({"queues": "q", "includeHeaders": "perhaps"}, "includeHeaders"),
-        ({"queues": "q", "caFile": "ca.pem"}, 'caFile is of TLS: set option("tls", True)'),
+        ({"queues": "q", "caFile": "ca.pem"}, 'caFile is for TLS: set option("tls", True)'),
         ({"queues": "q", "tls": "true", "caFile": "missing.pem"}, "caFile, certFile or keyFile cannot be used"),
     ],
 )

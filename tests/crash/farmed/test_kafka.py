@@ -64,7 +64,7 @@ SERVERS = ("kafka",)
 
 
 class Topics(Suite):
-    """Each query into Kafka has a topic of its own; those from Kafka share one."""
+    """Each query into Kafka has its own topic; those from Kafka share one."""
 
     def __init__(self, root: Path, server: KafkaServer, crashes: list[Crash], **options: str) -> None:
         super().__init__(root, crashes, [SOURCE])

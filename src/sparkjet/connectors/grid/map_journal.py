@@ -105,7 +105,7 @@ class JournalledMapSink(GridMapSink):
         own = [name for name in self.keys if name.lower() in {OLD, NEW}]
         if own:
             message = (
-                f"journal: a journal of changes has a column {own[0].lower()!r} of its own, and the key {own[0]!r} is "
+                f"journal: a journal of changes has a column {own[0].lower()!r} itself, and the key {own[0]!r} is "
                 "another one. Give it another name."
             )
             raise AnalysisError(message)

@@ -81,7 +81,7 @@ class AvroDecoder(Decoder):
                 raise MalformedError(what, number) from None
             left = len(data) - stream.tell()
             if left:
-                text = f"{left} bytes are left behind it"
+                text = f"{left} bytes are left after it"
                 raise MalformedError(text, number)
             return value
 
@@ -92,7 +92,7 @@ def parsed(registered: Registered, option: str) -> tuple[Schema, Any]:
     """A schema with the meaning of its types, and the same without it, as fastavro reads with it.
 
     Raises:
-        AnalysisError: It is no schema of Avro.
+        AnalysisError: It is not an Avro schema.
     """
     try:
         meant: dict[str, Any] = {}
@@ -113,7 +113,7 @@ def parsed(registered: Registered, option: str) -> tuple[Schema, Any]:
         fastavro.schema.SchemaParseException,
         fastavro.schema.UnknownType,
     ) as error:
-        message = f"option: {option}: no schema of Avro: {type(error).__name__}: {error}"
+        message = f"option: {option}: not an Avro schema: {type(error).__name__}: {error}"
         raise AnalysisError(message) from error
 
 

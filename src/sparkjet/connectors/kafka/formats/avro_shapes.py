@@ -369,7 +369,7 @@ def _meaning(part: Any) -> str | None:
     if not isinstance(part, dict):
         return None
     if _is_decimal(part):
-        return f"a decimal with {part.get('scale', 0)} digits behind the point"
+        return f"a decimal with {part.get('scale', 0)} decimal places"
     kind, logical = _kind(part), str(part.get("logicalType"))
     if (kind, logical) in _LOGICAL or (kind, logical) in _TIMES_OF_DAY:
         return logical

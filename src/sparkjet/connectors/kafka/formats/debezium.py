@@ -55,7 +55,9 @@ def envelope_of(whole: Shape, option: str) -> Struct:
     """
     rows = {each.name: each.shape for each in whole.parts()}
     if not {"op", "before", "after", "source"} <= rows.keys():
-        message = f"option: {option}=debezium-avro: the schema is none of an envelope, as it lacks op, before or after."
+        message = (
+            f"option: {option}=debezium-avro: the schema is not that of an envelope: it lacks op, before or after."
+        )
         raise AnalysisError(message)
     return envelope(rows["before"], rows["after"])
 
@@ -92,17 +94,17 @@ class DebeziumJsonDecoder(Decoder):
                 begins = len(text) - len(text[len(self._prefix) :].lstrip())
                 payload, end = self._scan(text, begins)
                 if text[end:].strip() != "}":
-                    raise MalformedError("it is no JSON: something comes behind the payload")
+                    raise MalformedError("it is not JSON: something follows the payload")
                 means: Callable[[Any], Any] = self._means
             else:
                 payload, means = self._parsed(text)
         except (UnicodeDecodeError, ValueError, RecursionError) as error:
-            text = f"it is no JSON: {error}"
+            text = f"it is not JSON: {error}"
             raise MalformedError(text) from None
         if payload is None:
             return None
         if not isinstance(payload, dict):
-            raise MalformedError("it is no row" if self._is_key else "it is no envelope")
+            raise MalformedError("it is not a row" if self._is_key else "it is not an envelope")
         if not self._is_key:
             _check(payload)
         try:
@@ -129,9 +131,9 @@ def _check(payload: Mapping[str, Any]) -> None:
     """Refuse what is no envelope, such as the row itself, which may have a column op."""
     op = payload.get("op")
     if not isinstance(op, str):
-        raise MalformedError("it is no envelope: it has no op")
+        raise MalformedError("it is not an envelope: it has no op")
     if op not in _WITHOUT_ROW and not payload.keys() & {"before", "after"}:
-        raise MalformedError("it is no envelope: it has neither before nor after")
+        raise MalformedError("it is not an envelope: it has neither before nor after")
 
 
 def _unchanged(payload: Any) -> Any:

@@ -45,7 +45,7 @@ class MalformedError(Exception):
 
 
 class Decoder(ABC):
-    """Decodes keys or values, in an executor; made anew for each task.
+    """Decodes keys or values, in an executor; made for each task.
 
     Attributes:
         shape: What comes of them.

@@ -123,7 +123,7 @@ class _Checked(Shape):
 def _of(expected: type, value: Any) -> Any:
     # A text has a length and items too, and true is a number.
     if type(value) is not expected:
-        message = f"{value!r} is no {expected.__name__}"
+        message = f"{value!r} is not of type {expected.__name__}"
         raise ValueError(message)
     return value
 
@@ -147,7 +147,7 @@ def _decimal(value: Any) -> Decimal:
         return Decimal(value if type(value) is int else _of(str, value))
     except ArithmeticError as error:
         hint = "without its schema, a decimal must be a number or its text: decimal.handling.mode=string"
-        message = f"{value!r} is no decimal; {hint}"
+        message = f"{value!r} is not a decimal; {hint}"
         raise ValueError(message) from error
 
 
@@ -156,7 +156,7 @@ def _moment(value: Any) -> int:
         return value
     if type(value) is not str:
         hint = "without its schema nothing says what it counts: declare bigint"
-        message = f"{value!r} is no timestamp; {hint}"
+        message = f"{value!r} is not a timestamp; {hint}"
         raise ValueError(message)
     return zoned(value if value[10:] and ("Z" in value or "+" in value or "-" in value[10:]) else f"{value}Z")
 

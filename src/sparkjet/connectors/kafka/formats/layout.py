@@ -233,5 +233,5 @@ def _undecoded(message: Any, told: tuple[str, Malformed]) -> SourceError:
     return SourceError(
         f"sparkjet-kafka: the record of {message.topic()}-{message.partition()} at {message.offset()} has a {part} "
         f'that cannot be decoded{number}: {malformed.message}. With option("{MODE.name}", "{PERMISSIVE.upper()}") it '
-        "comes with a column malformed, and behind divert(errors=True) it goes to the dead letters."
+        "comes with a column malformed, and after divert(errors=True) it goes to the dead letters."
     )

@@ -103,7 +103,7 @@ class ProtobufDecoder(Decoder):
             self._descriptor = _message(_pool(files), files[-1], message)
         except (ValueError, KeyError, TypeError, protobuf_message.DecodeError) as error:
             text = (
-                f"option: {option}: no descriptor, or not one with {message or 'a message'}: {error}. Give the file "
+                f"option: {option}: not a descriptor, or none with {message or 'a message'}: {error}. Give the file "
                 "that protoc --include_imports --descriptor_set_out writes, in the option descriptor."
             )
             raise AnalysisError(text) from error
@@ -121,7 +121,7 @@ class ProtobufDecoder(Decoder):
         try:
             return self._parse(data)
         except protobuf_message.DecodeError as error:
-            text = f"no {self._descriptor.full_name}: {error}"
+            text = f"not a {self._descriptor.full_name}: {error}"
             raise MalformedError(text, number) from None
 
     def written_by(self, message: bytes | None) -> int | None:
@@ -180,7 +180,7 @@ def _files(registered: Registered) -> list[descriptor_pb2.FileDescriptorProto]:
     try:
         data = base64.b64decode(registered.text, validate=True)
     except binascii.Error as error:
-        message = f"it is no serialized descriptor ({error})"
+        message = f"it is not a serialized descriptor ({error})"
         raise ValueError(message) from error
     if registered.kind == "DESCRIPTORS":
         return [*descriptor_pb2.FileDescriptorSet.FromString(data).file]

@@ -142,8 +142,8 @@ class Registry:
             except (OSError, http.client.HTTPException) as error:
                 wrong = str(error) or type(error).__name__
             except ValueError:
-                # Not its JSON: a proxy before it has an error of its own, say.
-                wrong = "its answer is no JSON"
+                # Not its JSON: a proxy before it has its own error, say.
+                wrong = "its answer is not JSON"
             if time.monotonic() > deadline:
                 hint = f"Waited for {self.patience:g} seconds (kafkaConsumer.pollTimeoutMs)"
                 raise self._away(path, f"{wrong}. {hint}")

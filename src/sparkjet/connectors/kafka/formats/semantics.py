@@ -77,7 +77,7 @@ def of_connect_record(part: Mapping[str, Any]) -> Shape | None:
 
 
 def variable_decimal(value: Mapping[str, Any]) -> str:
-    r"""A decimal of which each value has a scale of its own, as text: no type of Spark holds all.
+    r"""A decimal of which each value has its own scale, as text: no type of Spark holds all.
 
     >>> variable_decimal({"scale": 2, "value": b"\x30\x39"})
     '123.45'
