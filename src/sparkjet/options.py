@@ -136,15 +136,18 @@ def flag(name: str, meaning: str, *, default: bool = False) -> Option[bool]:
 
 
 @overload
-def number(name: str, meaning: str, *, most: int | None = None) -> Option[int | None]: ...
+def number(name: str, meaning: str, *, least: int = 1, most: int | None = None) -> Option[int | None]: ...
 @overload
-def number(name: str, meaning: str, default: int, *, most: int | None = None) -> Option[int]: ...
-def number(name: str, meaning: str, default: int | None = None, *, most: int | None = None) -> Option[Any]:
-    """An option that is a positive whole number, and no larger one than ``most``."""
+def number(name: str, meaning: str, default: int, *, least: int = 1, most: int | None = None) -> Option[int]: ...
+def number(
+    name: str, meaning: str, default: int | None = None, *, least: int = 1, most: int | None = None
+) -> Option[Any]:
+    """An option that is a whole number from ``least`` to ``most``, 0 or above."""
+    wanted = "a positive whole number" if least == 1 else f"a whole number, {least} or more"
 
     def read(name: str, given: str) -> int:
-        if not given.isdecimal() or int(given) < 1:
-            raise AnalysisError(f'option: {name} must be a positive whole number, not "{given}".')
+        if not given.isdecimal() or int(given) < least:
+            raise AnalysisError(f'option: {name} must be {wanted}, not "{given}".')
         if most is not None and int(given) > most:
             raise AnalysisError(f"option: {name} must be {most} at most, not {given}.")
         return int(given)

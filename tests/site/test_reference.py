@@ -67,6 +67,19 @@ def test_every_sink_stands_in_the_tables_of_sinks(page: str) -> None:
     assert missing == []
 
 
+@pytest.mark.parametrize(
+    "page",
+    [f"guide/{name}.md" for name in ("where-rows-fail", "state", "home", "restarting", "cluster")]
+    + ["design/006-outbox.md"],
+)
+def test_pages_on_which_sinks_differ_name_every_sink(page: str) -> None:
+    """In the text or in a table, as code: what a page says of a sink can be found by the name of its format."""
+    text = (DOCS / page).read_text(encoding="utf-8")
+    named = set(re.findall(r"`([\w-]+)`", text)) | set(re.findall(r'format\("([^"]+)"\)', text))
+    missing = [name for name, each in formats.SINKS.items() if not {name, each.method or name} & named]
+    assert missing == []
+
+
 def test_every_option_of_queries_and_outputs_has_an_entry(reference: dict[str, str]) -> None:
     named = set(
         re.findall(r"^\| `([^`]+)` \| [^|\s]", reference["reference/options.md"].partition("### ")[0], re.MULTILINE)

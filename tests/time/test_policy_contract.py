@@ -24,7 +24,7 @@ from sparkjet.time import (
 )
 from tests.contracts import broken
 
-POLICIES = [
+ONE_OF_EACH = [
     limiting_lag(5),
     limiting_lag_and_delay(5, 8, samples=4),
     limiting_lag_and_lull(5, 3),
@@ -35,7 +35,7 @@ POLICIES = [
 ]
 
 
-@pytest.mark.parametrize("settings", POLICIES, ids=lambda settings: type(settings).__name__)
+@pytest.mark.parametrize("settings", ONE_OF_EACH, ids=lambda settings: type(settings).__name__)
 class TestContract(PolicyContract):
     pass
 

@@ -65,7 +65,8 @@ class PolicySettings(Protocol):
 
     An attribute ``uses_clock = False`` declares that the policy needs no ticks in a lull; see :func:`uses_clock`. An
     attribute ``lag``, in microseconds, says how far an event may be behind others without being late:
-    ``dropDuplicatesWithinWatermark`` keeps its keys for that long, and refuses a policy without it.
+    ``dropDuplicatesWithinWatermark`` keeps its keys for that long, and refuses a policy without it. Where the settings
+    have such a field, that is it; where they have not, or have several lags, it is a property.
     """
 
     def create(self) -> WatermarkPolicy:
