@@ -46,7 +46,7 @@ def test_a_reading_of_another_machine_that_was_ahead(caplog: pytest.LogCaptureFi
     assert len(warnings(caplog)) == 1
 
 
-def test_readings_that_are_no_date_are_followed_too(caplog: pytest.LogCaptureFixture) -> None:
+def test_readings_that_are_not_dates_are_followed_too(caplog: pytest.LogCaptureFixture) -> None:
     clock = SteadyClock(sj.ManualClock(0), 2**62)
     assert clock.now() == 0
     (warning,) = warnings(caplog)

@@ -82,7 +82,7 @@ def test_a_vendors_spark_is_warned_of() -> None:
     assert (warned.weight, "by Amazon EMR" in warned.told) == (Weight.WARNED, True)
 
 
-def test_plugins_that_run_plans_of_their_own_are_warned_of() -> None:
+def test_plugins_that_run_plans_themselves_are_warned_of() -> None:
     (warned,) = noted({"spark.master": "local[2]", "spark.plugins": "a.B,org.apache.gluten.GlutenPlugin"})
     assert (warned.weight, warned.told.split()[0]) == (Weight.WARNED, "org.apache.gluten.GlutenPlugin")
     assert noted({"spark.master": "local[2]", "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin"}) == []

@@ -340,7 +340,7 @@ def test_a_substream_is_the_same_in_another_time_zone(spark: SparkSession) -> No
         spark.conf.set("spark.sql.session.timeZone", before)
 
 
-def test_a_seam_is_of_the_columns_that_have_found_it() -> None:
+def test_a_seam_belongs_to_the_columns_that_found_it() -> None:
     of: Any = None
     by_offsets, by_time = Seam({"x/": 1}, None, [], ["a", "offset"], "ts"), Seam(None, 5, [], [], "ts")
     by_commits, table = replace(by_offsets, version="q/results:-1:7"), written_in(of, "files", "x")

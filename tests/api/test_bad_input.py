@@ -89,7 +89,7 @@ def test_spark_connect_is_refused_at_every_entry(spark: SparkSession) -> None:
         ("named_struct('at', timestamp'2026-01-01 00:00:00')", 'F.col("ts.at")'),
     ],
 )
-def test_what_makes_a_timestamp_of_another_type_is_said_and_works(spark: SparkSession, made: str, advice: str) -> None:
+def test_the_conversion_to_a_timestamp_is_named_and_works(spark: SparkSession, made: str, advice: str) -> None:
     rows = sj.stream(spark.sql(f"SELECT {made} AS ts"))
     for refused in (
         lambda: rows.withWatermark("ts", "1 minute"),
@@ -194,7 +194,7 @@ def test_a_missing_column_in_an_aggregate_is_named(watermarked: Stream) -> None:
         watermarked.groupBy(sj.window("ts", "1 minute")).agg(J.top_n("w", 1))
 
 
-def test_a_constant_that_is_no_column_is_refused(events: Stream) -> None:
+def test_a_constant_that_is_not_a_column_is_refused(events: Stream) -> None:
     constants: list[Any] = [5, "k"]
     for constant in constants:
         with pytest.raises(sj.AnalysisError, match=r"withColumn: 'x' is given .*, not a Column. Give F.col\(…\)"):

@@ -140,7 +140,7 @@ def test_what_a_fork_cannot_be_made_of_is_refused(
         fork.start(queue.groupBy("queue").count().writeStream.outputMode("update").format("noop"))
 
 
-def test_a_place_that_the_query_writes_to_is_none_of_a_fork(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_fork_takes_no_place_that_the_query_writes_to(spark: SparkSession, tmp_path: Path) -> None:
     feed, home, data = fed(tmp_path), str(tmp_path / "home"), tmp_path / "data"
     [into] = writers(spark, feed, tmp_path)
     query = into.option("path", data / "results").option("checkpointLocation", home).start()

@@ -119,7 +119,7 @@ def dying(at: EpochPhase, epoch: int) -> Callable[[EpochPhase, int], None]:
 
 
 @pytest.mark.crash
-def test_a_replay_comes_to_what_the_query_has_come_to(spark: SparkSession, life: Life, tmp_path: Path) -> None:
+def test_a_replay_arrives_where_the_query_is(spark: SparkSession, life: Life, tmp_path: Path) -> None:
     place, feed, between = life
     home, clock = place / "home", sj.ManualClock(START * SECOND)
     wanted = course(home)
@@ -157,7 +157,7 @@ def test_a_replay_comes_to_what_the_query_has_come_to(spark: SparkSession, life:
         fork.replay(writer(spark, feed, place, clock))
 
 
-def test_other_code_has_the_same_batches_and_watermarks_of_its_own(
+def test_other_code_has_the_same_batches_and_its_own_watermarks(
     spark: SparkSession, life: Life, tmp_path: Path
 ) -> None:
     place, feed, _ = life

@@ -277,7 +277,7 @@ def stops(spark: SparkSession, feed: Feed, home: Path, count: int, terminated: C
 
 
 @pytest.mark.crash
-def test_a_stop_at_any_moment_is_no_failure(
+def test_a_stop_at_any_moment_is_not_a_failure(
     spark: SparkSession, feed: Feed, tmp_path: Path, terminated: Callable[[], None]
 ) -> None:
     stops(spark, feed, tmp_path, 6, terminated)

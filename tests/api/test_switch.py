@@ -205,7 +205,7 @@ def test_a_crash_after_the_switch_leaves_no_gap_and_nothing_twice(
     pair.close()
 
 
-def test_late_rows_are_of_the_query_of_their_window(spark: SparkSession, tmp_path: Path) -> None:
+def test_late_rows_belong_to_the_query_of_their_window(spark: SparkSession, tmp_path: Path) -> None:
     def with_late(stream: Any) -> Any:
         windows = tens(stream).agg(F.sum("v").alias("v"))
         return [windows, windows.lateRows]

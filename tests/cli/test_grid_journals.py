@@ -131,7 +131,7 @@ def test_rows_of_any_year_are_shown() -> None:
     ]
 
 
-def test_text_that_is_no_utf8_is_shown_as_bytes() -> None:
+def test_text_that_is_not_utf8_is_shown_as_bytes() -> None:
     texts = pa.array([b"a", b"\xff"]).cast(pa.string(), safe=False)
     late = pa.array([253_402_300_800_000_000] * 2, pa.timestamp("us", "UTC"))
     assert [row["s"] for row in listed(pa.record_batch({"s": texts, "ts": late}))] == [b"a", b"\xff"]

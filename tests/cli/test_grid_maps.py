@@ -110,7 +110,7 @@ def test_what_is_wrong_is_named(
 
 
 @pytest.mark.parametrize("text", ['"ab"', '{"a": 1, "b": 2}', '["a", null]', '["a"]', "a", "null"])
-def test_what_is_no_list_of_values_is_no_key(text: str) -> None:
+def test_what_is_not_a_list_of_values_is_not_a_key(text: str) -> None:
     class OfTwoTexts:
         keys, kinds = ("k", "l"), ("text", "text")
 

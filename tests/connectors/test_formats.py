@@ -25,14 +25,14 @@ def test_a_source_is_registered_under_its_name_and_a_format_named_once() -> None
 
 
 @pytest.mark.parametrize("name", formats.SINKS)
-def test_each_option_is_described_in_a_sentence_and_is_no_option_of_every_output(name: str) -> None:
+def test_each_option_is_described_in_a_sentence_and_is_not_one_of_every_output(name: str) -> None:
     options = formats.SINKS[name].options
     assert [each.name for each in options if not each.meaning.endswith(".")] == []
     names = [each.name.lower() for each in (*options, *QUERY_OPTIONS, *OUTPUT_OPTIONS)]
     assert len(set(names)) == len(names)
 
 
-def test_files_get_what_is_of_sparks_writer_alone() -> None:
+def test_files_get_the_options_of_sparks_writer_alone() -> None:
     beside = ("path", "fileFormat", "retention", "checkpointLocation", "lateRowsPath")
     given = Options({"HEADER": "true", "compression": "gzip", **dict.fromkeys(beside, "x")})
     assert given.among(spark_formats.WRITERS) == {"header": "true", "compression": "gzip"}

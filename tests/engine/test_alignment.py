@@ -123,7 +123,7 @@ def test_other_offsets_are_left_alone(told: Alignment) -> None:
 
 
 @pytest.mark.parametrize("timeout", ["idle_timeout", "substream_timeout"])
-def test_who_is_held_back_is_neither_idle_nor_retired(told: Alignment, timeout: str) -> None:
+def test_a_substream_that_is_held_back_is_neither_idle_nor_retired(told: Alignment, timeout: str) -> None:
     settings = WatermarkSettings("ts", limiting_lag(0), ("topic", "partition"), partitions=True)
     one = Input("", replace(settings, **{timeout: 10}), 1)
     tracker = reaching([one], p0=400, p1=0)

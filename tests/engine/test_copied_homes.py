@@ -85,7 +85,7 @@ def test_so_is_one_whose_epoch_has_no_rows_in_the_other(copies: Copies, out: Pat
     assert published(out) == [0, 1]
 
 
-def test_a_copy_of_a_running_query_is_of_a_later_takeover(spark: SparkSession, tmp_path: Path, out: Path) -> None:
+def test_a_copy_of_a_running_query_has_a_later_takeover(spark: SparkSession, tmp_path: Path, out: Path) -> None:
     copies = Copies(spark, tmp_path, lambda: FilesSink(out))
     copies.second.restart()
     copies.second.process([(1,)])

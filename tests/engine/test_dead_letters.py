@@ -154,7 +154,7 @@ def test_gaps_of_sessions_are_tried(spark: SparkSession) -> None:
 
 
 @pytest.mark.long
-def test_each_of_two_streams_has_dead_letters_of_its_own(spark: SparkSession) -> None:
+def test_each_of_two_streams_has_its_own_dead_letters(spark: SparkSession) -> None:
     def side(stream: sj.Stream, name: str) -> tuple[sj.Stream, Any]:
         found = parsed(stream).alias(name).withWatermark("ts", 0)
         return found, found.groupBy(F.window("ts", "10 seconds"), "k").agg(F.sum("px").alias(name))

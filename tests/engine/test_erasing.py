@@ -335,7 +335,7 @@ def test_copies_of_a_home_get_the_newest_record_and_their_pins_lose_the_key(
     assert copy_newest(PosixDirectory(home), PosixDirectory(copy))[2] == 0
 
 
-def test_what_is_pinned_or_erased_meanwhile_is_erased_too(
+def test_what_is_pinned_or_erased_in_between_is_erased_too(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     both = rows([2], k="ben", j=1) + rows([2], k="carl", j=1)

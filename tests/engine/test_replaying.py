@@ -198,7 +198,7 @@ def test_a_replay_that_is_cut_short_counts_once(spark: SparkSession, tmp_path: P
 
 
 @pytest.mark.long
-def test_what_are_no_dead_letters_of_the_query_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+def test_what_are_not_dead_letters_of_the_query_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     prices = Prices(spark, tmp_path, lambda found: found.select("k", "px"))
     prices.add(FIRST, "1")
     prices.run()

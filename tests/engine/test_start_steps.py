@@ -77,7 +77,7 @@ def closed() -> io.StringIO:
 
 
 @pytest.mark.parametrize("replaced", [None, ToLog(), closed()])
-def test_a_standard_error_that_is_none_or_closed_or_only_written_to_is_no_terminal(
+def test_a_standard_error_that_is_none_or_closed_or_write_only_is_not_a_terminal(
     replaced: object, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level(logging.INFO, "sparkjet")
@@ -94,7 +94,7 @@ class Gone(Terminal):
         raise OSError(5, f"no terminal for {text}")
 
 
-def test_a_terminal_that_is_closed_meanwhile_stops_nothing() -> None:
+def test_a_terminal_that_is_closed_stops_nothing() -> None:
     gone = Gone()
     with StartSteps(gone, every=0.001).told():
         until(lambda: gone.asked > 1, "two lines", 60)

@@ -218,7 +218,7 @@ def test_other_sites_get_nothing_through_a_browser(page: Page) -> None:
     assert asked(page, "/runs", knows=False, method="OPTIONS", Origin="http://evil.example")[0].status == 405
 
 
-def test_a_token_of_ones_own_is_asked_for_and_not_printed(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_token_that_the_user_chose_is_asked_for_and_not_printed(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     page = Page(token="open-it", runs=runs, clock=ManualClock(NOW))
     try:
         assert page.url == f"http://127.0.0.1:{page.port}/#token=open-it"

@@ -60,7 +60,7 @@ def read(spark: SparkSession, place: Path, format: str = "parquet") -> tuple[lis
 
 
 @pytest.mark.parametrize("format", ["parquet", pytest.param("orc", marks=pytest.mark.long)])
-def test_files_keep_their_names_and_what_is_of_others(spark: SparkSession, tmp_path: Path, format: str) -> None:
+def test_files_keep_their_names_and_the_rows_of_others(spark: SparkSession, tmp_path: Path, format: str) -> None:
     clock, place = ManualClock(1_000), tmp_path / "out dir é"
     sink = FilesSink(place, format, retention=160, clock=clock)
     sink.create()

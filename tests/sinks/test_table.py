@@ -135,7 +135,7 @@ def test_a_new_table_has_the_given_place_and_what_its_readers_need(spark: SparkS
         ("sparkjet_new", {"path": "s3a://bucket/t"}, 'toTable: Hadoop cannot open "s3a://bucket/t"'),
     ],
 )
-def test_what_is_no_such_table_is_refused(spark: SparkSession, name: str, given: dict[str, Any], named: str) -> None:
+def test_other_tables_are_refused(spark: SparkSession, name: str, given: dict[str, Any], named: str) -> None:
     spark.sql(f"CREATE TABLE {NAME} ({SCHEMA}) USING parquet PARTITIONED BY (k)")
     spark.sql("CREATE OR REPLACE VIEW sparkjet_view AS SELECT 1 AS n")
     spark.range(1).createOrReplaceTempView("sparkjet_temporary")

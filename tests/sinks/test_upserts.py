@@ -199,7 +199,7 @@ def test_a_query_in_update_mode_is_the_batch_whatever_was_cut_off(tables: Tables
     assert tables.left(tmp_path / "out") == []
 
 
-def test_a_commit_that_is_cut_off_behind_the_table_s_own_is_ended_by_the_next(tables: Tables, tmp_path: Path) -> None:
+def test_a_commit_that_is_cut_off_after_the_tables_own_is_ended_by_the_next(tables: Tables, tmp_path: Path) -> None:
     """What was written anew is the table's, and no orphan."""
     session, path = tables.session, tmp_path / "t"
     sink = tables.sink(path, frame(session, EPOCHS[0]).schema, ["k", "d"])
@@ -528,7 +528,7 @@ def test_an_iceberg_table_whose_rows_no_delete_reaches_is_refused(iceberg: Spark
         tables.sink(tmp_path / "two", empty, ["k"])
 
 
-def test_a_delta_file_with_deleted_rows_is_not_written_anew(delta: SparkSession, tmp_path: Path) -> None:
+def test_a_delta_file_with_deleted_rows_is_not_rewritten(delta: SparkSession, tmp_path: Path) -> None:
     tables, schema = Tables("delta", delta), "k string, n long"
     sink = tables.sink(tmp_path, frame(delta, [], schema).schema, ["k"])
     sink.commit(prepared(sink, frame(delta, [("a", 1), ("b", 1)], schema), 1), lambda: None)

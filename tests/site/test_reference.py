@@ -45,7 +45,7 @@ def test_every_public_name_has_an_entry(reference: dict[str, str]) -> None:
     assert {each for each in listed - entries if each.rpartition(".")[2] not in sj.__all__} == set()
 
 
-def test_what_has_no_docstring_is_no_entry() -> None:
+def test_what_has_no_docstring_has_no_entry() -> None:
     assert value_doc("sparkjet.time.MIN") == "Smallest time; as a watermark: there is none yet."
     assert value_doc("sparkjet.time.coalescing.Final") == ""
 

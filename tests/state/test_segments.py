@@ -104,7 +104,7 @@ def warnings_of(spark: SparkSession) -> Iterator[Any]:
         context.updateLoggers()
 
 
-def test_a_released_one_is_no_line_in_the_log(spark: SparkSession) -> None:
+def test_a_released_one_has_no_line_in_the_log(spark: SparkSession) -> None:
     truncated = "its lineage has been truncated"
     held = spark.range(3).localCheckpoint(eager=False)
     assert held.count() == 3

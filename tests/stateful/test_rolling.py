@@ -387,7 +387,7 @@ def test_a_table_that_is_upserted_equals_the_results_whatever_phase_crashes(
         assert Counter(found) == Counter({each[:3]: 1 for each in whole}), phase
 
 
-def test_state_is_of_the_query_that_saved_it(spark: SparkSession, tmp_path: Path) -> None:
+def test_state_belongs_to_the_query_that_saved_it(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "0.json").write_text('{"key": "x", "value": 1, "ts": "2026-01-01 12:00:00"}\n')
     events = sj.stream(spark.readStream.schema(SCHEMA).json(f"{tmp_path}/in")).withWatermark("ts", "1 second")

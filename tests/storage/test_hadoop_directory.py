@@ -139,7 +139,7 @@ def test_an_outcome_that_cannot_be_found_out_in_time_is_an_error(spark: SparkSes
     assert hadoop_directory(spark, place).names() == []
 
 
-def test_who_may_not_write_is_told_at_once(spark: SparkSession, place: str) -> None:
+def test_a_user_who_may_not_write_is_told_at_once(spark: SparkSession, place: str) -> None:
     asked: list[bytes] = []
 
     def denied(system: HadoopFileSystem, path: Any, content: bytes) -> None:

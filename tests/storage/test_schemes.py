@@ -22,7 +22,7 @@ def nowhere() -> SparkSession:
     pytest.fail("a local directory needs no session")
 
 
-def test_a_bracket_is_no_address() -> None:
+def test_a_bracket_is_not_an_address() -> None:
     assert directory_at("//[a]b", "path", nowhere) == PosixDirectory(Path("//[a]b"))
 
 

@@ -64,7 +64,7 @@ def test_restored_at_any_step_it_goes_on_alike(settings: PolicySettings, actions
 
 @law
 @given(ANY_POLICY, ACTIONS)
-def test_a_snapshot_does_not_change_any_more(settings: PolicySettings, actions: list[Any]) -> None:
+def test_a_snapshot_no_longer_changes(settings: PolicySettings, actions: list[Any]) -> None:
     policy = settings.create()
     act(policy, 0, 1)
     snapshot = policy.snapshot()

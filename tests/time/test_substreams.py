@@ -198,7 +198,7 @@ def test_without_a_timeout_a_silent_substream_is_waited_for() -> None:
     assert tracker.advance(10**15) == Advance(10)
 
 
-def test_who_is_not_caught_up_is_not_idle() -> None:
+def test_a_substream_that_is_not_caught_up_is_not_idle() -> None:
     tracker = SubstreamTracker(limiting_lag(0), idle_timeout=5)
     tracker.add("b", 0)
     tracker.report("a", 10, 9)

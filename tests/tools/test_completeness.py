@@ -218,7 +218,7 @@ def test_databases_and_topics_are_asked_without_pyspark() -> None:
     subprocess.run([sys.executable, "-c", without], check=True, timeout=60)
 
 
-def test_what_is_no_place_is_named(tmp_path: Path) -> None:
+def test_what_is_not_a_place_is_named(tmp_path: Path) -> None:
     for place, options, message in (
         (tmp_path / "none", {}, "there is no directory .*none"),
         (

@@ -107,7 +107,7 @@ def test_what_is_said_to_be_lost_is_lost_by_all(spark: SparkSession, tmp_path: P
     check(spark, kind, seed, tmp_path, 3, 0)
 
 
-def test_another_lag_counts_anew(spark: SparkSession, tmp_path: Path) -> None:
+def test_another_lag_starts_counting_again(spark: SparkSession, tmp_path: Path) -> None:
     lost(spark, LAG, "sessions", 1, tmp_path)
     driver = StreamDriver(spark, query(LAG + SECOND, "sessions"), "ts timestamp, p string", directory=tmp_path)
     # Behind what has been emitted, with whatever lag.

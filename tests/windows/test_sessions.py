@@ -216,7 +216,7 @@ def test_sessions_equal_the_naive_ones(
 @example(run=(GAP, LONGEST, OWN_EXAMPLE.batches))
 @only_examples()
 @given(run=runs())
-def test_sessions_of_events_with_gaps_of_their_own_equal_the_naive_ones(
+def test_sessions_of_events_with_their_own_gaps_equal_the_naive_ones(
     session: SparkSession, limited: bool, run: Run, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     check_modes(session, run, tmp_path_factory.mktemp("sessions"), limited=limited, own=True, modes=QUICK_MODES)

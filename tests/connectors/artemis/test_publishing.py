@@ -91,7 +91,7 @@ def test_two_drivers_do_not_publish_at_the_same_time(
 
 
 @pytest.mark.parametrize("moment", [0, 3, 4, 9])
-def test_what_another_driver_has_sent_meanwhile_is_refused(
+def test_what_another_driver_has_sent_in_between_is_refused(
     artemis: ArtemisServer, address: StompAddress, query: str, moment: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue = artemis.queue()

@@ -308,7 +308,7 @@ def test_nulls_are_refused_where_the_table_has_none_before_the_decision(delta: S
     assert rows_of(path) == [{"k": "a", "n": 1}]
 
 
-def test_a_directory_that_is_no_table_is_refused(delta: SparkSession, tmp_path: Path) -> None:
+def test_a_directory_that_is_not_a_table_is_refused(delta: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "part-0.parquet").write_bytes(b"")
     with pytest.raises(AnalysisError, match=r"is not a Delta table, but has part-0\.parquet in it"):
         DeltaSink(PosixDirectory(tmp_path), delta).check(delta.sql("SELECT 1 AS n").schema)

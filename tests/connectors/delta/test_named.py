@@ -67,7 +67,7 @@ def test_a_query_appends_to_a_table_by_its_name(delta: SparkSession, registered:
         ("a-b", "'a-b' is not the name of a table"),
     ],
 )
-def test_what_is_no_delta_table_of_the_catalog_is_refused_by_name(delta: SparkSession, name: str, why: str) -> None:
+def test_what_is_not_a_delta_table_of_the_catalog_is_refused_by_name(delta: SparkSession, name: str, why: str) -> None:
     delta.sql("CREATE OR REPLACE TEMP VIEW sparkjet_view AS SELECT 1 AS n")
     delta.sql("CREATE TABLE IF NOT EXISTS sparkjet_files (n INT) USING parquet")
     with pytest.raises(AnalysisError, match=why):

@@ -327,7 +327,7 @@ def test_a_column_that_others_drop_ends_the_query_and_keeps_what_is_decided(
         again.prepare(less, transaction(4, run=RUN))
 
 
-def test_a_table_that_was_made_anew_is_given_no_files_of_before(iceberg: SparkSession, tmp_path: Path) -> None:
+def test_a_recreated_table_is_given_no_files_from_before(iceberg: SparkSession, tmp_path: Path) -> None:
     """Its ids are those of other columns, as 'a' and 'b' here would change places."""
     rows = iceberg.sql("SELECT 'a' AS a, 'b' AS b")
     sink = sink_of(iceberg, tmp_path, rows)
@@ -425,7 +425,7 @@ def test_columns_that_no_table_can_have_are_refused(
     assert not (tmp_path / "t").exists()
 
 
-def test_a_directory_that_is_no_table_is_refused(iceberg: SparkSession, tmp_path: Path) -> None:
+def test_a_directory_that_is_not_a_table_is_refused(iceberg: SparkSession, tmp_path: Path) -> None:
     rows = iceberg.sql("SELECT 1 AS n")
     (tmp_path / "part-0.parquet").write_bytes(b"")
     with pytest.raises(AnalysisError, match=r"is not an Iceberg table, but has part-0\.parquet in it"):

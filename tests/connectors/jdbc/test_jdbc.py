@@ -313,7 +313,7 @@ def test_a_schema_whose_name_is_a_pattern_is_not_taken_for_another(spark: SparkS
 
 
 @pytest.mark.parametrize("user", ["ann", "bob"])
-def test_rows_of_another_user_are_not_tried_out_with_ones_own(user: str) -> None:
+def test_rows_of_another_user_are_not_tried_out_with_the_querys(user: str) -> None:
     ann, other = (
         JdbcSettings.of(Options({"url": "jdbc:h2:mem:x", "dbtable": "orders", "user": each})) for each in ("ann", user)
     )

@@ -68,7 +68,7 @@ def test_each_message_is_read_once_there_and_back(spark: SparkSession, kafka: Ka
     assert sorted(seen) == [*range(13)]
 
 
-def test_open_windows_are_made_anew_from_where_the_oldest_began(
+def test_open_windows_are_rebuilt_from_where_the_oldest_began(
     spark: SparkSession, kafka: KafkaServer, tmp_path: Path
 ) -> None:
     """The refusal says how many rows that is; Spark's results and ours are those of all rows, each once."""

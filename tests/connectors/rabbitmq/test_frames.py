@@ -67,7 +67,7 @@ def test_headers_that_can_be_decoded_are_there() -> None:
     assert found.properties.headers == {"a": True}
 
 
-def test_what_is_no_frame_ends_the_connection() -> None:
+def test_what_is_not_a_frame_ends_the_connection() -> None:
     with pytest.raises(InvalidFrameError):
         read(b"\x02\x00\x03\x00\x00\x00\x00X")
     assert read(header(pika.BasicProperties(), FAR)[:-1]) == (0, None)

@@ -40,7 +40,7 @@ def test_over_tls_there_is_another_port() -> None:
     assert connection.ssl_options.context.check_hostname
 
 
-def test_columns_are_added_behind_the_others_if_they_are_wanted() -> None:
+def test_columns_are_added_after_the_others_if_they_are_wanted() -> None:
     old = "body, message_id, queue, exchange, routing_key, timestamp, content_type, correlation_id"
     assert ", ".join(RabbitDataSource({"queues": "q"}).schema().names) == old
     wanted = RabbitDataSource({"queues": "q", "includeHeaders": "true"}).schema()

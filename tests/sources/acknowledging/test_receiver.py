@@ -218,9 +218,7 @@ def test_a_lost_connection_loses_and_repeats_nothing(
     assert broker.ready() == {"orders": 0, "returns": 0}
 
 
-def test_an_acknowledgement_that_nobody_confirmed_is_no_second_row(
-    broker: Broker, running: Callable[..., Receiver]
-) -> None:
+def test_an_unconfirmed_acknowledgement_makes_no_second_row(broker: Broker, running: Callable[..., Receiver]) -> None:
     broker.send("orders", "m1", "m2")
     receiver = running()
     received(receiver, 2)
@@ -323,7 +321,7 @@ def test_a_queue_that_is_too_far_ahead_is_not_read_while_another_has_messages(
     assert bodies(receiver, 5, 7) == ["body of m6", "body of m7"]
 
 
-def test_who_is_waited_for_is_let_go_of_when_its_messages_are_gone(
+def test_a_queue_is_no_longer_waited_for_when_its_messages_are_gone(
     broker: Broker, running: Callable[..., Receiver]
 ) -> None:
     receiver = running(patience=0.0)
