@@ -39,7 +39,7 @@ class AvroDecoder(Decoder):
         self._writers: dict[int, Callable[[bytes], Any] | str] = {}
 
     def decoded(self, message: bytes) -> Any:
-        """As above."""
+        """See :meth:`Decoder.decoded`."""
         number, data = framed(message)
         found = self._writers.get(number)
         if found is None:
@@ -49,7 +49,7 @@ class AvroDecoder(Decoder):
         return found(data)
 
     def written_by(self, message: bytes | None) -> int | None:
-        """As above."""
+        """See :meth:`Decoder.written_by`."""
         return None if message is None else framed(message)[0]
 
     def _writer(self, number: int) -> Callable[[bytes], Any] | str:

@@ -86,7 +86,7 @@ class DebeziumJsonDecoder(Decoder):
         self._scan = _JSON.raw_decode
 
     def decoded(self, message: bytes) -> Any:
-        """As above."""
+        """See :meth:`Decoder.decoded`."""
         try:
             text = message.decode()
             if self._prefix and text.startswith(self._prefix):

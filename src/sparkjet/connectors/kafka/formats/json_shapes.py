@@ -32,7 +32,7 @@ class Micros(int):
     written: Any
 
     def __new__(cls, count: int, written: Any) -> Self:
-        """As above."""
+        """A count, and the number or text that it came as."""
         made = super().__new__(cls, count)
         made.written = written
         return made

@@ -112,7 +112,7 @@ class ProtobufDecoder(Decoder):
         self._writers: dict[tuple[int, tuple[int, ...]], str | None] = {}
 
     def decoded(self, message: bytes) -> Any:
-        """As above."""
+        """See :meth:`Decoder.decoded`."""
         number, data = None, message
         if self._registry is not None:
             number, rest = framed(message)
@@ -125,7 +125,7 @@ class ProtobufDecoder(Decoder):
             raise MalformedError(text, number) from None
 
     def written_by(self, message: bytes | None) -> int | None:
-        """As above."""
+        """See :meth:`Decoder.written_by`."""
         return None if message is None or self._registry is None else framed(message)[0]
 
     def _check(self, registry: Registry, number: int, path: tuple[int, ...]) -> None:

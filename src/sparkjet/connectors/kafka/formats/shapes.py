@@ -60,7 +60,7 @@ class Scalar(Shape):
         self.spark, self.arrow, self._convert = spark, arrow, convert
 
     def array(self, values: Sequence[Any]) -> pa.Array:
-        """As above."""
+        """See :meth:`Shape.array`."""
         convert = self._convert
         if convert is not None:
             values = [None if value is None else convert(value) for value in values]
@@ -86,11 +86,11 @@ class Struct(Shape):
         self.arrow = pa.struct(self._arrow_fields)
 
     def parts(self) -> Sequence[Field]:
-        """As above."""
+        """See :meth:`Shape.parts`."""
         return self.fields
 
     def array(self, values: Sequence[Any]) -> pa.Array:
-        """As above."""
+        """See :meth:`Shape.array`."""
         get = self._get
         columns = [
             shape.array([None if value is None else get(value, name) for value in values])
@@ -109,7 +109,7 @@ class Array(Shape):
         self.arrow = pa.list_(pa.field("element", element.arrow))
 
     def array(self, values: Sequence[Any]) -> pa.Array:
-        """As above."""
+        """See :meth:`Shape.array`."""
         flat = self._element.array([each for value in values if value is not None for each in value])
         return pa.ListArray.from_arrays(_offsets(values), flat, type=self.arrow)
 
@@ -123,7 +123,7 @@ class Map(Shape):
         self.arrow = pa.map_(key.arrow, value.arrow)
 
     def array(self, values: Sequence[Any]) -> pa.Array:
-        """As above."""
+        """See :meth:`Shape.array`."""
         known = [value for value in values if value is not None]
         keys = self._key.array([key for value in known for key in value])
         items = self._value.array([item for value in known for item in value.values()])
