@@ -367,7 +367,7 @@ CA_FILE = text("caFile", "tls: PEM file of the authorities to trust; the system'
 CERT_FILE = text("certFile", "tls: PEM file of the client's certificate.")
 KEY_FILE = text("keyFile", "tls: PEM file of its key.")
 PASSWORD = text("password", "Password; never logged or recorded.")
-HEARTBEAT = number("heartbeat", "Seconds after which broker and client take each other for dead.", 60)
+HEARTBEAT = number("heartbeat", "Seconds after which broker and client consider each other dead.", 60)
 BROKER_OPTIONS: Sequence[Option[Any]] = (PASSWORD, TLS, CA_FILE, CERT_FILE, KEY_FILE, HEARTBEAT)
 """Options by which a client connects to a broker of queues, beside its address."""
 

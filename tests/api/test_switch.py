@@ -374,7 +374,7 @@ def test_windows_that_change_while_the_switch_is_decided_are_refused(spark: Spar
 
 
 def test_a_border_stays_when_the_old_home_is_set_back(spark: SparkSession, tmp_path: Path) -> None:
-    """The home of the old query is lost, and restored from a copy of before the switch."""
+    """The home of the old query is lost, and restored from a copy from before the switch."""
     pair = Pair(spark, tmp_path)
     pair.process(row(1), row(25))
     shutil.copytree(tmp_path / "old", tmp_path / "copy")

@@ -141,7 +141,7 @@ def test_what_does_not_work_on_a_platform_is_named(monkeypatch: pytest.MonkeyPat
 def test_a_home_is_tried_and_nothing_stays(tmp_path: Path) -> None:
     place = tmp_path / "not yet" / "there"
     found = list(home(str(place), []))
-    assert found[0] == Finding("home", OK, f"of two writers of one file one wins in {place}")
+    assert found[0] == Finding("home", OK, f"of two writers of one file, one wins in {place}")
     assert {each.verdict for each in found} <= {OK, ADVICE}
     assert list(tmp_path.iterdir()) == []
 

@@ -115,7 +115,7 @@ def test_nobody_joins_who_is_alone_or_has_another_token(tmp_path: Path, token: P
     with MemberProcess(tmp_path, token) as alone:
         joining = MemberProcess(tmp_path, token, ("--join", alone.address)).begin()
         assert joining.ended() == 1
-        assert "is a grid of one member forever (--alone): none can join" in joining.output
+        assert "is a grid of one member forever (--alone): no other can join" in joining.output
         create_token(tmp_path / "other")
         stranger = MemberProcess(tmp_path, tmp_path / "other", ("--join", alone.address)).begin()
         assert stranger.ended() == 1

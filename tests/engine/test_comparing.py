@@ -189,7 +189,7 @@ def test_changes_are_agreed_to_by_their_digest(spark: SparkSession, home: Path) 
         digest = asked.value.digest
         assert digest is not None
         assert f'option("onChange", "approve:{digest}")' in str(asked.value)
-    assert "0123456789ab, are other changes" in str(asked.value)
+    assert "0123456789ab, were other changes" in str(asked.value)
     assert sorted(home.rglob("*")) == before
     driver = start(spark, home, dropped, onChange=f"approve:{digest}")
     assert [str(change) for change in driver.engine.state.upgrade.changes] == asked.value.changes  # type: ignore[union-attr]

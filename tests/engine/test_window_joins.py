@@ -279,7 +279,7 @@ REFUSED: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
         lambda a, b: a.join(b, ["window", "key"]).writeStream.outputMode("update").format("noop").start(),
         "the rows of a join are final",
     ),
-    "late rows": (lambda a, b: a.join(b, "window").lateRows, "Ask those for their lateRows"),
+    "late rows": (lambda a, b: a.join(b, "window").lateRows, "Take lateRows of those"),
     "a stream": (
         lambda a, b: a.join(sj.stream(b.sparkSession.readStream.format("rate").load()), "window"),
         "the other side is a stream",

@@ -305,7 +305,7 @@ def test_a_cluster_that_was_re_formed_is_another_one(grid: Grid) -> None:
     client.put(entries_of(client, 3))
     survivors = [member.id for member in grid.members]
     grid.cluster.change(lambda state: reformed(state, survivors, "another"))
-    with pytest.raises(GridError, match=f"re-formed: what answers is no longer cluster {grid.cluster.id}"):
+    with pytest.raises(GridError, match=f"re-formed: the members that answer are no longer cluster {grid.cluster.id}"):
         client.state()
     grid.client().put(entries_of(client, 3))
 

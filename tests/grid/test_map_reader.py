@@ -536,7 +536,7 @@ print(issubclass(GridError, StorageError), GridError("[SPARKJET_GRID.MOVED] it h
 
 
 def test_the_address_of_a_grid_is_not_that_of_a_map() -> None:
-    with pytest.raises(AnalysisError, match="What it holds is the next argument"):
+    with pytest.raises(AnalysisError, match="name of the map or journal is the next argument"):
         Map("grid://127.0.0.1:5710/orders", "orders")
     with pytest.raises(AnalysisError, match='"a/b" is not a name of a map'):
         Map("grid://127.0.0.1:5710", "a/b")

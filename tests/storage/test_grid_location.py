@@ -60,7 +60,7 @@ def test_a_re_formed_grid_is_another_one_for_the_same_process(token: str, grid: 
     before_id = grid.cluster.id
     grid.cluster.change(lambda state: reformed(state, [grid.members[0].id], "anew"))
     # A query that runs must not go on with another grid.
-    with pytest.raises(AnalysisError, match=f"re-formed: what answers is no longer cluster {before_id}"):
+    with pytest.raises(AnalysisError, match=f"re-formed: the members that answer are no longer cluster {before_id}"):
         before.check("checkpointLocation")
     # The next one does, in the same process of the driver, and in one of its workers.
     after = directory()

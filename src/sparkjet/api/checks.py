@@ -85,7 +85,7 @@ def checked(
     plan = plan_of(described)
     if not plan.source.isStreaming:
         message = (
-            "start: this is a batch DataFrame, and nothing will follow. Call toDF() instead of writeStream, or read it "
+            "start: this is a batch DataFrame, not a stream. Call toDF() instead of writeStream, or read it "
             "with spark.readStream."
         )
         raise AnalysisError(message)

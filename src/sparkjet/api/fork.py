@@ -211,7 +211,7 @@ class Fork:
             # A run that was killed may have left only the directory of manifests.
             if queries - {self.query} or (names - {MANIFEST_DIRECTORY} and not queries):
                 message = (
-                    f'outputs: "{place}" has files that are not of this fork, and perhaps of the query that it comes '
+                    f'outputs: "{place}" has files of something else, perhaps of the query that it comes '
                     "from. Give sj.fork(…, outputs=…) a separate directory."
                 )
                 raise AnalysisError(message)

@@ -253,7 +253,7 @@ def home(location: str, settings: Sequence[str]) -> Iterator[Finding]:
     """Whether a location may hold a query's decisions, its free space, and its clock; leaves nothing behind."""
     place = home_at(location, "home", settings)
     place.check("home", create=False)
-    yield Finding("home", OK, f"of two writers of one file one wins in {place}")
+    yield Finding("home", OK, f"of two writers of one file, one wins in {place}")
     if place.path is not None:
         there = next(each for each in (place.path, *place.path.parents) if each.exists())
         yield from disk(there, "home")
