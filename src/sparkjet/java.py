@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 GONE = Py4JError, OSError
-"""Errors of a call that cannot fail in the JVM itself, raised if there is no JVM anymore."""
+"""Errors of a call that cannot fail in the JVM itself, raised if the JVM is gone."""
 
 
 def java_class(session: SparkSession, name: str) -> Any:

@@ -333,7 +333,7 @@ def test_a_new_query_is_held_until_then_whoever_starts_it(spark: SparkSession, t
     # The old one is dead: what it has published is known.
     pair.old.close()
     assert pair.switch() == 20
-    # Nothing arrives any more, and what was held is published.
+    # Nothing more arrives, and what was held is published.
     pair.new.stop()
     assert pair.new.engine.record.after.at is not None
     sinks: list[Any] = [*pair.new.sinks]

@@ -64,7 +64,7 @@ def test_maps_are_listed_and_shown_by_status(grid: Grid, capsys: pytest.CaptureF
     status += ["--token-file", str(grid.access.token_file)]
     with Map("", "shown", client=grid.client()).held():
         writer.write(2, {"b": None})
-        # An epoch that is not visible any more, but held.
+        # An epoch that is no longer visible, but held.
         for epoch in (3, 4):
             writer.write(epoch, {})
         assert run(grid, "ls", "", "--json") == 0

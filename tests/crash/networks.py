@@ -69,7 +69,7 @@ class Network:
             proxy.lose_clients()
 
     def heal(self) -> None:
-        """Let nothing fail any more; connections that are half open are ended."""
+        """Let nothing else fail; connections that are half open are ended."""
         self.history.append("healed")
         self._proxy.delay, self._proxy.left = 0.0, None
         self._proxy.release()

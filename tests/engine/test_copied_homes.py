@@ -95,7 +95,7 @@ def test_a_copy_of_a_running_query_has_a_later_takeover(spark: SparkSession, tmp
 
 
 def test_they_are_told_from_a_successor(copies: Copies, out: Path) -> None:
-    """A takeover publishes what its predecessor has decided, and recognises what it has published."""
+    """A takeover publishes what its predecessor has decided, and recognizes what it has published."""
     with copies.first.crash(at=EpochPhase.DECIDE):
         copies.first.process([(1,)])
     copies.first.restart()

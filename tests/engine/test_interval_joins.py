@@ -196,7 +196,7 @@ def test_a_stream_is_joined_with_itself_and_a_clock_without_input_brings_what_ha
     driver.process([posted(1, 0), posted(2, 1), posted(1, 5), posted(-3, 2), posted(-3, 3)])
     driver.process([posted(1, 3, "behind"), posted(2, 100)])
     assert driver.results() == []
-    # The substream that is behind is idle, and not waited for any more.
+    # The substream that is behind is idle, and no longer waited for.
     driver.advance("61 seconds")
     assert sorted((row.letter, row.sent.second) for row in driver.results()) == [(-3, 2), (-3, 3), (1, 5), (2, 1)]
 

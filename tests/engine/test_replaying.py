@@ -228,7 +228,7 @@ def test_what_are_not_dead_letters_of_the_query_is_refused(spark: SparkSession, 
     (tmp_path / "dead" / "_sparkjet" / "another").mkdir()
     with pytest.raises(sj.AnalysisError, match="of another query, another"):
         prices.replay()
-    # Some of them, as rows: the others of their epoch are not replayed any more.
+    # Some of them, as rows: the others of their epoch are no longer replayed.
     prices.replay(given.where("px = 'EUR 7'").withColumn("_epoch", F.col("_epoch").cast("string"))).awaitTermination()
     assert prices.out() == Counter([("a", 5), ("b", 2), ("a", 7)])
 

@@ -365,7 +365,7 @@ def test_a_record_that_is_replaced_while_it_is_read_is_given_up_for_the_next(
     feed.add(*rows([1, 2], k="a", v=1))
     counted(spark, tmp_path)
     reader = StateReader(directory_at(str(tmp_path / "home"), "home", lambda: spark))
-    # The first window closes, and nothing needs its rows any more.
+    # The first window closes, and nothing needs its rows.
     feed.add(*rows([100, 101], k="a", v=3))
     counted(spark, tmp_path)
     first = {delta.name for stage in reader.record.stages.values() for delta in stage.deltas}

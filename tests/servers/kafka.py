@@ -138,7 +138,7 @@ class KafkaServer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # Nothing in it is needed any more, and an orderly end takes longer.
+        # Nothing in it is needed, and an orderly end takes longer.
         self.kill()
         shutil.rmtree(self._home, ignore_errors=True)
 

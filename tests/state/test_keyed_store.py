@@ -262,7 +262,7 @@ def test_a_deletion_hides_older_rows_until_it_is_merged_with_them(session: Spark
     # The merged rows are not the oldest: what they delete is below them.
     assert put("('4', true), ('34', false)") == [30, 10]
     assert live() == {str(key) for key in range(5, 35)}
-    # Nothing is put any more, and nothing but deletions would be left.
+    # Nothing more is put, and nothing but deletions would be left.
     assert put(", ".join(f"('{key}', true)" for key in range(5, 34))) == [1]
     assert live() == {"34"}
     assert put("('34', true)") == []

@@ -276,7 +276,7 @@ class Engine:
     def close(self) -> None:
         """End the threads and free the state that executors hold; a second call does nothing.
 
-        Called when nothing of the query is running anymore: its handle may be kept for a long time.
+        Called when nothing of the query is running: its handle may be kept for a long time.
         """
         self._beside.shutdown()
         self._maps.close()

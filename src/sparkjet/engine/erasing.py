@@ -211,7 +211,7 @@ class HomeErasure:
         return is_as_erased
 
     def _clean(self, slot: int, record: Record) -> None:
-        """Remove whatever no record names anymore, and what earlier drivers have left unfinished."""
+        """Remove whatever no record names, and what earlier drivers have left unfinished."""
         self._log.clean_before(record.takeover + 1, record)
         outbox = self._home.below("snapshots/outbox")
         for sink in outbox.names():

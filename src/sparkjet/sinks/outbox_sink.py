@@ -24,7 +24,7 @@ class OutboxSink(Outbox):
     after a crash has the same epoch and the same rows, and :attr:`repeated` is true.
 
     Args:
-        complete: Whether an epoch without rows is published too: it means that there are none anymore.
+        complete: Whether an epoch without rows is published too: it means that there are no rows any longer.
     """
 
     def __init__(self, *, complete: bool = False) -> None:

@@ -51,8 +51,7 @@ def warn_of_others(where: str, others: Iterable[str]) -> None:
     for other in others:
         logger.warning(
             "%s has rows of other writers (%s), which report no watermark: carried() takes that of otherwise=… from "
-            "now on, or "
-            "waits without. If such rows do not count, carried(without=[%r])",
+            "now on, or waits without. If such rows do not count, carried(without=[%r])",
             where,
             other,
             other,

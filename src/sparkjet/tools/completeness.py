@@ -193,8 +193,7 @@ def _check_directory(place: str) -> None:
     if scheme is not None and scheme[0].lower() != "file:":
         message = (
             f"complete_until: {scheme[0]}… is not a directory of this machine. Of a database, give table=… as well; of "
-            "a "
-            'table in a store, the table: DeltaTable("s3://…"), or one of pyiceberg.'
+            'a table in a store, the table: DeltaTable("s3://…"), or one of pyiceberg.'
         )
         raise AnalysisError(message)
 

@@ -185,7 +185,7 @@ def test_the_lock_of_a_driver_that_stands_still_is_given_to_the_next(
     queue = artemis.queue()
     with connected(dataclasses.replace(address, heartbeat=1)) as paused:
         Markers(paused, query, "s").read()
-        # It sends no heartbeat any more.
+        # It no longer sends heartbeats.
         publish(address, handle_of(query, 1), frames(queue, 1))
     assert bodies(artemis, queue) == expected(1)
 

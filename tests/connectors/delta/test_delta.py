@@ -215,7 +215,7 @@ def test_others_write_in_between_and_neither_loses_rows(delta: SparkSession, tmp
     stale = table.version()
     assert stale is not None
     write_deltalake(tmp_path, pa.table({"k": ["other"], "n": [9]}), mode="append")
-    # A version that is not the newest one any more takes no files; with the newest they are added.
+    # A version that is no longer the newest takes no files; with the newest they are added.
     assert not sink._append(table, stale, [handle])
     sink.commit(handle, lambda: None)
     assert sorted(row["n"] for row in rows_of(tmp_path)) == [1, 9]

@@ -368,7 +368,7 @@ def test_readers_are_told_of_the_watermark_of_epochs_without_rows(
     driver.process([("a", 2, at(32))])
     rows = journal.latest()
     assert (sum(rows.ends.values()), moment(rows.watermark)) == (1, driver.watermark)
-    # No row, and it is too soon: the watermark is told later, though nothing comes any more.
+    # No row, and it is too soon: the watermark is told later, though nothing more comes.
     driver.process([("b", 2, at(45))])
     assert journal.latest() == rows
     driver.advance("10 milliseconds")

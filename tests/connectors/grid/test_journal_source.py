@@ -140,7 +140,7 @@ def test_a_partition_that_is_too_far_ahead_is_held_back(setting: Setting) -> Non
     assert last["alignment"] == {**first["alignment"], "held": {}, "slowest": ""}
     write(file_of(last), {})
     assert latest(reader, last, limit) == last
-    # Without the option, the offset does not say anything of it any more.
+    # Without the option, the offset no longer mentions it.
     assert "alignment" not in latest(setting.reader(), last)
 
 

@@ -120,10 +120,7 @@ class DeltaSink:
             version = table.version()
         for _ in range(_RACES):
             if version is None:
-                message = (
-                    f"{self.option}: {self.directory} was created, but is not a Delta table now. Does something remove "
-                    "it?"
-                )
+                message = f"{self.option}: {self.directory} was created, but is gone. Does something remove it?"
                 raise SinkError(message)
             merged = self._merged(version)
             if merged is None:

@@ -18,12 +18,11 @@ from sparkjet.connectors.grid.journal_sink import GridJournalSink
 from sparkjet.connectors.grid.journal_task import Appends
 from sparkjet.connectors.grid.map_sink import GridMapSink, widened
 from sparkjet.connectors.grid.map_task import MapTask, MapTaskError, RefusedRowError, told
-from sparkjet.connectors.grid.versions import PACKAGES
 from sparkjet.errors import AnalysisError, RecoveryError, StorageError
 from sparkjet.executors import cores
 from sparkjet.sinks.protocol import Handle, TransactionId
 from sparkjet.sinks.tasks import run_tasks
-from sparkjet.storage.shipping import ship
+from sparkjet.storage.shipping import GRID_PACKAGES, ship
 from sparkjet_grid.journal_version import JournalVersion, following
 from sparkjet_grid.known_types import known
 from sparkjet_grid.map_changes import NEW, OLD, Changed, Changes
@@ -123,7 +122,7 @@ class JournalledMapSink(GridMapSink):
         task = JournalledMapTask(self._task(base, transaction, clock), appends, sweeps)
         ship(rows.sparkSession)
         placed = self._of_both(rows, journal.partitions, self._expires(now), sweeps=sweeps)
-        found = run_tasks(placed, task, [], MapTaskError, PACKAGES, of_rows=RefusedRowError)
+        found = run_tasks(placed, task, [], MapTaskError, GRID_PACKAGES, of_rows=RefusedRowError)
         if not found and not sweeps:
             return None
         changed = [_changed_by(each["id"]) for each in found]
