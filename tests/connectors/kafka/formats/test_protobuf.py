@@ -168,7 +168,7 @@ def test_messages_of_other_versions(server: SchemaRegistry) -> None:
         12: "its schema has no message at position",
         13: "the position of its message is negative",
     }
-    assert "no shop.Order: " in wrong[11].message
+    assert "not a shop.Order: " in wrong[11].message
     assert wrong[5].schema == server.register("orders-value", registered(twisted).text, schemaType="PROTOBUF")
 
 
