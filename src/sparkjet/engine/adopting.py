@@ -1,4 +1,4 @@
-"""Adopting: a query begins where one of Spark's own has stopped, by that one's checkpoint, and fences it."""
+"""Adopting: a query begins where a Spark query has stopped, from its checkpoint, and fences it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Note(msgspec.Struct, frozen=True):
 
 
 class _Adopted(msgspec.Struct, frozen=True):
-    """What a home keeps of an adoption: the checkpoint, and the directories with lists of Spark's file sink."""
+    """The note of an adoption in a home: the checkpoint, and the directories with lists of Spark's file sink."""
 
     checkpoint: str
     lists: tuple[str, ...] = ()
@@ -58,7 +58,7 @@ _ADOPTED = msgspec.json.Decoder(known(_Adopted))
 
 
 class _Found(NamedTuple):
-    """What a checkpoint says: the last batch that is done, the last that is planned, and the note, if there is one."""
+    """The state of a checkpoint: the last batch that is done, the last that is planned, and the note, if any."""
 
     done: int
     planned: int
@@ -381,7 +381,7 @@ def _adopted(home: Directory) -> _Adopted | None:
 
 
 def kept_note(home: Directory, name: str, decoder: msgspec.json.Decoder[T], what: str) -> T | None:
-    """What a home keeps beside its records, of a query of Spark's before or after it; None if there is no such file.
+    """A file that a home keeps beside its records, about a Spark query before or after it; None if there is none.
 
     Raises:
         RecoveryError: It is damaged: without it nobody knows which directories, or which query, go on.

@@ -1,4 +1,4 @@
-"""Exporting: a checkpoint from which Spark's own query goes on, made of the newest record of a home that ends."""
+"""Exporting: a checkpoint from which Spark's own query goes on, made from the newest record of a home, which ends."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _GUARD = "This checkpoint is not complete: sparkjet export-checkpoint is writing
 _HOME_FILE = "exported.json"
 _FIRST_COMMIT = 'v1\n{"nextBatchWatermarkMs":0}'
 _READABLE = "sparkjet-kafka"
-"""The one source of ours whose offsets are all that it keeps: a query of Spark's may read it too."""
+"""Our only source that keeps nothing but offsets: a Spark query may read it too."""
 
 
 class Exported(NamedTuple):

@@ -1,4 +1,4 @@
-"""Replayed windows: what is open in the state of a Spark query, rebuilt from the rows of its sources."""
+"""Replayed windows: the open windows of a Spark query, rebuilt from the rows of its sources."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Replay:
 
 
 class NotReplayedError(Exception):
-    """What keeps the windows of a Spark query from being rebuilt; a clause."""
+    """Why the windows of a Spark query cannot be rebuilt; a clause."""
 
 
 def states_of(checkpoint: Directory) -> list[tuple[str, str]]:

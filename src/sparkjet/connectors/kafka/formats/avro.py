@@ -53,7 +53,7 @@ class AvroDecoder(Decoder):
         return None if message is None else framed(message)[0]
 
     def _writer(self, number: int) -> Callable[[bytes], Any] | str:
-        """What reads the records of a schema, or why nothing can."""
+        """A function that reads the records of a schema, or why none can."""
         try:
             registered = self._registry.schema(number)
         except NoSchemaError as error:

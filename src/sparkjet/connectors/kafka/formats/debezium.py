@@ -16,10 +16,10 @@ from sparkjet.connectors.kafka.formats.shapes import Field, Shape, Struct
 from sparkjet.errors import AnalysisError
 
 _SOURCE = ("connector", "name", "db", "schema", "table", "snapshot")
-"""What all connectors tell of where a row is from; null where one has none, such as a schema in MySQL."""
+"""The fields of ``source`` that all connectors write; null where one has none, such as a schema in MySQL."""
 _JSON = json.JSONDecoder(parse_float=Number)
 _WITHOUT_ROW = {"t", "m"}
-"""A table that was truncated, and a message in the log of PostgreSQL."""
+"""The operations of a truncated table and of a message in PostgreSQL's log, which have no row."""
 _BEGINS = ('{"schema":', '"payload":')
 
 
@@ -44,7 +44,7 @@ def envelope(before: Shape, after: Shape) -> Struct:
 
 
 def envelope_of(whole: Shape, option: str) -> Struct:
-    """The same of envelopes of Avro.
+    """The same for Avro envelopes.
 
     Args:
         whole: The shape of the reader's schema.
@@ -128,7 +128,7 @@ class DebeziumJsonDecoder(Decoder):
 
 
 def _check(payload: Mapping[str, Any]) -> None:
-    """Refuse what is no envelope, such as the row itself, which may have a column op."""
+    """Refuse anything but an envelope, such as the row itself, which may have a column op."""
     op = payload.get("op")
     if not isinstance(op, str):
         raise MalformedError("it is not an envelope: it has no op")

@@ -59,7 +59,7 @@ _WIRE = {
     **dict.fromkeys(("fixed64", "sfixed64"), "a fixed64"),
     **dict.fromkeys(("string", "bytes"), "a string or bytes"),
 }
-"""Types that Protobuf lets a field change between; others are only alike with themselves."""
+"""The encoding of each type: a field may change between types of one encoding; any other is only like itself."""
 _RANGES: Mapping[str, tuple[int, int]] = {
     "bool": (0, 1),
     **dict.fromkeys(("int32", "enum", "sint32", "sfixed32"), (-(2**31), 2**31 - 1)),
@@ -67,7 +67,7 @@ _RANGES: Mapping[str, tuple[int, int]] = {
     **dict.fromkeys(("int64", "sint64", "sfixed64"), (-(2**63), 2**63 - 1)),
     **dict.fromkeys(("uint64", "fixed64"), (0, 2**64 - 1)),
 }
-"""What each holds: Protobuf cuts off what is more, without an error."""
+"""The range of each type: Protobuf truncates larger numbers, without an error."""
 _WRAPPERS = "Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes"
 _DURATION = Scalar(
     T.DayTimeIntervalType(), pa.duration("us"), lambda value: value.seconds * 10**6 + value.nanos // 1000
@@ -129,7 +129,7 @@ class ProtobufDecoder(Decoder):
         return None if message is None or self._registry is None else framed(message)[0]
 
     def _check(self, registry: Registry, number: int, path: tuple[int, ...]) -> None:
-        """Refuse messages of a writer whose fields mean something else."""
+        """Refuse messages of a writer that means something else by its fields."""
         key = (number, path)
         if key not in self._writers:
             self._writers[key] = self._wrong(registry, number, path)
@@ -161,7 +161,7 @@ class ProtobufDecoder(Decoder):
 
 
 def descriptors_of(path: str, option: str) -> Registered:
-    """What a file of descriptors has, as a registry would give it.
+    """The descriptors in a file, as a registry would give them.
 
     Raises:
         AnalysisError: It cannot be read.
@@ -254,7 +254,7 @@ def _path(data: bytes, number: int) -> tuple[tuple[int, ...], bytes]:
 
 
 def _differences(writer: Any, reader: Any, within: tuple[str, ...]) -> Iterator[str]:
-    """Fields of one number that a writer has with another type, of which some values would be others."""
+    """Fields with one number whose types differ so that some of the writer's values would be read as others."""
     if reader.full_name in within:
         return
     for number, field in reader.fields_by_number.items():
@@ -283,7 +283,7 @@ def _shape_of(message: Any, option: str, within: tuple[str, ...] = ()) -> Struct
 
 
 def _changed(theirs: Any, field: Any) -> str | None:
-    """How a writer's field differs from a reader's, if values of it would be read as others; parts are not compared."""
+    """How a writer's field differs from a reader's, if some of its values would be read as others; not its parts."""
     if theirs.is_repeated and not field.is_repeated:
         return "is repeated, and is read as one value"
     wrote, reads = _KINDS[theirs.type], _KINDS[field.type]
@@ -325,7 +325,7 @@ def _one(field: Any, option: str, within: tuple[str, ...]) -> Shape:
 
 
 class _Wrapped(Shape):
-    """Values of a message that is there to tell a value from none."""
+    """Values of a wrapper message, which tells a value from none."""
 
     def __init__(self, inner: Shape) -> None:
         self._inner = inner

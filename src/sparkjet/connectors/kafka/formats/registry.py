@@ -1,4 +1,4 @@
-"""A schema registry: its schemas by number or by subject, in the protocol of Confluent's, which others speak too."""
+"""A schema registry: its schemas by number or by subject, in Confluent's protocol, which others speak too."""
 
 from __future__ import annotations
 

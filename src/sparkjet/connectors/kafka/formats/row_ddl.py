@@ -1,4 +1,4 @@
-"""The columns of a row as DDL: what is none is refused in the words of its option.
+"""The columns of a row as DDL: anything else is refused in terms of its option.
 
 Only Spark's JVM reads DDL, and it gets that of a whole envelope: its error names neither the option nor the columns.
 """
@@ -30,7 +30,7 @@ _FURTHER = {
     "interval": {"year", "month", "day", "hour", "minute", "second", "to"},
     "timestamp": {"with", "without", "local", "time", "zone"},
 }
-"""What else a type may be of."""
+"""Words that may follow a type."""
 _TYPES = {*_SIMPLE, *_SIZES, *_NESTED, "interval"}
 _DIGITS = 38
 
@@ -62,7 +62,7 @@ class _Parser:
         self._next = next(self._tokens)
 
     def columns(self, end: str) -> None:
-        """Columns, and what comes behind them."""
+        """Columns, and what follows them."""
         while True:
             name = self._name()
             if self._next == ":":

@@ -48,7 +48,7 @@ _TAKEN = {
     BINARY: (),
 }
 _NEEDED = {AVRO: ("fastavro", "avro"), DEBEZIUM_AVRO: ("fastavro", "avro"), PROTOBUF: ("google.protobuf", "protobuf")}
-"""What each format imports, and the extra that installs it."""
+"""The package that each format imports, and the extra that installs it."""
 _LATEST = "latest"
 
 

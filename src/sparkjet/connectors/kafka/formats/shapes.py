@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.sql import types as T
 
 _EXACT = Context(prec=200)
-"""Python's own context would round what has more than 28 digits."""
+"""Python's default context rounds to 28 digits."""
 _UTC = pa.timestamp("us", tz="UTC")
 
 
@@ -53,7 +53,7 @@ class Scalar(Shape):
     Args:
         spark: The type of the column.
         arrow: The same in Arrow.
-        convert: What makes of a decoded value one that Arrow takes.
+        convert: Converts a decoded value to one that Arrow takes.
     """
 
     def __init__(self, spark: T.DataType, arrow: pa.DataType, convert: Callable[[Any], Any] | None = None) -> None:
@@ -164,4 +164,4 @@ DATE = Scalar(T.DateType(), pa.date32())
 TIMESTAMP = Scalar(T.TimestampType(), _UTC)
 """Given as microseconds since 1970."""
 TIMESTAMP_NTZ = Scalar(T.TimestampNTZType(), pa.timestamp("us"))
-"""Given as microseconds since 1970 on the clock of the place."""
+"""Given as microseconds since 1970 on the local clock."""
