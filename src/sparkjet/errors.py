@@ -92,7 +92,7 @@ class SinkError(SparkjetError):
 class RefusedRowsError(SinkError):
     """A destination does not take some rows of an epoch, and would take the others.
 
-    Raised by a sink before the decision, from ``prepare`` or ``try_out``: behind ``divert`` it is found out which rows
+    Raised by a sink before the decision, from ``prepare`` or ``try_out``: after ``divert`` it is found out which rows
     these are, and they are dead letters.
     """
 

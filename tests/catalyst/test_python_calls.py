@@ -1,4 +1,4 @@
-"""Python functions behind divert(…): what one raises for a row is a failure of that row, whatever kind it is of."""
+"""Python functions after divert(…): what one raises for a row is a failure of that row, whatever kind it is of."""
 
 from __future__ import annotations
 

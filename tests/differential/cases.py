@@ -164,7 +164,7 @@ class Try:
 
 @dataclass(frozen=True)
 class Diverting:
-    """What comes behind ``divert``: before the watermark, or behind it."""
+    """What comes after ``divert``: before the watermark or after it."""
 
     tries: tuple[Try, ...]
     early: bool = False

@@ -161,7 +161,7 @@ def plain_step(rng: Random, columns: dict[str, str | None], *, before: bool = Fa
         rng: What is random.
         columns: The columns, which are changed.
         before: Whether it stands before the watermark, where only Spark knows when a table is read.
-        calm: Whether it must be one that may stand behind ``divert``.
+        calm: Whether it must be one that may stand after ``divert``.
     """
     if not calm and "n" in columns and "label" not in columns and rng.random() < 0.2:
         return _table(rng, columns, before=before)

@@ -1,4 +1,4 @@
-"""Dead letters: a row that fails behind divert(…) ends up there once, and all others where they would have been."""
+"""Dead letters: a row that fails after divert(…) ends up there once, and all others where they would have been."""
 
 from __future__ import annotations
 

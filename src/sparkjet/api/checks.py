@@ -344,7 +344,7 @@ def _publish_after(plan: Plan, settings: QuerySettings) -> Directory | None:
 
 
 def _adoption(plan: Plan, settings: QuerySettings, home: Directory, *, has_home: bool) -> Adoption | None:
-    """The checkpoint of Spark's behind which the query begins."""
+    """Spark's checkpoint after which the query begins."""
     given = settings.adopt
     if given is None:
         return None

@@ -1,4 +1,4 @@
-"""A user's Python function of batches behind ``divert``: where it raises it is called with halves, down to the row.
+"""A user's Python function of batches after ``divert``: where it raises it is called with halves, down to the row.
 
 Runs in Spark's Python workers, like :mod:`sparkjet.catalyst.tried_functions`, and imports nothing else from sparkjet.
 """

@@ -11,7 +11,7 @@ from sparkjet.query_log import without_users
 
 
 def export(location: str, to: str, after: int | None, settings: Sequence[str], *, as_json: bool) -> None:
-    """Export a home, and print behind which batch Spark's query goes on."""
+    """Export a home, and print after which batch Spark's query goes on."""
     target = home_at(to, "to", settings)
     done = export_checkpoint(home_at(location, "home", settings), target, after)
     place = without_users(str(target))

@@ -339,7 +339,7 @@ class Epoch:
         transaction: TransactionId,
         earlier: Sequence[PreparedTransaction],
     ) -> list[PreparedTransaction]:
-        """Prepare an output; behind ``divert`` without the rows that its sink refuses, which become dead letters."""
+        """Prepare an output; after ``divert`` without the rows that its sink refuses, which become dead letters."""
         committer = self._context.committer
         self._opened.append(transaction)
         if isinstance(output, PlannedDeadLetters) or output.chain is None or output.chain.tried_from is None:

@@ -77,7 +77,7 @@ def export_checkpoint(home: Directory, to: Directory, after: int | None = None) 
     if to.files() and not any(_is_guard(offsets, name) for name in offsets.names()):
         told = f'"{home}" was exported there, and it is complete' if before is not None else "give a directory without"
         raise AnalysisError(f'{COMMAND}: "{to}" has files: {told}.')
-    # First: Spark would take an empty directory for a new query's. And behind all offsets, as Spark reads the last one.
+    # First: Spark would take an empty directory for a new query's. And after all offsets, as Spark reads the last one.
     guard = str(position.batch + 1)
     offsets.create()
     offsets.put(guard, _GUARD.encode())

@@ -50,7 +50,7 @@ class Replay:
     border: Border
 
     def position(self, position: SparkPosition) -> SparkPosition:
-        """The position before the rows, of the one behind them: a start plans them as one batch.
+        """The position before the rows, given the one after them: a start plans them as one batch.
 
         As one: split, rows of the later part could be late that Spark has counted.
         """

@@ -159,7 +159,7 @@ class Reader:
 def dead_letters(
     outputs: Sequence[DeadLetterOutput], readers: Sequence[Reader], results: Iterable[StageOutput | StreamOutput]
 ) -> list[PlannedDeadLetters]:
-    """The outputs of dead letters, each with the chains behind its ``divert``; a shared failure counts once."""
+    """The outputs of dead letters, each with the chains after its ``divert``; a shared failure counts once."""
     planned = []
     for output in outputs:
         found: list[DivertedChain] = []
@@ -231,7 +231,7 @@ def _check_named(names: Sequence[str]) -> None:
 
 
 def _check_diverted(stage: Stage) -> None:
-    """Refuse a stage that would still fail the query if one of its expressions raises for a row behind ``divert``."""
+    """Refuse a stage that would still fail the query if one of its expressions raises for a row after ``divert``."""
     if any(feed.parent is not None and feed.transformations.divert is not None for feed in stage.feeds):
         message = "divert: these results are read by another stateful step. Call it on what that one returns."
         raise AnalysisError(message)
@@ -306,7 +306,7 @@ def _can_count(chains: Sequence[Transformations]) -> bool:
     return (
         not others
         and all(link.table is None for link in chain.all_links)
-        # Link by link behind divert: Spark does not consider attempts deterministic, and a stage's own links read
+        # Link by link after divert: Spark does not consider attempts deterministic, and a stage's own links read
         # times.
         and is_repeatable(chain.diverted_shape)
         and all(link.repeats for link in chain.diverted_links)

@@ -1,4 +1,4 @@
-"""Replaying: the plan of an epoch in which dead letters pass once more through everything behind their ``divert``."""
+"""Replaying: the plan of an epoch in which dead letters pass once more through everything after their ``divert``."""
 
 from __future__ import annotations
 

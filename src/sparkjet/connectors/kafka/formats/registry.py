@@ -41,7 +41,7 @@ class Registered:
         text: The schema.
         kind: AVRO, PROTOBUF or JSON.
         number: Its number.
-        references: Schemas that it names, by the names that it has for them, those that need others behind these.
+        references: Schemas that it names, by the names that it has for them, each after those that it needs.
     """
 
     text: str
@@ -57,7 +57,7 @@ class Registry:
     Attributes:
         url: Its address.
         patience: Seconds to wait for it.
-        username: The user, with a password; never shown, as those behind it.
+        username: The user, with a password; never shown, nor are the fields after it.
         password: The password.
         token: A bearer's token instead.
         ca_file: PEM file of the authorities to trust; empty for the system's.
