@@ -21,7 +21,7 @@ CLAIM = "persistentVolumeClaim.homes"
 def noted(
     settings: dict[str, str], environment: dict[str, str] | None = None, home: str | None = None, release: str = "4.3.0"
 ) -> list[Note]:
-    """What a start says."""
+    """The messages of a start."""
     notes = Platform(settings, environment or {}, release).notes(home)
     return [each for each in notes if each.weight is not Weight.SAID]
 

@@ -59,7 +59,7 @@ DONE_BEFORE: dict[str, Callable[[DataFrame], DataFrame]] = {
 
 
 def sent_away(rows: Any, method: str) -> str | None:
-    """What the refusal of a method says; None if there is such a method."""
+    """The message that refuses a method; None if the method exists."""
     try:
         getattr(rows, method)
     except AttributeError as error:

@@ -1,4 +1,4 @@
-"""What Spark computes row by row may come before a stream; what keeps state, or depends on batches, may not."""
+"""Steps that Spark computes row by row may come before a stream; steps with state or that depend on batches may not."""
 
 from __future__ import annotations
 

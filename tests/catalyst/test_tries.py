@@ -143,7 +143,7 @@ PLACES: dict[str, Callable[[sj.Stream], sj.Stream]] = {
     "element": lambda s: s.selectExpr("*", "array(1)[IF(element = 'x', 1, 0)] AS n4"),
     "python": lambda s: s.withColumn("n5", UserDefinedFunction(number, "int")("python")),
 }
-"""What may fail for a row, each with its own column, which is bad in one row."""
+"""Expressions that may fail for a row, each with its own column, which is bad in one row."""
 
 
 def test_one_row_of_ten_thousand_fails_at_each_place(spark: SparkSession) -> None:

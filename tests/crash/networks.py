@@ -31,7 +31,7 @@ _MOST_BYTES = 3_000
 
 
 class Network:
-    """What a proxy does to the connections that go through it, as a seed says.
+    """A proxy's treatment of the connections through it, derived from a seed.
 
     Args:
         proxy: The proxy.

@@ -1,4 +1,4 @@
-"""What the engine says to planners of aligned sources, and which files it leaves for how long; without Spark."""
+"""The engine's messages to planners of aligned sources, and how long it keeps which files; without Spark."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ MODES = ("one batch", "many batches", "restarts")
 
 @dataclass(frozen=True)
 class Epoch:
-    """What arrives on both sides in an epoch, and the clock then."""
+    """The rows that arrive on both sides in an epoch, and its clock."""
 
     left: Sequence[Event]
     right: Sequence[Event]

@@ -37,7 +37,7 @@ class Opened:
 
 
 class Reader:
-    """What is read in the place of another read, as its options."""
+    """The options of a read that takes the place of another one."""
 
     def __init__(self) -> None:
         self.found: dict[str, str] = {}

@@ -96,7 +96,7 @@ def test_results_go_on_as_sparks_own_would(spark: SparkSession, tmp_path: Path, 
 
 
 def test_it_reads_from_where_the_oldest_open_window_began(spark: SparkSession, tmp_path: Path) -> None:
-    """What is refused besides is named, and changes nothing."""
+    """Other refusals name their cause, and change nothing."""
     case = Windows(spark, tmp_path)
     for start in range(0, 200, 20):
         case.add(start, start + 15)

@@ -1,4 +1,4 @@
-"""What Spark's sources keep in its checkpoint is saved, or refused where a restart would miss it."""
+"""Files that Spark's sources keep in its checkpoint are saved; sources that a restart could not resume are refused."""
 
 from __future__ import annotations
 

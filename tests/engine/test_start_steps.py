@@ -1,4 +1,4 @@
-"""What a long start says."""
+"""Log lines of a long start."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_what_is_done_at_once_says_nothing() -> None:
 
 
 class ToLog:
-    """What programs put in the place of standard error to have all in their log."""
+    """Replacements of standard error with which programs log everything."""
 
     def write(self, text: str) -> None: ...
 

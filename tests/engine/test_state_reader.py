@@ -125,7 +125,7 @@ def home(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @dataclass(frozen=True)
 class Read:
-    """What a reader of the state sees, and the rows that were read so far."""
+    """The state as a reader sees it, and the rows that were read so far."""
 
     home: Path
     events: DataFrame

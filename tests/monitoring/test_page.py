@@ -49,7 +49,7 @@ def page(runs: Runs) -> Iterator[Page]:
 def asked(
     page: Page, path: str, *, knows: bool = True, method: str = "GET", **headers: str
 ) -> tuple[http.client.HTTPResponse, str]:
-    """What it answers, to one who knows its token or does not."""
+    """Its response, with or without the token."""
     headers |= _bearer(page) if knows else {}
     with closing(http.client.HTTPConnection("127.0.0.1", page.port, timeout=60)) as connection:
         connection.request(method, path, headers={"Connection": "close", **headers})
@@ -186,7 +186,7 @@ def test_the_grid_of_a_home_is_asked_and_what_it_fails_with_is_told(page: Page, 
 
 
 PUBLIC = {"/", "/page.html", "/page.js", "/page.css", "/alerts.yml", "/dashboard.json"}
-"""What is the same in every installation."""
+"""The same in every installation."""
 
 
 def test_without_the_token_nothing_of_a_query_is_read(page: Page) -> None:

@@ -1,4 +1,4 @@
-"""What is said of a run."""
+"""The view of a run."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ SOCKET = "org.apache.spark.sql.execution.streaming.sources.TextSocketSourceProvi
 
 
 class CrashError(Exception):
-    """What stands for the driver's death in these tests."""
+    """Stands for the driver's death in these tests."""
 
 
 class Crash:

@@ -1,4 +1,4 @@
-"""What changes when a query with state is ported, row by row of the table in docs/guide/porting.md."""
+"""Differences of a ported query with state, row by row of the table in docs/guide/porting.md."""
 
 from __future__ import annotations
 

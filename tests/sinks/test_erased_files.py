@@ -53,7 +53,7 @@ def contents(place: Path) -> dict[str, bytes]:
 
 
 def read(spark: SparkSession, place: Path, format: str = "parquet") -> tuple[list[Any], list[Any]]:
-    """What readers of whole epochs find, and others."""
+    """The rows that readers of whole epochs find, and other readers."""
     plain = spark.read.schema("k string, n int").format(format).load(str(place))
     found = [rows.where("k IS NOT NULL").collect() for rows in (read_files(place).select("k", "n"), plain)]
     return sorted(map(tuple, found[0])), sorted(map(tuple, found[1]))

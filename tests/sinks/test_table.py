@@ -243,7 +243,7 @@ def test_a_value_that_is_too_long_is_refused_before_the_decision(spark: SparkSes
 
 
 def test_nothing_that_a_table_can_declare_is_overlooked(spark: SparkSession) -> None:
-    """What a new version of Spark adds is to be honoured or refused, and then named here."""
+    """A property that a new version of Spark adds has to be honoured or refused, and then named here."""
     for column in ("v INT CHECK (v > 0)", "v INT PRIMARY KEY", "v INT GENERATED ALWAYS AS (1)"):
         with pytest.raises(PySparkException, match="UNSUPPORTED_FEATURE"):
             spark.sql(f"CREATE TABLE {NAME} ({column}) USING parquet")

@@ -1,4 +1,4 @@
-"""What a sink's tasks raise in the executors, as the user sees it."""
+"""Errors of a sink's tasks in the executors, as the user sees them."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ class Tables:
         return sink
 
     def rows(self, path: Path) -> list[dict[str, Any]]:
-        """What others read."""
+        """The rows that others read."""
         return rows_of(path) if self.name == "delta" else IcebergReader(self.session, path).rows()
 
     def versions(self, path: Path) -> list[Path]:
@@ -78,7 +78,7 @@ class Tables:
         return [*path.glob("_delta_log/*.json" if self.name == "delta" else "metadata/v*.metadata.json")]
 
     def left(self, path: Path) -> list[str]:
-        """What is told to be prepared."""
+        """The changes that were to be prepared."""
         base = path if self.name == "delta" else path / "data"
         return [each.name for each in base.glob(f"_sparkjet/{QUERY}/*/prepared/*")]
 
@@ -107,7 +107,7 @@ def prepared(sink: Any, given: DataFrame, epoch: int, output: str = "results") -
 
 
 def upserted(epochs: Iterable[Iterable[Row]], keys: int) -> list[str]:
-    """What is left of epochs by their first columns, as texts."""
+    """The remaining rows of epochs by their first columns, as texts."""
     left: dict[Row, Row] = {}
     for epoch in epochs:
         left |= {
@@ -200,7 +200,7 @@ def test_a_query_in_update_mode_is_the_batch_whatever_was_cut_off(tables: Tables
 
 
 def test_a_commit_that_is_cut_off_after_the_tables_own_is_ended_by_the_next(tables: Tables, tmp_path: Path) -> None:
-    """What was written anew is the table's, and no orphan."""
+    """A rewritten file is the table's, and not an orphan."""
     session, path = tables.session, tmp_path / "t"
     sink = tables.sink(path, frame(session, EPOCHS[0]).schema, ["k", "d"])
     for number, epoch in enumerate(EPOCHS[:2], 1):

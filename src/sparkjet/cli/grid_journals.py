@@ -83,8 +83,8 @@ def _opened(where: str, access: Access) -> Journal:
 
 def summaries(client: GridClient) -> Iterable[dict[str, Any]]:
     """Information on each journal of a grid."""
-    from sparkjet_grid.journal_store import JournalStore  # noqa: PLC0415 - as above
-    from sparkjet_grid.journal_version import lag  # noqa: PLC0415 - the extra is optional
+    from sparkjet_grid.journal_store import JournalStore  # noqa: PLC0415 - the extra is optional
+    from sparkjet_grid.journal_version import lag  # noqa: PLC0415 - as above
     from sparkjet_grid.places import JournalPlace  # noqa: PLC0415 - as above
     from sparkjet_grid.version_store import names_of  # noqa: PLC0415 - as above
 

@@ -96,7 +96,7 @@ class Topics(Suite):
             same_epochs(place, self.whole(SOURCE).place, query.rules)
 
     def _tell(self, query: Query) -> None:
-        """What a query needs to know of the broker."""
+        """Tell a query's process how to reach the broker."""
         place = query.place
         place.history.mkdir(parents=True)
         if query.job in INTO:
