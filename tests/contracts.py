@@ -1,4 +1,4 @@
-"""What a contract suite finds broken in an implementation that is wrong on purpose."""
+"""The faults that a contract suite finds in an implementation that is wrong on purpose."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ class Tables:
         return [*path.glob("_delta_log/*.json" if self.name == "delta" else "metadata/v*.metadata.json")]
 
     def left(self, path: Path) -> list[str]:
-        """The changes that were to be prepared."""
+        """The names of the prepared changes that are left."""
         base = path if self.name == "delta" else path / "data"
         return [each.name for each in base.glob(f"_sparkjet/{QUERY}/*/prepared/*")]
 
@@ -206,7 +206,7 @@ def test_a_commit_that_is_cut_off_after_the_tables_own_is_ended_by_the_next(tabl
     for number, epoch in enumerate(EPOCHS[:2], 1):
         handle = prepared(sink, frame(session, epoch), number)
         if tables.name == "delta":
-            # A driver before that died with files that it had written anew, and no version.
+            # An earlier driver died after rewriting files, before it wrote a version.
             sink._displacing(handle).of(sink._table(sink.directory).version())
         with pytest.raises(_CutError):
             sink.commit(handle, _cut)
